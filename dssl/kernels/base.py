@@ -1,9 +1,7 @@
-"""Mercer kernels `K(X, Z) -> block`, found by name, with the median heuristic for their bandwidth.
+"""Mercer kernels `K(X, Z) -> block` by name, and the median heuristic for their bandwidth.
 
-A kernel is a frozen dataclass: its parameters are its identity, and its JSON form is all there is to store.
-Any function of two arrays of points that returns their block serves as a kernel too, except that it cannot be stored.
-Points are arrays, or sparse rows (`scipy.sparse.csr_array`); the block is an array either way. A function is handed the
-points as they are: sparse rows where the data are sparse.
+A kernel is a frozen dataclass, stored as its JSON form. Any function of two sets of points that returns their block is
+a kernel too, but cannot be stored. Points are arrays, or sparse rows (`scipy.sparse.csr_array`); a block is an array.
 """
 
 import dataclasses
@@ -33,7 +31,7 @@ from .points import (
 )
 
 Metric = Literal["euclidean", "cityblock"]
-NARROWED_ROWS = 1024  # of a float32 block that are evaluated at a time
+FLOAT32_ROWS = 1024  # of a float32 block, evaluated at a time
 
 
 class Kernel(Protocol):
@@ -43,27 +41,25 @@ class Kernel(Protocol):
 
 
 class MercerKernel(ABC):
-    """A kernel with parameters: checks the shapes, converts to float64, keeps the diagonal exact."""
+    """A kernel with parameters: it checks the shapes, converts to float64, and keeps the diagonal exact."""
 
     name: ClassVar[str]
 
     def __call__(self, X: Any, Z: Any, /, dtype: Any = np.float64) -> np.ndarray:
         """Return K(X, Z), shape (n, m), of type `dtype`; if X is Z it is symmetric and its diagonal exact.
 
-        In float32 an entry of a kernel of distances is off by about 1e-7 times the squared distance of the points from
-        the mean of Z, over that of the bandwidth.
-
-        Where one of the two is sparse the other is made so, block by block, and no column is filled. Peak memory in
+        In float32 the error of a kernel of distances is about 1e-7 times the squared distance of the points from the
+        mean of Z, over the squared bandwidth. If one of X and Z is sparse, the other is converted. Peak memory in
         bytes: `row_bytes(d, m)` per row of X, and 16 d per row of Z; for sparse rows d is 1.5 times their entries.
         """
         points, others = matching_points(X, Z, dtype)
         require(points.shape[1] == others.shape[1],
                 f"X has {points.shape[1]} features and Z has {others.shape[1]}", error=DataError,
-                why="a kernel compares points of one space", fix="pass points with the features used in training")
+                why="a kernel compares their features", fix="pass points with the features used in training")
         if np.dtype(dtype) != np.float64 and points is not others:
-            # Some kernels are made in float64 whatever the points are: so many rows at a time.
+            # Some kernels are computed in float64 for any points, so a few rows at a time.
             block = np.empty((points.shape[0], others.shape[0]), dtype)
-            for start, stop in row_ranges(points.shape[0], NARROWED_ROWS):
+            for start, stop in row_ranges(points.shape[0], FLOAT32_ROWS):
                 block[start:stop] = self._block(points[start:stop], others)
             return block
         block = self._block(points, others)
@@ -80,7 +76,7 @@ class MercerKernel(ABC):
         """Return K(x_i, x_i), shape (n,)."""
 
     def row_bytes(self, n_features: int, n_points: int) -> int:
-        """Return the bytes that one row of X takes in a call: its block, a float64 copy and a centered one."""
+        """Return the bytes of one row of X in a call: its block, a float64 copy and a centered copy."""
         return 8 * n_points + 16 * n_features + 16
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,7 +168,7 @@ class Polynomial(MercerKernel):
 
 @dataclass(frozen=True)
 class Cosine(MercerKernel):
-    """x'z / (|x| |z|), and 0 where x or z is the zero vector, with itself too."""
+    """x'z / (|x| |z|), and 0 if x or z is the zero vector."""
 
     name: ClassVar[str] = "cosine"
 
@@ -189,7 +185,7 @@ KERNELS = Registry[MercerKernel]("kernel", RBF, LaplacianKernel, Linear, Polynom
 
 
 def kernel_type(name: Any) -> type[MercerKernel]:
-    """Return the kernel that has this name; raise ParameterError if there is none, in a plugin either."""
+    """Return the kernel of a name, also from plugins; raise ParameterError if there is none."""
     return KERNELS.named(name, hint="use one of these names, or pass a function (X, Z) -> block of shape "
                                     "(len(X), len(Z))")
 
@@ -206,8 +202,8 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
     Parameters
     ----------
     name : one of `KERNELS`, or any function (X, Z) -> block.
-    bandwidth : in units of the features; "median" takes `median_bandwidth` of `rows`, "0.5*median" or None half of it.
-    rows : points that the median is taken over; needed for the median only.
+    bandwidth : in units of the features; "median" is the `median_bandwidth` of `rows`, "0.5*median" or None half of it.
+    rows : points for the median.
     parameters : the other fields of the kernel, such as degree, scale, offset.
 
     Raises
@@ -219,7 +215,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
                 why="a kernel is called with two arrays of points", fix=f"use one of {', '.join(KERNELS)}")
         require(not parameters and bandwidth is None,
                 f"kernel={name!r} with bandwidth={bandwidth!r} and {parameters}",
-                why="a function brings its own parameters", fix="leave them out, or name a kernel")
+                why="a function has its own parameters", fix="leave them out, or name a kernel")
         return name
     kernel = kernel_type(name)
     known = [field.name for field in dataclasses.fields(kernel)]  # type: ignore[arg-type]
@@ -234,7 +230,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
             bandwidth = factor * median_bandwidth(rows, random_state, metric=metric)
         parameters["bandwidth"] = bandwidth
     elif isinstance(bandwidth, Real):
-        parameters["bandwidth"] = bandwidth  # a number was meant: refused below
+        parameters["bandwidth"] = bandwidth  # refused below
     unknown = sorted(set(parameters) - set(known))
     require(not unknown, f"kernel {name!r} has no parameter {', '.join(unknown)}",
             why=f"its parameters are: {', '.join(known) or 'none'}", fix="remove it, or choose a kernel that has it")
@@ -243,10 +239,7 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
 
 @dataclass(frozen=True)
 class BaseKernels:
-    """A base kernel with each of some bandwidths, by its name and other parameters, or as it is.
-
-    random_state : of the sample of points that gives a median its value.
-    """
+    """A base kernel with each of some bandwidths; random_state : of the sample of points for a median."""
 
     name: str | Kernel
     parameters: dict[str, int | float]
@@ -254,7 +247,7 @@ class BaseKernels:
     random_state: int
 
     def on(self, rows: Rows) -> list[Kernel]:
-        """Return the kernels; a median distance is that of these rows."""
+        """Return the kernels; a median distance is computed from the rows."""
         return [self.at(bandwidth, rows) for bandwidth in self.bandwidths]
 
     def at(self, bandwidth: float | str | None, rows: Rows) -> Kernel:
@@ -262,12 +255,12 @@ class BaseKernels:
         return kernel_from(self.name, bandwidth, rows=rows, random_state=self.random_state, **self.parameters)
 
     def for_costs(self) -> Kernel:
-        """Return the first kernel, of two points that stand in for the data that give a median its value."""
+        """Return the first kernel for a cost, with two points in place of the data of a median."""
         return self.at(self.bandwidths[0], as_rows(np.array([[0.0], [1.0]])))
 
 
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
-    """Return the kernel whose `to_dict` this is."""
+    """Return the kernel of a JSON form by `to_dict`."""
     parameters = {key: value for key, value in fields.items() if key != "type"}
     return kernel_type(fields.get("type"))(**parameters)
 
@@ -276,8 +269,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
                      metric: Metric = "euclidean") -> float:
     """Return the median distance of two different points, over a random sample of rows.
 
-    Distances of zero are left out, since duplicates say nothing about the scale. O(sample^2 d) time,
-    8 sample^2 / 2 bytes, or 40 sample^2 / 2 for sparse points, whose distances are those of the kernels.
+    Duplicates do not count. O(sample^2 d) time, 8 sample^2 / 2 bytes, or 40 sample^2 / 2 for sparse points.
 
     Raises
     ------
@@ -286,14 +278,14 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     points = as_rows(rows)
     require_random_state(random_state)
     ids = np.sort(np.random.default_rng(random_state).permutation(len(points))[:sample])
-    chosen = as_points(points.take(ids))
-    require_finite(chosen, "the points hold")
-    if sparse.issparse(chosen):
+    sampled = as_points(points.take(ids))
+    require_finite(sampled, "the points hold")
+    if sparse.issparse(sampled):
         between = squared_distances if metric == "euclidean" else city_block_distances
-        distances = between(chosen, chosen)[np.triu_indices(len(ids), 1)]
+        distances = between(sampled, sampled)[np.triu_indices(len(ids), 1)]
         distances = np.sqrt(distances) if metric == "euclidean" else distances
     else:
-        distances = pdist(chosen, metric)
+        distances = pdist(sampled, metric)
     positive = distances[distances > 0]
     require(positive.size > 0, f"all {len(ids)} sampled points are equal, or there is only one", error=DataError,
             why="the median distance is then zero, and no bandwidth follows from it",

@@ -1,8 +1,7 @@
-"""Centers of k-means: seeded on a sample by scikit-learn, then moved by a few Lloyd passes over all rows in blocks.
+"""Centers of k-means: seeded on a sample by scikit-learn, then improved by a few Lloyd passes over all rows in blocks.
 
-Lloyd's pass is a block step (assign rows to the nearest center; add them up), a combine step (add the blocks' sums in
-the order of the rows) and a finish step (divide; an empty cell keeps its center). Distances are Euclidean, whatever
-kernel the centers serve.
+A pass is a block step (assign rows to the nearest center and sum them), a combine step (add the sums in the order of
+the rows) and a finish step (divide; an empty cluster keeps its center). Distances are Euclidean for every kernel.
 
 Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 1982. Zhang, Tsang, Kwok, "Improved
 Nystrom low-rank approximation and error analysis", ICML 2008, for centers as landmarks.
@@ -22,45 +21,44 @@ from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_r
 from ..storage.csr import squared_lengths
 from .points import require_finite
 
-SAMPLE_PER_CENTER = 30  # rows that the seeding sees for each center
-SAMPLE_BYTES = 128 << 20  # and at most, as float64; a center still has one row
-PASSES = 5  # of Lloyd over all rows, at most
-ENOUGH = 0.01  # relative: where a pass lowered the mean squared distance by less, the next is the last
-TASKS = 16  # at most, in a pass: each hands s x d sums on, whatever the number of rows
+SAMPLE_PER_CENTER = 30  # rows of the sample for each center
+SAMPLE_BYTES = 128 << 20  # upper bound of the sample, as float64; but one row for each center
+PASSES = 5  # upper bound
+MIN_DECREASE = 0.01  # of the mean squared distance by a pass, relative; after a smaller one the passes end
+TASKS = 16  # of a pass, upper bound: each writes s x d sums
 SAMPLE_STREAM = 4  # of the seed
 
 
 def nearest_centers(X: Any, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (labels (b,), squared distances (b,)) of the nearest of the centers (s, d); ties go to the first.
 
-    |x - c|^2 by one matrix product, about the mean of the centers where X is dense, so that an offset costs no digits.
+    Dense points are centered at the mean of the centers first, so that a common offset costs no digits.
     """
     if sparse.issparse(X):
         lengths = squared_lengths(X)
-        moved = centers
+        shifted = centers
     else:
         middle = centers.mean(0)
         X = X - middle
-        moved = centers - middle
+        shifted = centers - middle
         lengths = np.einsum("ij,ij->i", X, X)
-    squared = X @ moved.T
+    squared = X @ shifted.T
     squared *= -2.0
-    squared += np.einsum("ij,ij->i", moved, moved)
+    squared += np.einsum("ij,ij->i", shifted, shifted)
     labels = squared.argmin(1)
     return labels, np.maximum(lengths + squared[np.arange(len(labels)), labels], 0.0)
 
 
-def cell_sums(X: Any, labels: np.ndarray, n_cells: int) -> np.ndarray:
+def cluster_sums(X: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
     """Return the sum of the rows of X with each label, shape (s, d), float64, added in the order of the rows."""
     b = len(labels)
-    cells = sparse.csr_array((np.ones(b), (labels, np.arange(b))), shape=(n_cells, b))
-    sums = cells @ X
+    sums = sparse.csr_array((np.ones(b), (labels, np.arange(b))), shape=(n_clusters, b)) @ X
     return sums.toarray() if sparse.issparse(sums) else sums
 
 
 @dataclass(frozen=True)
 class SeedTask:
-    """Choose first centers by k-means++ and mini-batches on a sample of rows, on one core."""
+    """Seed centers by k-means++ and mini-batches on a sample of rows, on one core."""
 
     rows: Rows
     count: int
@@ -72,7 +70,7 @@ class SeedTask:
         rng = block_rng(self.random_state, SAMPLE_STREAM)
         points: Any = self.rows.take(np.sort(rng.choice(len(self.rows), self.sample, replace=False, shuffle=False)))
         require_finite(points, "the points hold")
-        # Without reassignment, which moves rare cells to random rows: landmarks are to cover rare points too.
+        # Without reassignment, which would move the centers of rare points to random rows.
         model = MiniBatchKMeans(self.count, n_init=1, batch_size=max(1024, 2 * self.count), max_iter=10,
                                 reassignment_ratio=0.0, random_state=int(rng.integers(2**31)))
         with one_thread():  # scikit-learn's OpenMP may have been loaded after the worker set its limit
@@ -82,9 +80,9 @@ class SeedTask:
 
 @dataclass(frozen=True)
 class LloydTask:
-    """Write the sums (s, d) and counts (s,) of the cells over one range of rows, read in blocks.
+    """Write the sums (s, d) and counts (s,) of the clusters over one range of rows.
 
-    The receipt has their summed squared distances, and the number and squared distance of the farthest row.
+    The receipt has the summed squared distances, and the number and squared distance of the farthest row.
     """
 
     rows: Rows
@@ -103,7 +101,7 @@ class LloydTask:
             X: Any = self.rows.read(start, min(start + self.height, self.stop))
             X = X.astype(np.float64, copy=False)
             labels, squared = nearest_centers(X, centers)
-            sums += cell_sums(X, labels, len(centers))
+            sums += cluster_sums(X, labels, len(centers))
             counts += np.bincount(labels, minlength=len(centers))
             inertia += float(squared.sum())
             if squared.max() > farthest[1]:
@@ -115,9 +113,9 @@ class LloydTask:
 
 @dataclass(frozen=True)
 class Pass:
-    """What a Lloyd pass makes of centers (s, d): the means of their cells, of an empty one the center as it was.
+    """Centers (s, d) after a Lloyd pass; an empty cluster keeps its center.
 
-    counts (s,) : the rows of each cell. inertia : the mean squared distance of the rows to the centers of before.
+    counts (s,) : the rows of each cluster. inertia : the mean squared distance of the rows to the previous centers.
     farthest : number and squared distance of the farthest row of each range, the farthest first.
     """
 
@@ -128,7 +126,7 @@ class Pass:
 
 
 def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Execution) -> Pass:
-    """Return what one pass over all rows makes of the centers."""
+    """Return the result of one pass over all rows."""
     held = execution.share(centers=centers)
     parts = execution.scratch()
     ranges = row_ranges(len(rows), -(-len(rows) // TASKS))
@@ -141,17 +139,16 @@ def lloyd_pass(rows: Rows, centers: np.ndarray, height: int, execution: Executio
         sums += part["sums"]
         counts += part["counts"]
     filled = counts > 0
-    moved = centers.copy()
-    moved[filled] = sums[filled] / counts[filled, None]
+    updated = centers.copy()
+    updated[filled] = sums[filled] / counts[filled, None]
     farthest = sorted((tuple(receipt["farthest"]) for receipt in receipts), key=lambda point: (-point[1], point[0]))
-    return Pass(moved, counts, sum(receipt["inertia"] for receipt in receipts) / len(rows), farthest)
+    return Pass(updated, counts, sum(receipt["inertia"] for receipt in receipts) / len(rows), farthest)
 
 
 def lloyd_bytes(rows: Rows, count: int) -> tuple[int, int]:
-    """Return the bytes that a row takes in a pass with so many centers, and what a block takes beside its rows.
+    """Return the bytes of a row in a pass with `count` centers, 8 s + 32 d + 48, and those of a block beside its rows.
 
-    48 s d bytes for centers and sums, and 8 s + 32 d + 48 a row, where 2.5 times the bytes of a sparse row take the
-    place of 32 d.
+    For sparse rows 2.5 times their bytes replace 32 d.
     """
     d = rows.shape[1]
     row_bytes = 5 * rows.row_bytes // 2 if rows.is_sparse else 32 * d
@@ -159,20 +156,16 @@ def lloyd_bytes(rows: Rows, count: int) -> tuple[int, int]:
 
 
 def lloyd_height(rows: Rows, count: int, budget: int) -> int:
-    """Return the rows of a block of a pass with so many centers; raise BudgetError where they and one row do not fit.
-    """
+    """Return the rows of a block of a pass; raise BudgetError if the centers and one row do not fit."""
     each, fixed = lloyd_bytes(rows, count)
     return min(4096, rows_that_fit(budget, each, len(rows), fixed_bytes=fixed))
 
 
 def kmeans_centers(rows: Rows, count: int, random_state: int, execution: Execution,
                    sample_bytes: int = SAMPLE_BYTES) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return centers of k-means, shape (s, d), float64 and dense for sparse rows too, and the evidence of the passes.
+    """Return dense float64 centers of k-means, shape (s, d), and as evidence the `inertia` before each pass.
 
-    The evidence is the mean squared distance to the nearest center before each pass, in squared units of the features.
-
-    Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample (`sample_bytes`). Up to 16 s x d sums wait to be
-    added. O(n s d) time a pass.
+    Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample. O(n s d) time a pass.
 
     Raises
     ------
@@ -188,9 +181,9 @@ def kmeans_centers(rows: Rows, count: int, random_state: int, execution: Executi
     centers = seeded.read(0)["centers"]
     inertia = []
     for _ in range(PASSES):
-        moved = lloyd_pass(rows, centers, height, execution)
-        centers = moved.centers
-        inertia.append(moved.inertia)  # of the centers that the pass began with
-        if len(inertia) > 1 and inertia[-1] >= (1 - ENOUGH) * inertia[-2]:
+        updated = lloyd_pass(rows, centers, height, execution)
+        centers = updated.centers
+        inertia.append(updated.inertia)
+        if len(inertia) > 1 and inertia[-1] >= (1 - MIN_DECREASE) * inertia[-2]:
             break
     return centers, {"sample": sample, "inertia": inertia, "dense_centers_of_sparse_rows": rows.is_sparse}

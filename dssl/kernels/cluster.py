@@ -1,20 +1,19 @@
-"""Cluster kernels in row blocks: the normalized affinity of all points, its leading eigenpairs, and virtual samples.
+"""Cluster kernels: the normalized affinity of all points, its leading eigenpairs, and the feature map.
 
 With K of all n points, degrees D = diag(K 1) and `L = D^-1/2 K D^-1/2 = U Sigma U'`, the cluster kernel is
 
     K~ = D~^1/2 L~ D~^1/2,    L~ = U phi(Sigma) U',    D~_ii = 1 / L~_ii
 
-and the rows of `F = D~^1/2 U phi(Sigma)^1/2`, its virtual samples, are of unit length: the kernel has a unit diagonal.
+and the features `F = D~^1/2 U phi(Sigma)^1/2` (the "virtual samples" of the papers) have rows of unit length.
 
-From s landmarks Z, with C = K(X, Z), W = K(Z, Z) and the landmarks' degrees D_s, normalized first and orthogonalized:
+With s landmarks Z, C = K(X, Z), W = K(Z, Z) and the degrees D_s of the landmarks:
 
     W_L = D_s^-1/2 W D_s^-1/2,  T' W_L T = I,  G = T' D_s^-1/2 (C' D^-1 C) D_s^-1/2 T = V Sigma V'
     U = D^-1/2 C P,  P = D_s^-1/2 T V Sigma^-1/2
 
-The paper's Algorithm 2 takes the eigenpairs of K instead, whose eigenvalues are of size n and not at most 1, and
-`D^-1/2 U` of which is not orthonormal. Of a point, its degree scales a row of U alone, and so cancels in F: a virtual
-sample is `K(x, Z) P phi(Sigma)^1/2` at unit length, of new points as of those of the fit. With all points as landmarks
-U and Sigma are exact. Nothing of size n x n or n x s is held: `C' D^-1 C` and the degrees are sums over blocks of rows.
+(Algorithm 2 of the storage fit paper uses the eigenpairs of K, for which `D^-1/2 U` is not orthonormal.) The degree
+of a point cancels in F: its features are `K(x, Z) P phi(Sigma)^1/2` at unit length, also for new points. With all
+points as landmarks U and Sigma are exact. `C' D^-1 C` and the degrees are sums over blocks of rows.
 
 References
 ----------
@@ -44,21 +43,18 @@ from .stochastic import StochasticParams, stochastic_eigensystem
 from .transfer import TransferParams
 
 Degrees = Literal["exact", "landmarks"]
-TILE = 2048  # rows and columns of a block of K while degrees are summed
-MAX_EXACT = 100_000  # points whose degrees are exact by "auto": some 10 s of a core
-SHARES = 32  # of sums over landmarks, at most
-DENSE_COLUMNS = 4096  # at most, of sparse points that are made dense block by block
-SMALLEST = 1e-10  # eigenvalue of L that is kept, beside the largest, 1
-EQUAL = 0.99  # of the last eigenvalue of a rank: a cut among equal ones would be rounding's
-UNDERFLOWN = 1e-9  # of mean degrees beyond self-similarity: then K is the identity
+TILE = 2048  # rows and columns of a block of K in the sum of degrees
+MAX_EXACT = 100_000  # points, up to which "auto" computes exact degrees, in about 10 s of a core
+SHARES = 32  # of sums over landmarks, upper bound
+DENSE_COLUMNS = 4096  # up to which sparse points are densified block by block
+MIN_EIGENVALUE = 1e-10  # of L, whose largest is 1
+EQUAL = 0.99  # of the last eigenvalue of a rank: larger ones are kept with it
+UNDERFLOWN = 1e-9  # mean degree beyond self-similarity, below which K is the identity
 
 
 @dataclass(frozen=True)
 class AffinityTask:
-    """Write this share of the degrees, `degrees` (n,): of tiles of rows.
-
-    Of a tile i, rows sum over tiles from i on, and columns of the tiles beyond i get the same entries.
-    """
+    """Write the share `degrees` (n,) of some tiles of rows; by symmetry tile i is compared with the tiles from i on."""
 
     kernel: Kernel
     rows: Rows
@@ -80,23 +76,23 @@ class AffinityTask:
 
 
 def tile_of(rows: Rows, start: int, stop: int) -> Any:
-    """Return rows [start, stop); sparse ones of few columns as an array, whose products are faster."""
+    """Return rows [start, stop); sparse rows of few columns as an array, whose products are faster."""
     X = rows.read(start, stop)
     return X.toarray() if isinstance(X, sparse.csr_array) and X.shape[1] <= DENSE_COLUMNS else X
 
 
 def block_of(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
-    """Return K(X, Z) in float32, but of a plain function in what it gives."""
+    """Return K(X, Z) in float32; a plain function keeps its own dtype."""
     return kernel(X, Z, dtype=np.float32) if isinstance(kernel, MercerKernel) else np.asarray(kernel(X, Z))
 
 
 def exact_degrees(rows: Rows, kernel: Kernel, execution: Execution, parts: Parts | None = None,
-                  most_rows: int = TILE) -> np.ndarray:
-    """Return the row sums (n,) of K of all points, in tiles, each pair of tiles once; O(n^2 d / 2) time.
+                  max_rows: int = TILE) -> np.ndarray:
+    """Return the row sums (n,) of K of all points, in tiles of at most `max_rows` rows; O(n^2 d / 2) time.
 
-    parts : where shares go; finished ones are used. most_rows : of a tile.
+    parts : of shares, where finished ones are reused.
     """
-    height = tile_height(len(rows), tile_bytes(rows.shape[1], rows.row_bytes), execution.memory_budget, most_rows)
+    height = tile_height(len(rows), tile_bytes(rows.shape[1], rows.row_bytes), execution.memory_budget, max_rows)
     n_tiles = len(row_ranges(len(rows), height))
     pairs = [tuple(sorted({tile, n_tiles - 1 - tile})) for tile in range(-(-n_tiles // 2))]  # of equal work
     n_tasks = min(SHARES, len(pairs))
@@ -105,22 +101,21 @@ def exact_degrees(rows: Rows, kernel: Kernel, execution: Execution, parts: Parts
 
 
 def tile_bytes(d: int, row_bytes: int) -> int:
-    """Return the bytes of a row of a tile, of `row_bytes` as it is stored, with what the kernel makes of it."""
+    """Return the bytes of a row of a tile in a kernel evaluation; row_bytes : as stored."""
     return 24 * d if d <= DENSE_COLUMNS else 3 * row_bytes
 
 
-def tile_height(n: int, each: int, budget: int, most_rows: int = TILE) -> int:
-    """Return the rows of a tile, each of `each` bytes; raise BudgetError where not one fits."""
-    return min(most_rows, rows_that_fit(budget, 12 * most_rows + 2 * each, n, share=8))
+def tile_height(n: int, each: int, budget: int, max_rows: int = TILE) -> int:
+    """Return the rows of a tile, of `each` bytes each; raise BudgetError if not even one fits."""
+    return min(max_rows, rows_that_fit(budget, 12 * max_rows + 2 * each, n, share=8))
 
 
 @dataclass(frozen=True)
 class LandmarkSumsTask:
-    """Write this share of `sums` (s,), `C' 1`, or of `moment` (s, s), `C' D^-1 C`, and what degrees are; float64.
+    """Write this share of `sums` (s,), `C' 1`, and with degrees of `moment` (s, s), `C' D^-1 C`; float64.
 
-    shared : of the landmarks `points`, and for the moment of `degrees` (n,) or `weights` (s,), of which degrees are
-    `max(C weights, K(x, x))`: no degree is less than the point's similarity to itself.
-    vectors : of U (n, k), for `projected` (s, k), `C' D^-1/2 U`, as well.
+    shared : the landmarks `points`; the degrees are `degrees` (n,), or `max(C weights, least)` with `weights` (s,) and
+    the smallest K(z, z). vectors : U (n, k), for `projected` (s, k), `C' D^-1/2 U`.
     """
 
     kernel: Kernel
@@ -150,9 +145,8 @@ class LandmarkSumsTask:
                     degrees = shared["degrees"][self.start + start:self.start + stop]
                 else:
                     estimated = C @ shared["weights"]
-                    least = shared["least"]
-                    raised += int((estimated < least).sum())
-                    degrees = np.maximum(estimated, least)
+                    raised += int((estimated < shared["least"]).sum())
+                    degrees = np.maximum(estimated, shared["least"])
                 C /= np.sqrt(degrees)[:, None]
                 moment += C.T @ C
                 if projected is not None and self.vectors is not None:
@@ -166,7 +160,7 @@ class LandmarkSumsTask:
 class ClusterBasis:
     """The leading eigenpairs of L in the span of landmarks: `U = D^-1/2 K(X, Z) P`.
 
-    points : Z (s, d). P : (s, k). values : Sigma (k,), descending, in (0, 1]. attributes : JSON, how they were found.
+    points : Z (s, d). P : (s, k). values : Sigma (k,), descending, in (0, 1]. attributes : JSON evidence.
     """
 
     kernel: Kernel
@@ -176,15 +170,15 @@ class ClusterBasis:
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def samples(self, params: TransferParams, n_labeled: int) -> "VirtualSamples":
-        """Return the map to virtual samples by a transfer function, without features that it leaves nothing of."""
-        changed = np.sqrt(params.of(self.values, n_labeled))
-        kept = np.flatnonzero(changed > 0)
-        return VirtualSamples(self.kernel, self.points, self.P[:, kept] * changed[kept])
+        """Return the feature map of a transfer function, without features of eigenvalue 0."""
+        roots = np.sqrt(params.of(self.values, n_labeled))
+        kept = np.flatnonzero(roots > 0)
+        return VirtualSamples(self.kernel, self.points, self.P[:, kept] * roots[kept])
 
     def contrast(self, params: TransferParams, n_labeled: int) -> float:
-        """Return what the second eigenvalue becomes over what the first does: near 0 all points are alike."""
-        changed = params.of(self.values, n_labeled)
-        return float(changed[1] / changed[0]) if len(changed) > 1 and changed[0] > 0 else 0.0
+        """Return the ratio of the second and the first transferred eigenvalue: near 0 all points are similar."""
+        values = params.of(self.values, n_labeled)
+        return float(values[1] / values[0]) if len(values) > 1 and values[0] > 0 else 0.0
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**point_arrays("points", self.points), "P": self.P, "values": self.values}
@@ -217,14 +211,14 @@ class VirtualSamples(FeatureMap):
         return LandmarkMap(self.kernel, self.points)(X)
 
     def of_block(self, K: np.ndarray) -> np.ndarray:
-        """Return the virtual samples (b, k) of points whose kernel with the landmarks is K (b, s)."""
+        """Return the features (b, k) of points whose kernel with the landmarks is K (b, s)."""
         largest = np.abs(K).max(axis=1, keepdims=True)
         F = np.divide(K, largest, out=np.zeros_like(K), where=largest > 0) @ self.M  # no underflow far away
         length = np.linalg.norm(F, axis=1, keepdims=True)
         return np.divide(F, length, out=np.zeros_like(F), where=length > 0)
 
     def of_rows(self, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
-        """Return the virtual samples (m, k) of some rows, in blocks that fit the budget."""
+        """Return the features (m, k) of some rows, in blocks that fit the budget."""
         height = block_height(len(numbers), self.points.shape[0], tile_bytes(rows.shape[1], rows.row_bytes), budget)
         return np.concatenate([np.empty((0, self.width)), *(
             self(rows.take(numbers[start:stop])) for start, stop in row_ranges(len(numbers), height))])
@@ -237,31 +231,32 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
                   parts: Parts | None = None, stochastic: StochasticParams | None = None) -> ClusterBasis:
     """Return the leading eigenpairs of L of all rows (n, d) in the span of the landmarks `points` (s, d).
 
-    rank : k, and those equal to the last within a hundredth; None for all that the landmarks resolve.
-    degrees : "exact", O(n^2 d), or those of the Nystrom approximation of K, `C W^+ (C' 1)`. parts : where shares of
-    exact degrees go; finished ones are used.
-    stochastic : the eigenpairs are by stochastic steps instead, of exact degrees, and P is that of least squares:
-    `D^-1/2 C P` is the projection of U onto what the landmarks span.
+    rank : k, and those equal to the last within a hundredth; None for all.
+    degrees : "exact", O(n^2 d), or those of the Nystrom approximation of K, `C W^+ (C' 1)`.
+    parts : of shares of exact degrees, where finished ones are reused.
+    stochastic : computes the eigenpairs by stochastic steps with exact degrees; `D^-1/2 C P` is then the least-squares
+    projection of U onto the span of the landmarks.
 
     Time: exact degrees, and `n s (d + s) + s^3`. Memory: `basis_bytes`, and two blocks of an eighth of the budget each.
 
     Raises
     ------
-    BudgetError : landmarks do not fit. DataError : K is not finite, or it is the identity, as of a bandwidth far below
-    all distances: then nothing is similar to anything, and there are no clusters.
+    BudgetError : landmarks do not fit. DataError : K is not finite, or is the identity, because the bandwidth is far
+    below all distances.
     """
     n = len(rows)
     s = points.shape[0]
     needed = budget_for(s, rows.shape[1])
-    require(needed <= execution.memory_budget, f"{s:,} landmarks of {n:,} points", error=BudgetError,
-            why=f"with their matrices and blocks they take {needed:,} bytes, the budget is {execution.memory_budget:,}",
-            fix=f"use at most {landmarks_that_fit(execution.memory_budget, n, rows.shape[1]):,} landmarks, or a budget "
-                f"of {needed:,} bytes")
+    budget = execution.memory_budget
+    require(needed <= budget, f"{s:,} landmarks of {n:,} points", error=BudgetError,
+            why=f"with their matrices and blocks they take {needed:,} bytes, the budget is {budget:,}",
+            fix=f"use at most {landmarks_that_fit(budget, n, rows.shape[1]):,} landmarks, or a budget of {needed:,} "
+                "bytes")
     begin = time.perf_counter()
     seconds: dict[str, float] = {}
     W = LandmarkMap(kernel, points)(points)
     require(bool(np.isfinite(W).all()), "the kernel of the landmarks holds NaN or infinite values", error=DataError,
-            why="it is no number at some points", fix="drop or impute points that are not finite; scale the features")
+            why="it is not defined at some points", fix="drop or impute points that are not finite; scale the features")
     shared: dict[str, np.ndarray] = point_arrays("points", points)
     if degrees == "exact":
         shared["degrees"] = exact_degrees(rows, kernel, execution, parts)
@@ -288,17 +283,16 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
         root = 1 / np.sqrt(of_landmarks)
         T = root[:, None] * whiten(root[:, None] * W * root).T
         values, V = eigh(T.T @ sums["moment"] @ T, driver="evd", overwrite_a=True, check_finite=False)
-        kept = rank if eigensystem is None else None
-        first = int(np.searchsorted(values, SMALLEST * values[-1]))
-        if kept is not None and kept < len(values) - first:
-            first = int(np.searchsorted(values, EQUAL * values[len(values) - kept]))
+        first = int(np.searchsorted(values, MIN_EIGENVALUE * values[-1]))
+        if rank is not None and eigensystem is None and rank < len(values) - first:
+            first = int(np.searchsorted(values, EQUAL * values[len(values) - rank]))
         values = values[first:][::-1]
         V = V[:, first:][:, ::-1]
         P = T @ (V / np.sqrt(values))
         if eigensystem is not None:
             P = P @ (P.T @ sums["projected"])
             values = eigensystem.values
-    P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # whatever LAPACK's signs are
+    P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # not by LAPACK
     seconds["all"] = time.perf_counter() - begin
     shown = ("steps", "error", "converged")
     steps = {} if eigensystem is None else {name: eigensystem.evidence[name] for name in shown}
@@ -317,7 +311,7 @@ def require_positive(degrees: np.ndarray, of: str) -> None:
 
 def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], execution: Execution,
                    vectors: Rows | None = None) -> dict[str, Any]:
-    """Return the sums of `LandmarkSumsTask` over all rows, and how many degrees were raised."""
+    """Return the sums of `LandmarkSumsTask` over all rows, and the number of raised degrees."""
     s = points_of(shared, "points").shape[0]
     budget = execution.memory_budget
     height = block_height(len(rows), s, tile_bytes(rows.shape[1], rows.row_bytes), budget)
@@ -333,32 +327,25 @@ def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], ex
 
 
 def block_height(n: int, s: int, each: int, budget: int) -> int:
-    """Return the rows of a block against s landmarks, each of `each` bytes; raise BudgetError where not one fits."""
+    """Return the rows of a block against s landmarks, of `each` bytes each; raise BudgetError if not even one fits."""
     return min(rows_that_fit(budget, 16 * s + each, n, share=8), max(1, BLOCK_BYTES // (16 * s + each)))
 
 
 def share_count(n: int, s: int, budget: int) -> int:
-    """Return into how many shares sums over n rows are dealt: as many matrices (s, s) as take a quarter of the budget.
-    """
+    """Return the number of shares of sums over n rows, whose matrices (s, s) take a quarter of the budget."""
     return int(np.clip(budget // 4 // (8 * s * s), 2, SHARES)) if n > 1 else 1
 
 
 def basis_bytes(s: int, d: int) -> int:
-    """Return the bytes of s landmarks of d columns: eight matrices (s, s), and the points; beside the blocks of tasks.
-
-    That is the decomposition of a matrix, with what it is made of.
-    """
+    """Return the bytes of s landmarks of d columns: eight matrices (s, s), and the points, beside the blocks."""
     return 8 * s * (8 * s + 3 * d)
 
 
 def landmarks_that_fit(budget: int, n: int, d: int) -> int:
-    """Return the most landmarks of n points of d columns within three quarters of a budget; 0 where not one fits.
-
-    The other quarter is of blocks.
-    """
+    """Return how many landmarks of n points of d columns fit a budget, of which a quarter is for blocks."""
     return largest_within(budget, n, lambda s: budget_for(s, d))
 
 
 def budget_for(s: int, d: int) -> int:
-    """Return the least budget that s landmarks of d columns fit."""
+    """Return the smallest budget that s landmarks of d columns fit."""
     return -(-basis_bytes(s, d) * 4 // 3)

@@ -1,4 +1,4 @@
-"""How the eigenpairs of a cluster kernel are found: exactly or from landmarks, as many as a memory budget lets be."""
+"""How the eigenpairs of a cluster kernel are computed: exactly, or from landmarks within a memory budget."""
 
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -31,15 +31,15 @@ from .landmarks import LandmarkParams, choose_landmarks, landmark_count
 from .stochastic import StochasticParams, rank_that_fits, stochastic_bytes
 
 Approximation = Literal["exact", "nystrom", "stochastic", "subsample"]
-MAX_LANDMARKS = 2000  # by "auto": beyond, time grows faster than a kernel gains
+MAX_LANDMARKS = 2000  # by "auto"; more take much time and gain little
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterParams:
     """approximation, landmarks, rank, degrees, steps : as in `ClusterKernelSVC`.
 
-    budget : bytes by which landmarks are counted. It is a parameter, not the memory of the machine, so that the
-    kernel is the same wherever it is computed.
+    budget : bytes that determine the number of landmarks; a parameter, so that the kernel does not depend on the
+    machine.
     """
 
     approximation: Approximation = "nystrom"
@@ -51,11 +51,11 @@ class ClusterParams:
 
     def __post_init__(self) -> None:
         require(self.approximation in get_args(Approximation), f"approximation={self.approximation!r}",
-                why="it decides how eigenpairs are found",
+                why="it decides how eigenpairs are computed",
                 fix='use "nystrom", "stochastic", "subsample", or "exact" of a few thousand points')
         whole = is_whole(self.rank) and self.rank >= 1
         require(whole or self.rank is None or self.rank == "auto", f'rank={self.rank!r}, expected a whole number >= 1, '
-                'None or "auto"', why="so many eigenpairs are kept", fix='use "auto"')
+                'None or "auto"', why="it is the number of eigenpairs", fix='use "auto"')
         require(self.degrees in (*get_args(Degrees), "auto"), f"degrees={self.degrees!r}",
                 why="they normalize the affinity", fix='use "auto", "exact" or "landmarks"')
         require(not (self.approximation == "stochastic" and self.degrees == "landmarks"),
@@ -63,37 +63,37 @@ class ClusterParams:
                 why="random features have the mean of the affinity of exact degrees", fix='use degrees="auto"')
 
     def count(self, n_labeled: int, n: int, d: int) -> int:
-        """Return the landmarks of n points, of which the labeled are some; raise BudgetError where they do not fit."""
+        """Return the number of landmarks of n points; raise BudgetError if they do not fit."""
         budget = self.budget
-        most = landmarks_that_fit(self.budget, n, d)
+        fit = landmarks_that_fit(self.budget, n, d)
         if self.approximation == "exact":
-            require(most >= n, f'approximation="exact" of {n:,} points', error=BudgetError, fix='use "nystrom", or a '
+            require(fit >= n, f'approximation="exact" of {n:,} points', error=BudgetError, fix='use "nystrom", or a '
                     f"budget of {budget_for(n, d):,} bytes", why="matrices of all pairs of points take "
                     f"{budget_for(n, d):,} bytes, the budget is {budget:,}")
             return n
         if self.landmarks.n_landmarks == "auto":
-            require(most >= 2, f"a budget of {budget:,} bytes", error=BudgetError,
-                    why=f"two landmarks of {d:,} columns take more", fix=f"use {budget_for(2, d):,} bytes or more")
-            return min(most, MAX_LANDMARKS)
-        return landmark_count(self.landmarks, n_labeled, n, most)
+            require(fit >= 2, f"a budget of {budget:,} bytes", error=BudgetError,
+                    why=f"two landmarks of {d:,} columns do not fit", fix=f"use {budget_for(2, d):,} bytes or more")
+            return min(fit, MAX_LANDMARKS)
+        return landmark_count(self.landmarks, n_labeled, n, fit)
 
     def steps_within(self, rows: Rows) -> StochasticParams:
-        """Return the steps with the rank that the budget lets be; raise BudgetError where none does."""
+        """Return the steps with the rank that fits the budget; raise BudgetError if none does."""
         fits = rank_that_fits(rows, self.steps.n_features, self.budget, tasks=2)
         return replace(self.steps, rank=min(self.steps.rank, fits))
 
     def rank_of(self, s: int, n: int) -> int | None:
-        """Return the eigenpairs that are kept of s landmarks of n points; None for all."""
+        """Return the number of eigenpairs of s landmarks of n points; None for all."""
         if self.rank != "auto":
             return self.rank
         return None if s == self.points_of(s, n) else rank_of_landmarks(s)
 
     def points_of(self, s: int, n: int) -> int:
-        """Return how many of n points the affinity is of: all, or those of the subsample."""
+        """Return the number of points of the affinity: all n, or the s of the subsample."""
         return s if self.approximation == "subsample" else n
 
     def degrees_of(self, s: int, n: int) -> Degrees:
-        """Return how degrees are found; of all points as landmarks both are the same."""
+        """Return how degrees are computed."""
         if self.degrees != "auto":
             return self.degrees
         if self.approximation == "subsample":
@@ -111,10 +111,7 @@ def rank_of_landmarks(s: int) -> int:
 
 def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndarray,
              execution: Execution, parts: Parts | None = None) -> ClusterBasis:
-    """Return the eigenpairs of all rows (n, d); labeled : the numbers of the labeled ones; parts : `cluster_basis`.
-
-    Raises BudgetError and DataError: see `cluster_basis`.
-    """
+    """Return the eigenpairs of all rows (n, d); labeled : the numbers of the labeled rows. See `cluster_basis`."""
     n, d = rows.shape
     s = params.count(len(labeled), n, d)
     if s == n:
@@ -123,21 +120,19 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
         points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
     s = points.shape[0]
     degrees = params.degrees_of(points.shape[0], n)
-    similar = execution.share_rows(as_rows(points)) if params.approximation == "subsample" else rows
+    affinity_rows = execution.share_rows(as_rows(points)) if params.approximation == "subsample" else rows
     steps = params.steps_within(rows) if params.approximation == "stochastic" else None
-    basis = cluster_basis(similar, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
-    expected = basis_cost(len(similar), d, similar.row_bytes, s, degrees, 1, execution.memory_budget)
+    basis = cluster_basis(affinity_rows, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
+    budget = execution.memory_budget
+    peak = basis_cost(len(affinity_rows), d, affinity_rows.row_bytes, s, degrees, 1, budget).peak
     if steps is not None:
-        of_steps = stochastic_bytes(rows, steps.n_features, steps.rank, execution.memory_budget, tasks=2)
-        expected = replace(expected, peak=max(expected.peak, of_steps))
-    return replace(basis, attributes={**basis.attributes, "predicted_peak_bytes": expected.peak})
+        peak = max(peak, stochastic_bytes(rows, steps.n_features, steps.rank, budget, tasks=2))
+    return replace(basis, attributes={**basis.attributes, "predicted_peak_bytes": peak})
 
 
 def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kernels: int, budget: int) -> Cost:
-    """Return what the eigenpairs of some kernels take: tiles of all pairs, or a pass of blocks; then another, and the
-    matrices of the landmarks.
-
-    In this process shares are held, and two tasks run at a time.
+    """Return the cost of the eigenpairs of some kernels: degrees, in tiles of all pairs or a pass of blocks, another
+    pass, and the matrices of the landmarks. In this process shares are held, and two tasks run at a time.
     """
     each = tile_bytes(d, row_bytes)
     passes = 1 if degrees == "exact" else 2
@@ -148,8 +143,8 @@ def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kerne
     read = n * row_bytes * (passes + (tiles + 1) // 2)
     pairs = tile * (12 * tile + 2 * each) + 8 * n * (2 + min(SHARES, tiles)) if tiles else 0
     summed = 8 * s * s * (4 + share_count(n, s, budget)) + 24 * s * d + 2 * block
-    least = arrays_within(budget_for(s, d))
+    smallest = arrays_within(budget_for(s, d))
     peak = max(basis_bytes(s, d), summed, 2 * pairs)
     pairs_seconds = kernel_seconds(float(n) * n / 2, d) if tiles else 0.0
-    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, least,
+    return cost_of(n_kernels * tasks, n_kernels * read, n_kernels * 8 * s * (s + d), peak, smallest,
                    n_kernels * (passes * gram_seconds(n, s, d) + pairs_seconds))

@@ -1,9 +1,8 @@
-"""Kernels deformed by a graph: the base kernel minus what the regularizer says about a subsample of the points.
+"""Kernels deformed by a graph, through the regularizer on a subsample of the points.
 
     K~(x, z) = K(x, z) - V(x)' V(z),    V(x) = sqrt(eta) C^-1 k(x),    k(x) = (K(s_1, x), ..., K(s_m, x))
 
-with the points s_i of the subsample and one Cholesky factor C. It is symmetric by construction, positive semi-definite
-to rounding, and needs no inverse of the regularizer.
+with the points s_i of the subsample and one Cholesky factor C.
 """
 
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ from .points import require_finite
 
 AUTO = "auto"
 MAX_ETA = 1e8
-Eta = float | str  # a number, or AUTO: the mean of kernels of several
+Eta = float | str  # a number, or AUTO: the mean of the kernels of several etas
 
 
 def require_eta(eta: Any) -> None:
-    """Raise ParameterError unless eta is "auto" or a number that a kernel can have."""
+    """Raise ParameterError unless eta is "auto" or valid."""
     if isinstance(eta, str):
         require(eta == AUTO, f"eta={eta!r}, expected a number or {AUTO!r}", why="it weighs the graph",
                 fix='use "auto", 0 for the base kernel, or 1 to 1000')
@@ -38,14 +37,14 @@ def check_eta(eta: Any) -> None:
     """Raise ParameterError unless eta is a number from 0 to `MAX_ETA`."""
     number = isinstance(eta, (int, float, np.number)) and not isinstance(eta, bool)
     require(number and 0 <= eta <= MAX_ETA, f"eta={eta!r}, expected 0 to {MAX_ETA:g}",
-            why="it weighs the graph against the base kernel, of which about 1 / eta is left: beyond 1e8 that is "
-                "rounding error", fix="use 0 for the base kernel, or 1 to 1000")
+            why="about 1 / eta of the base kernel remains, which above 1e8 is rounding error",
+            fix="use 0 for the base kernel, or 1 to 1000")
 
 
-ASYMMETRY = 1e-8  # relative to the largest entry: what rounding leaves, and less than a solver's error
+ASYMMETRY = 1e-8  # relative to the largest entry: above rounding, and below the error of a solver
 LARGEST_JITTER = 1e-8  # relative to the diagonal
-# The deformed kernel is a difference that shrinks as 1 / eta. Measured against 64-bit mantissas: its relative error is
-# 1e-15 eta to 1e-14 eta while it is at least 1e-9 of the base kernel, and beyond that soon no digit is left.
+# The deformed kernel is a difference that decreases as 1 / eta. Compared with extended precision its relative error is
+# 1e-15 eta to 1e-14 eta as long as it is at least 1e-9 of the base kernel.
 MIN_SHARE = 1e-9
 
 
@@ -56,8 +55,8 @@ class DeformedKernel:
     kernel: Kernel
     subsample: Any  # its points (m, d), an array or sparse rows
     eta: float
-    factor: np.ndarray | None  # (m, m), lower; None when eta is 0: the kernel is then the base kernel
-    jitter: float = 0.0  # what was added to the factored matrix, relative to its diagonal
+    factor: np.ndarray | None  # (m, m), lower; None for eta 0, the base kernel
+    jitter: float = 0.0  # that was added to the factored matrix, relative to its diagonal
 
     def __call__(self, X: Any, Z: Any, /) -> np.ndarray:
         """Return K~(X, Z), shape (n, m), of arrays or sparse rows; if X is Z it is symmetric."""
@@ -87,8 +86,7 @@ class DeformedKernel:
     def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K~(z_i, .).
 
-        It equals sum_i coef_i K(z_i, .) - sum_j b_j K(s_j, .) with b = sqrt(eta) C^-T V(Z) coef, so evaluating it at
-        many points needs no solve.
+        It is sum_i coef_i K(z_i, .) - sum_j b_j K(s_j, .) with b = sqrt(eta) C^-T V(Z) coef, which needs no solves.
         """
         if self.factor is None:
             return self.kernel, Z, coef
@@ -100,9 +98,8 @@ class DeformedKernel:
 def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
     """Return the kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d), dense or sparse.
 
-    eta is relative: A is first divided by its mean diagonal, so that eta = 1 weighs the graph's energy and the base
-    kernel's norm alike whatever the ridge, the power and the size of the graph. The paper's eta is this one times
-    the mean diagonal of A.
+    eta is relative to the inverse mean diagonal of A, so that eta = 1 weights the energy of the graph and the norm of
+    the base kernel equally for any ridge, power and size of the graph.
     """
     return subsample_deformation(kernel, X_S, A, absolute_eta(A, eta))
 
@@ -117,15 +114,12 @@ def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
     left = float(np.trace(K))
     whole = float(diagonal_of(base, points).sum())
     require(left >= MIN_SHARE * whole, f"eta={eta:g} leaves {left / max(whole, 1e-300):.1g} of the base kernel at "
-            "the labeled points", why="it is a difference of nearly equal numbers, so that few of its digits are right",
+            "the labeled points", why="it is a difference of nearly equal numbers, of which few digits are correct",
             fix="lower eta or the power, or raise the ridge")
 
 
 def shuffled(A: np.ndarray, random_state: int) -> np.ndarray:
-    """Return A with the vertices of the subsample permuted: the same graph, joined to the wrong points.
-
-    What a model gains on such a graph over the base kernel is not owed to the unlabeled data.
-    """
+    """Return A with the vertices of the subsample permuted: the control, the same graph on the wrong points."""
     order = block_rng(random_state, len(A)).permutation(len(A))
     return A[np.ix_(order, order)]
 
@@ -137,8 +131,7 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     Parameters
     ----------
     X_S : points of the subsample, shape (s, d): Rows, an array or a sparse matrix.
-    inverse_on_subsample : A = Q^+_SS, shape (s, s), symmetric positive semi-definite; it depends on neither eta nor
-        the kernel, so one A serves a whole grid.
+    inverse_on_subsample : A = Q^+_SS, shape (s, s), symmetric positive semi-definite.
     eta : weight of the regularizer; 0 returns K itself.
 
     Returns
@@ -152,9 +145,8 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
 
     Notes
     -----
-    Equal to the printed form with Q_hat = A^+ whenever A is positive definite, as it is for Q = (L + ridge I)^p. Where
-    A has a null direction v, the printed form leaves v'h free, and this one, its limit for A + e I, holds v'h at
-    zero: a Laplacian without a ridge and a component that lies wholly in S.
+    For a positive definite A this is the printed form with Q_hat = A^+. If A has a null direction v, as without a ridge
+    for a component inside S, it is the limit for A + e I: v'h = 0, which the printed form does not penalize.
 
     References
     ----------
@@ -162,7 +154,7 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     """
     points: Any = as_rows(X_S).read_all()
     require(points.ndim == 2 and points.shape[0] > 0, f"the subsample has shape {points.shape}", error=DataError,
-            why="functions are measured at its points, one row each", fix="pass an array of shape (s, n_features)")
+            why="it has one point a row", fix="pass an array of shape (s, n_features)")
     require_finite(points, "the subsample holds")
     A = _symmetric("inverse_on_subsample", inverse_on_subsample, points.shape[0])
     require(0 <= eta < np.inf, f"eta={eta!r}, expected a finite number >= 0",
@@ -176,11 +168,10 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
 
 
 def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the lower Cholesky factor of B = A + eta K_SS, which is overwritten, and the jitter that it took.
+    """Return the lower Cholesky factor of B = A + eta K_SS, which is overwritten, and its jitter.
 
-    Jitter, relative to the diagonal of B and mostly 0, is added where the factorization fails, or where the reciprocal
-    condition is at rounding level: equal points, for example, whose kernel values are equal too, so that the jitter
-    does not change the kernel.
+    Jitter, relative to the diagonal of B and mostly 0, is added if the factorization fails or the reciprocal condition
+    is at rounding level, for example for equal points.
     """
     rounding = len(B) * np.finfo(float).eps
     diagonal = np.diagonal(B).copy()
@@ -195,7 +186,7 @@ def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
     raise DataError(explain(
         f"the matrix to factor ({len(B)} x {len(B)}) is not positive definite, even with {LARGEST_JITTER:g} "
         "of its diagonal added",
-        why="the kernel or the inverse on the subsample has negative eigenvalues, beyond rounding",
+        why="the kernel or the inverse on the subsample has negative eigenvalues above rounding",
         fix="solve for the inverse with a smaller tolerance, and check that the kernel is positive semi-definite",
     ))
 
@@ -209,7 +200,7 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
     """
     M = np.asarray(M, np.float64)
     require(M.shape == (n, n), f"{what} has shape {M.shape}, expected ({n}, {n})", error=DataError,
-            why="it has one row and one column a point",
+            why="it has one row and one column for each point",
             fix="pass the rows and columns of the subsample, in its order")
     require(bool(np.isfinite(M).all()), f"{what} holds NaN or infinite values", error=DataError,
             why="the deformed kernel would be NaN everywhere",
@@ -225,7 +216,7 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class KernelMean:
-    """`sum_i weights_i K_i`, of kernels of one base kernel and one subsample."""
+    """`sum_i weights_i K_i` of kernels with the same base kernel and subsample."""
 
     parts: Sequence[DeformedKernel]
     weights: Sequence[float]

@@ -28,7 +28,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays, which with the kernel are the map."""
+        """Return the arrays that with the kernel define the map."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class LandmarkMap(FeatureMap):
         return self.of_block(self.block(X))
 
     def block(self, X: Any) -> np.ndarray:
-        """Return K(X, Z), shape (b, s); a plain function is evaluated as it is, and cast."""
+        """Return K(X, Z), shape (b, s)."""
         if isinstance(self.kernel, MercerKernel):
             return self.kernel(X, self.points, dtype=np.dtype(self.dtype))
         return kernel_block(self.kernel, X, self.points).astype(self.dtype, copy=False)
@@ -72,10 +72,9 @@ class LandmarkMap(FeatureMap):
 
 
 def times_lower(K: np.ndarray, T: np.ndarray) -> np.ndarray:
-    """Return K T of a lower trapezoidal T (s, r), `PANEL` columns at a time without the zeros above them.
+    """Return K T for a lower trapezoidal T (s, r), with down to half the flops of the full product.
 
-    As r nears s it takes half the flops of the whole product. BLAS has trmm for it, which SciPy calls without letting
-    other threads run.
+    SciPy calls trmm of BLAS without releasing the GIL, so it multiplies `PANEL` columns at a time without their zeros.
     """
     product = np.empty((len(K), T.shape[1]), K.dtype)
     for start, stop in row_ranges(T.shape[1], PANEL):

@@ -1,14 +1,13 @@
-"""Kernel blocks `K(X, Z)` of tall X: one block, and how tall it may be.
+"""Kernel blocks `K(X, Z)`, and their height.
 
-Memory of one block in bytes, for a block of b rows of X with d features against m points Z:
+The memory of b rows of X with d features against m points Z in bytes is
 
-    b (row_bytes(d, m) + d itemsize(X))  +  24 m d  +  the kernel's own arrays
+    b (row_bytes(d, m) + d itemsize(X))  +  24 m d  +  the arrays of the kernel
 
-where `row_bytes` is the kernel's (8 m for the block, and float64 copies of the row), and 24 m d is Z as it came,
-as float64 and centered. For sparse rows with e entries on average, d is 1.5 e in `row_bytes` (16 d then holds them as
-float64 with int32 columns, twice) and the bytes of the row take the place of d itemsize; a sparse Z takes 3 times 12
-bytes an entry and 8 d for its index by column. Dense points that meet sparse ones are made sparse: 24 bytes a value
-more. `block_rows` solves it for b.
+with `row_bytes` of the kernel (8 m for the block, and float64 copies of the row), and 24 m d for Z as read, in float64,
+and centered. For sparse rows with e entries on average, d is 1.5 e in `row_bytes`, and the bytes of the row replace
+d itemsize; a sparse Z takes 36 bytes an entry and 8 d for its index by column. Dense points that meet sparse points are
+converted: 24 bytes a value more. `block_rows` solves this for b.
 """
 
 from typing import Any
@@ -20,14 +19,14 @@ from ..base.errors import DataError, require
 from ..storage.blocks import Rows, rows_that_fit
 from .base import Kernel
 
-BLOCK_BYTES = 64 << 20  # larger blocks make no matrix product faster, and leave other cores without work
+BLOCK_BYTES = 64 << 20  # larger blocks do not make matrix products faster, and leave other cores idle
 
 
 def block_rows(kernel: Kernel, X: Rows, n_points: int, budget_bytes: int, *, kernel_bytes: int = 0,
                sparse_entries: int | None = None) -> int:
     """Return how many rows of X fit in one block against `n_points` points; the formula is at the head of this file.
 
-    `sparse_entries` is the number of entries of the points Z if these are sparse.
+    sparse_entries : number of entries of the points Z if these are sparse.
 
     Raises
     ------
@@ -40,10 +39,7 @@ def block_rows(kernel: Kernel, X: Rows, n_points: int, budget_bytes: int, *, ker
 
 
 def block_row_bytes(kernel: Kernel, X: Rows, n_points: int, sparse_entries: int | None = None) -> int:
-    """Return the bytes that a row of X takes against `n_points` points Z, the row as it was read among them.
-
-    A plain function is taken to hold three blocks.
-    """
+    """Return the bytes of a row of X against `n_points` points Z, also as read; a plain function holds three blocks."""
     mixed = X.is_sparse != (sparse_entries is not None)
     width = -(-3 * X.row_bytes // (2 * (X.dtype.itemsize + 4))) if X.is_sparse else X.shape[1]
     block = kernel.row_bytes(width, n_points) if hasattr(kernel, "row_bytes") else 24 * n_points + 16 * width
@@ -51,7 +47,7 @@ def block_row_bytes(kernel: Kernel, X: Rows, n_points: int, sparse_entries: int 
 
 
 def held_points_bytes(X: Rows, n_points: int, sparse_entries: int | None = None) -> int:
-    """Return the bytes of the points Z while blocks of X meet them: as they came, in float64, and centered."""
+    """Return the bytes of the points Z in a kernel evaluation: as read, in float64, and centered."""
     if sparse_entries is not None:
         return 36 * sparse_entries + 8 * X.shape[1]
     return 24 * n_points * X.shape[1] * (2 if X.is_sparse else 1)
@@ -72,7 +68,8 @@ def kernel_block(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
     block = kernel(X, Z)
     pairs = (X.shape[0], Z.shape[0])
     require(not sparse.issparse(block), f"kernel {kernel!r} returned a {type(block).__name__}", error=DataError,
-            why="a block of a kernel is an array; points may be sparse", fix="return block.toarray() from the function")
+            why="a block of a kernel is an array, also for sparse points",
+            fix="return block.toarray() from the function")
     require(np.shape(block) == pairs,
             f"kernel {kernel!r} returned shape {np.shape(block)} for {pairs[0]} x {pairs[1]} points", error=DataError,
             why="a kernel returns one value per pair of points",

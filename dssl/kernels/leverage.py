@@ -4,26 +4,22 @@ The ridge leverage score of row i is
 
     l_i(mu) = (K (K + mu I)^-1)_ii,
 
-how much of the smoothed fit at x_i rests on row i alone; the scores sum to the effective dimension of the kernel
-(Alaoui, Mahoney, "Fast randomized kernel ridge regression with statistical guarantees", NeurIPS 2015). Rows that
-others do not explain score high, rows in a crowd low. The scheme has two levels, as in Rudi, Calandriello, Carratino,
-Rosasco, "On fast leverage score sampling and optimal learning", NeurIPS 2018, where more levels follow:
+the weight of row i in the smoothed fit at x_i; the scores sum to the effective dimension of the kernel (Alaoui,
+Mahoney, "Fast randomized kernel ridge regression with statistical guarantees", NeurIPS 2015). The approximation has two
+levels (Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling and optimal learning", NeurIPS 2018):
 
-1. A pilot J of q rows is drawn uniformly and stands for all n, each with weight n/q: `Phi'Phi = (n/q) Phi_J'Phi_J`.
-2. With `nu = mu q/n` and `r_i = (K_ii - k_iJ (K_JJ + nu I)^-1 k_Ji) / nu`, row i is scored as one row among the others
-   of the pilot: taken out of it where it is in it, and put to it with weight one (Sherman-Morrison, twice),
+1. A pilot J of q rows is drawn uniformly; each of them represents n/q rows: `Phi'Phi = (n/q) Phi_J'Phi_J`.
+2. With `nu = mu q/n` and `r_i = (K_ii - k_iJ (K_JJ + nu I)^-1 k_Ji) / nu`, row i is removed from the pilot if it is in
+   it, and added with weight one (Sherman-Morrison, twice):
 
        x_i = (q/n) r_i for i outside J,  (q/n) r_i / (1 - r_i) for i in J;    l_i = x_i / (1 + x_i).
 
-   With J all rows this is exact. The form x_i, that of the papers, is more than 1 for rows unlike any of the pilot,
-   and less for a row of the pilot than for an equal one outside.
-3. `nu` is found by bisection such that the scores of all rows sum to s, as the pilot's tell: with K_JJ = U E U',
-   `r_i = sum_j U_ij^2 e_j / (e_j + nu)`, and the l_i of J are those of rows that the rest of J has not seen. (The sum
-   of e_j / (e_j + nu) would say how many dimensions the pilot has, not how many it misses: on the 581,012 rows of
-   covtype with s = 1,000 the scores then summed to 15 s, and the landmarks left twice the error.) But nu is at least
-   1e-9 of the largest e, where rounding begins to count; a kernel of small rank ends there.
-4. s rows are drawn without replacement with probability proportional to l_i: row i waits for a time that is
-   exponential with rate l_i, and the first s come. Times follow from the seed and the row number, not from blocks.
+   This is exact if J has all rows.
+3. `nu` is found by bisection such that the scores of all rows sum to s, estimated from the pilot: with K_JJ = U E U',
+   `r_i = sum_j U_ij^2 e_j / (e_j + nu)`, and the l_i of J are those of rows outside the rest of J. nu is at least 1e-9
+   of the largest e, because of rounding.
+4. s rows are drawn without replacement with probability proportional to l_i: row i gets a waiting time that is
+   exponential with rate l_i, and the s rows with the smallest times are drawn.
 """
 
 from dataclasses import dataclass
@@ -40,24 +36,24 @@ from ..storage.csr import point_arrays, points_nbytes, points_of
 from .base import Kernel, diagonal_of
 from .gram import block_rows, entries_of, kernel_block
 
-PILOT = 2000  # rows at most: the pass takes n q^2 multiplications, a minute of one core for n = 580,000
-SMALLEST = 1e-12  # score: below it rows are alike, and drawn last
+PILOT = 2000  # rows, upper bound: the pass takes n q^2 multiplications, a minute of one core for n = 580,000
+MIN_SCORE = 1e-12  # rows with smaller scores are drawn last
 FLOOR = 1e-9  # of nu, relative to the largest eigenvalue of the pilot
-STREAM_ROWS = 1 << 16  # rows of one random stream, whatever the blocks are
+STREAM_ROWS = 1 << 16  # rows of one random stream, independent of the blocks
 PILOT_STREAM, TIMES_STREAM = 2, 3  # of the seed; `landmarks` draws from streams 0 and 1
 
 
 def unseen_scores(values: np.ndarray, squares: np.ndarray, nu: float, weight: float) -> np.ndarray:
-    """Return l_i of the rows of the pilot, (q,), from eigenvalues e (q,) of K_JJ and squares (q, q) of its vectors."""
+    """Return l_i of the pilot, (q,), from the eigenvalues e (q,) of K_JJ and the squares (q, q) of its eigenvectors."""
     seen, rest = squares @ (values / (values + nu)), squares @ (nu / (values + nu))  # r and 1 - r, each to all digits
     x = weight * seen / np.maximum(rest, FLOOR)
     return x / (1.0 + x)
 
 
 def pilot_ridge(values: np.ndarray, squares: np.ndarray, n: int, target: float) -> float:
-    """Return nu for which the scores of n rows sum to `target`, or the floor where that is larger; 1.0 for K = 0.
+    """Return nu, at least its floor, for which the scores of n rows sum to `target`; 1.0 for K = 0.
 
-    `values` and `squares` as for `unseen_scores`. Bisection of log nu to 1e-3; O(q^2) time a step.
+    values, squares : as for `unseen_scores`. Bisection of log nu to 1e-3; O(q^2) time a step.
     """
     values, q = np.maximum(values, 0.0), len(values)
     largest = float(values.max())
@@ -77,7 +73,7 @@ def pilot_ridge(values: np.ndarray, squares: np.ndarray, n: int, target: float) 
 
 def leverage_of_block(kernel: Kernel, X: Any, J: Any, factor: np.ndarray, nu: float, weight: float,
                       in_pilot: np.ndarray) -> np.ndarray:
-    """Return the approximate scores of one block, shape (b,), between `SMALLEST` and 1.
+    """Return the approximate scores of one block, shape (b,), between `MIN_SCORE` and 1.
 
     Parameters
     ----------
@@ -93,11 +89,11 @@ def leverage_of_block(kernel: Kernel, X: Any, J: Any, factor: np.ndarray, nu: fl
     x = np.maximum(diagonal_of(kernel, X) - np.einsum("ij,ij->j", v, v), 0.0) / nu
     x[in_pilot] /= np.maximum(1.0 - x[in_pilot], FLOOR)
     x *= weight
-    return np.maximum(x / (1.0 + x), SMALLEST)
+    return np.maximum(x / (1.0 + x), MIN_SCORE)
 
 
 def waiting_times(random_state: int, start: int, stop: int) -> np.ndarray:
-    """Return exponential times of mean 1 for rows [start, stop), equal however the rows are divided."""
+    """Return exponential waiting times of mean 1 for rows [start, stop), which do not depend on the blocks."""
     first = start // STREAM_ROWS
     last = -(-stop // STREAM_ROWS)
     times = np.concatenate([block_rng(random_state, TIMES_STREAM, stream).standard_exponential(STREAM_ROWS)
@@ -105,14 +101,14 @@ def waiting_times(random_state: int, start: int, stop: int) -> np.ndarray:
     return times[start - first * STREAM_ROWS:stop - first * STREAM_ROWS]
 
 
-def soonest(times: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
+def smallest_times(times: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
     """Return the positions of the `count` smallest times, in order; ties go to the smaller id."""
     return np.lexsort((ids, times))[:count]
 
 
 @dataclass(frozen=True)
 class PilotTask:
-    """Factor the pilot: one task, so that it runs on one core as all others do and gives the same bits."""
+    """Factor the pilot; in one task, so that it runs on one core and gives the same bits everywhere."""
 
     kernel: Kernel
     pilot: Arrays  # J (q, d), dense or sparse
@@ -142,8 +138,8 @@ class PilotTask:
 
 
 @dataclass(frozen=True)
-class RaceTask:
-    """Write the rows of one range that come first in it, with their times, and report the sum of the scores."""
+class DrawTask:
+    """Write the rows of one range with the smallest waiting times, and report the sum of the scores."""
 
     kernel: Kernel
     rows: Rows
@@ -161,13 +157,13 @@ class RaceTask:
                                    arrays["factor"], self.nu, len(arrays["ids"]) / len(self.rows),
                                    np.isin(ids, arrays["ids"], assume_unique=True))
         times = waiting_times(self.random_state, self.start, self.stop) / scores
-        first = soonest(times, ids, self.count)
+        first = smallest_times(times, ids, self.count)
         return {**out.write(ids=ids[first], times=times[first]), "score_sum": float(scores.sum())}
 
 
 def leverage_rows(rows: Rows, kernel: Kernel, count: int, random_state: int,
                   execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return `count` row numbers, (s,) ascending, drawn by leverage, and what the scheme says of itself.
+    """Return `count` row numbers, (s,) ascending, drawn by leverage scores, and the evidence.
 
     The pilot has `q = min(n, 2 s, 2000)` rows. O(q^3 + n q (q + d)) time. Memory of a task in bytes: 40 q^2 for the
     pilot's factor; then that of a kernel block against q points, and 8 q^2 + 56 a row of it.
@@ -185,15 +181,15 @@ def leverage_rows(rows: Rows, kernel: Kernel, count: int, random_state: int,
     held = execution.share(**point_arrays("J", J), ids=ids)
     factored = execution.scratch()
     nu = float(execution.map([PilotTask(kernel, held, n, count)], factored)[0]["nu"])
-    # Scores, times, ids and the order of them take 56 bytes a row, as 7 more points in the kernel block would.
+    # Scores, times, ids and their order take 56 bytes a row, like 7 more points in the kernel block.
     height = block_rows(kernel, rows, q + 7, execution.memory_budget, sparse_entries=entries_of(J),
                         kernel_bytes=8 * q * q + points_nbytes(J))
     parts = execution.scratch()
-    tasks = [RaceTask(kernel, rows, factored.arrays(0), nu, count, random_state, start, stop)
+    tasks = [DrawTask(kernel, rows, factored.arrays(0), nu, count, random_state, start, stop)
              for start, stop in row_ranges(n, height)]
     receipts = execution.map(tasks, parts)
     shares = [parts.read(i) for i in range(len(tasks))]
-    finalists = np.concatenate([part["ids"] for part in shares])
-    first = soonest(np.concatenate([part["times"] for part in shares]), finalists, count)
-    return np.sort(finalists[first]), {"pilot": q, "ridge": nu * n / q,
+    candidates = np.concatenate([part["ids"] for part in shares])
+    first = smallest_times(np.concatenate([part["times"] for part in shares]), candidates, count)
+    return np.sort(candidates[first]), {"pilot": q, "ridge": nu * n / q,
                                        "score_sum": sum(receipt["score_sum"] for receipt in receipts)}

@@ -1,8 +1,8 @@
-"""The whitened basis of a Nystrom approximation: functions of the landmarks in which their norm is the Euclidean one.
+"""The whitened basis of a Nystrom approximation, in which the norm of a function is Euclidean.
 
-With `K_ss = U E U'` and `T = U E^-1/2`, over the eigenvalues that are not rounding, `T' K_ss T = I`. A function
+With `K_ss = U E U'` and `T = U E^-1/2`, over the eigenvalues above rounding, `T' K_ss T = I`. A function
 `f = sum_j a_j K(z_j, .)` with `a = T b` has the norm `|f|_K = |b|` and the values `Phi b`, `Phi = K_ns T`. A system in
-b is then well posed where the one in a is singular: equal landmarks, wide kernels, kernels of finite rank.
+b is well posed where one in a is singular: for equal landmarks, wide kernels, kernels of finite rank.
 """
 
 import math
@@ -16,16 +16,15 @@ from ..base.errors import DataError, require
 from ..storage.blocks import row_ranges
 
 CUTOFF = 1e-10  # relative to the largest eigenvalue: well above rounding, about s times 1e-16
-NEGATIVE = 1e-8  # relative to the largest eigenvalue: what rounding leaves below zero, and no kernel goes beyond
+NEGATIVE = 1e-8  # relative to the largest eigenvalue: negative eigenvalues by rounding
 ASYMMETRY = 1e-8  # relative to the largest entry
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """T (s, r) with `T' K_ss T = I`, and what was kept of K_ss.
+    """T (s, r) in Fortran order with `T' K_ss T = I`, columns by ascending eigenvalue, and the spectrum of K_ss.
 
-    `T` is in Fortran order. Its columns go from the smallest eigenvalue kept to the largest; their signs, and any
-    rotation among equal eigenvalues, are arbitrary, and no function of the kernel depends on them.
+    Signs of columns, and rotations among equal eigenvalues, are arbitrary; no function of the kernel depends on them.
     """
 
     T: np.ndarray
@@ -44,13 +43,12 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
     Parameters
     ----------
     K_ss : ndarray, shape (s, s)
-        Gram matrix of the landmarks, in float64: in float32 its own rounding is a thousand times the cut-off. It is not
-        changed.
-    cutoff : relative eigenvalue, above 0 and below 1; eigenvalues below it are dropped with their functions.
+        Gram matrix of the landmarks, in float64: the rounding of float32 is a thousand times the cutoff.
+    cutoff : relative eigenvalue, between 0 and 1; smaller eigenvalues are dropped.
 
     Returns
     -------
-    Whitening; O(s^3) time, 24 s^2 bytes beside K_ss: a copy that turns into T, and LAPACK's workspace.
+    Whitening; O(s^3) time, 24 s^2 bytes beside K_ss.
 
     Raises
     ------
@@ -59,8 +57,8 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
     """
     require(is_real(cutoff) and 0 < cutoff < 1,
             f"cutoff={cutoff!r}, expected a number above 0 and below 1",
-            why="it is the smallest eigenvalue kept, relative to the largest: at 0 rounding would be divided by itself",
-            fix=f"leave it at {CUTOFF:g}; a larger one drops more of the space that the landmarks span")
+            why="it is the smallest relative eigenvalue that is kept; at 0, rounding errors would be kept",
+            fix=f"leave it at {CUTOFF:g}; a larger cutoff drops more functions")
     K = np.asarray(K_ss)
     require(K.ndim == 2 and K.shape[0] == K.shape[1] > 0 and K.dtype.kind in "biuf",
             f"K_ss has shape {K.shape} and dtype {K.dtype}, expected (s, s) numbers", error=DataError,
@@ -75,15 +73,15 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
     apart = max(float(np.abs(K[start:stop] - K[:, start:stop].T).max()) for start, stop in row_ranges(len(K), 256))
     require(apart <= ASYMMETRY * size, f"K_ss differs from its transpose by {apart:.3g}, with entries up to {size:.3g}",
             error=DataError, why="a kernel is symmetric", fix="return K(x, z) = K(z, x)")
-    # Divided by its size, a Gram matrix of 1e-200 does not underflow. Transposed, it is in LAPACK's order. "evd" takes
-    # as long as "evr" (0.2 s at s = 1,000, 4 s at 3,000, on one core) and its vectors are orthogonal to rounding.
+    # Divided by its largest entry, a Gram matrix of 1e-200 does not underflow. "evd" takes as long as "evr", and its
+    # vectors are orthogonal to rounding.
     scaled = np.divide(K, size, dtype=np.float64)
     values, vectors = eigh(scaled.T, driver="evd", overwrite_a=True, check_finite=False)
     largest = float(values[-1])
     require(values[0] >= -NEGATIVE * largest, f"K_ss has the eigenvalue {values[0] * size:.3g} below zero, the largest "
             f"is {largest * size:.3g}", error=DataError,
             why="a kernel has no negative eigenvalue, and the norm of a function would be imaginary",
-            fix="use a positive semi-definite kernel; a similarity that is none has to be changed first")
+            fix="use a positive semi-definite kernel")
     first = int(np.searchsorted(values, cutoff * largest))  # eigenvalues ascend
     T = vectors[:, first:]
     T /= np.sqrt(values[first:]) * math.sqrt(size)
@@ -91,8 +89,8 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
 
 
 def lower_trapezoidal(T: np.ndarray) -> np.ndarray:
-    """Return T Q (s, r), zero above its diagonal, Q orthogonal: T of another basis of the same functions.
+    """Return T Q (s, r), zero above its diagonal, with Q orthogonal; O(s r^2) time.
 
-    Products with it take up to half the flops. O(s r^2) time.
+    It is a basis of the same functions, and products with it take up to half the flops.
     """
     return np.tril(qr(T.T, mode="r", check_finite=False)[0][:T.shape[1]].T)

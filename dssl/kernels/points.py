@@ -1,4 +1,4 @@
-"""Points as kernels see them, dense or sparse, and what is computed of all pairs: distances and inner products."""
+"""Dense or sparse points of kernels, and their pairwise distances and inner products."""
 
 from typing import Any
 
@@ -47,13 +47,10 @@ def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
 def squared_distances(X: Any, Z: Any) -> np.ndarray:
     """Return |x_i - z_j|^2, shape (n, m), by one matrix product; symmetric with zero diagonal if X is Z.
 
-    Both sets are centered at the mean of Z first, so a common offset costs no digits: the absolute error is about
-    1e-16 times the squared distance of the points from that mean.
-
-    Sparse rows are not centered, as that would fill every column. With e entries in the longest row, each of
-    |x|^2, |z|^2 and 2 x.z is a sum of at most e products, so the absolute error is below (e + 3) 2^-52
-    (|x|^2 + |z|^2): e times 1e-16 of the squared lengths at worst, about 1e-16 of them where roundings have no
-    common sign. All three add in the order of the columns, so the distance of equal rows is exactly 0.
+    Dense points are centered at the mean of Z first, so the absolute error is about 1e-16 times the squared distance
+    of the points from that mean. Sparse rows are not centered: with e entries in the longest row the absolute error is
+    below (e + 3) 2^-52 (|x|^2 + |z|^2). All sums run in the order of the columns, so the distance of equal rows is
+    exactly 0.
     """
     if sparse.issparse(X):
         block = products(X, Z)
@@ -82,8 +79,8 @@ def _squared_from_products(block, xx, zz):
 def city_block_distances(X: Any, Z: Any) -> np.ndarray:
     """Return the sum over columns of |x_ic - z_jc|, shape (n, m).
 
-    For sparse rows it is |x|_1 + |z|_1 less twice the smaller entry where signs agree: the absolute error is below
-    (e + 3) 2^-52 (|x|_1 + |z|_1) with e entries in the longest row, and the distance of equal rows exactly 0.
+    For sparse rows the absolute error is below (e + 3) 2^-52 (|x|_1 + |z|_1) with e entries in the longest row, and the
+    distance of equal rows is exactly 0.
     """
     if not sparse.issparse(X):
         return cdist(X, Z, "cityblock")

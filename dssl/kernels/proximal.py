@@ -1,14 +1,12 @@
 """Block functions of `stochastic`: proximal gradient steps by Gram matrices, and random Fourier features.
 
-A proximal gradient step on `1/2 |Z - L|_F^2 + threshold |Z|_*` from a draw of L lowers all eigenvalues of a mean of Z
-and the draw by `eta threshold` and drops what is not positive: singular value thresholding of a
-positive semi-definite matrix (Cai, Candes, Shen, "A singular value thresholding algorithm for matrix completion", SIAM
-J. Optim. 2010).
+A proximal gradient step on `1/2 |Z - L|_F^2 + threshold |Z|_*` lowers all eigenvalues of a mean of Z and of a draw of L
+by `eta threshold` and drops those that are not positive: singular value thresholding (Cai, Candes, Shen, "A singular
+value thresholding algorithm for matrix completion", SIAM J. Optim. 2010).
 
-Random Fourier features are maps `Phi` (n, a) of which `Phi Phi'` is a kernel of x - z, on the mean of many draws. By
-Bochner's theorem such a kernel is `E cos(w'(x - z))`, w drawn from its Fourier transform; a cosine and a sine of each
-frequency make features whose diagonal is exact in every draw (Rahimi, Recht, "Random features for large-scale kernel
-machines", NIPS 2007).
+Random Fourier features `Phi` (n, a) have `E Phi Phi' = K` for a kernel of x - z: by Bochner's theorem it is
+`E cos(w'(x - z))`, w drawn from its Fourier transform; the cosine and sine of each frequency make the diagonal exact
+(Rahimi, Recht, "Random features for large-scale kernel machines", NIPS 2007).
 """
 
 from dataclasses import dataclass
@@ -23,13 +21,13 @@ from .base import RBF, DistanceKernel, Kernel, LaplacianKernel
 from .nystrom import CUTOFF
 from .points import as_points, require_finite
 
-FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below what a step moves
-DRAW, TURN = 0, 1  # numbers of the parts of a step's state: frequencies; T and lowered
+FACTOR = np.dtype(np.float32)  # of U: its rounding, 6e-8, is far below the change by a step
+DRAW, TRANSFORM = 0, 1  # numbers of the parts of the state of a step: frequencies; T and lowered
 WINDOW = 8  # steps over which the error is estimated
 
 
 def step_size(step: int) -> float:
-    """Return eta_t of step t >= 1."""
+    """Return eta_t = min(1, 2 / t), t >= 1."""
     return min(1.0, 2.0 / step)
 
 
@@ -62,10 +60,10 @@ def proximal_step(G: np.ndarray, lowered: np.ndarray, eta: float, threshold: flo
 
 
 def estimated_error(changes: list[float]) -> float | None:
-    """Return `|Z_t - L_hat|_F / |Z_t|_F` as the changes of steps 1 to t tell it; None before step `WINDOW`.
+    """Return the estimate of `|Z_t - L_hat|_F / |Z_t|_F` from the changes of steps 1 to t; None before step `WINDOW`.
 
-    A step moves Z by eta_t = 2 / t times a deviation of L_t, of size s. Z_t is a mean of t such draws with weights in
-    proportion to their numbers, off by 4 s^2 / (3 t) in square: t / 3 times the square of the last change.
+    A step changes Z by eta_t = 2 / t times a deviation of norm s. Z_t is a mean of t draws with weights proportional to
+    their numbers, with a squared error of 4 s^2 / (3 t): t / 3 times the square of the last change.
     """
     t = len(changes)
     if t < WINDOW:
@@ -78,7 +76,7 @@ FREQUENCY_STREAM = 5  # of the seed; `landmarks`, `leverage` and `centers` draw 
 
 
 def require_fourier(kernel: Kernel) -> None:
-    """Raise ParameterError unless the Fourier transform of the kernel is known."""
+    """Raise ParameterError unless the kernel has random Fourier features."""
     require(isinstance(kernel, RBF | LaplacianKernel), f"kernel {kernel!r} has no random Fourier features here",
             why="frequencies are drawn from the Fourier transform of a kernel, which is known for rbf and laplacian",
             fix='use approximation="nystrom", or kernel "rbf" or "laplacian"')
@@ -87,9 +85,9 @@ def require_fourier(kernel: Kernel) -> None:
 def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, random_state: int, draw: int) -> np.ndarray:
     """Return the frequencies of one draw, (d, a / 2), from the Fourier transform of the kernel.
 
-    Of `rbf` each is normal, and d at a time are orthogonal: features vary less about the kernel than with independent
-    ones (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016). Of `laplacian` they
-    are Cauchy in each coordinate. O(d min(d, a) a) time.
+    For `rbf` they are normal, and orthogonal in groups of d, which lowers the variance (Yu, Suresh, Choromanski,
+    Holtmann-Rice, Kumar, "Orthogonal random features", NIPS 2016); for `laplacian` Cauchy in each coordinate.
+    O(d min(d, a) a) time.
     """
     rng = block_rng(random_state, FREQUENCY_STREAM, draw)
     shape = (d, n_features // 2)
@@ -104,9 +102,9 @@ def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, random_
 
 
 def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:
-    """Write `scale Phi(X)` to out (b, a): cosines, then sines, each row of the length of its scale.
+    """Write `scale Phi(X)` to out (b, a): cosines, then sines; features whose phase overflows are NaN.
 
-    X : (b, d), float64, dense or sparse. scale : (b,). Where a phase is beyond floats its features are NaN.
+    X : (b, d), float64, dense or sparse. scale : (b,), the norm of each row.
     """
     half = frequencies.shape[1]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -116,7 +114,7 @@ def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.n
     out *= (scale / np.sqrt(half))[:, None]
 
 
-def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+def factor_and_features(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
     r = U.shape[1]
     features = np.empty((len(U), r + 2 * frequencies.shape[1]))
@@ -127,11 +125,10 @@ def stacked(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -
 
 @dataclass(frozen=True)
 class FactorTask:
-    """Write the factor of step t - 1 for a run of blocks, `U`, and their share of the Gram matrix of step t, `gram`.
+    """Write the factor `U` of step t - 1 for a run of blocks, and their share `gram` of the Gram matrix of step t.
 
-    rows : X. scale : D^-1/2 (n,). before : U of step t - 2, or of t - 1 where there is no `last`; None of no columns.
-    last : where frequencies and `T` of step t - 1 are. new : where the frequencies of step t are; None where `gram` is
-    that of U alone, and not of [U, zeta_t].
+    rows : X. scale : D^-1/2 (n,). before : U of step t - 2, or of t - 1 without `last`; None if it has no columns.
+    last : the state of step t - 1. new : the state of step t; None for the Gram matrix of U alone.
     """
 
     rows: Rows
@@ -144,7 +141,7 @@ class FactorTask:
     height: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        T = None if self.last is None else self.last.read(TURN)["T"]
+        T = None if self.last is None else self.last.read(TRANSFORM)["T"]
         drawn, new = (None if step is None else step.read(DRAW)["frequencies"] for step in (self.last, self.new))
         r = 0 if self.before is None else self.before.shape[1]
         if T is not None:
@@ -160,12 +157,8 @@ class FactorTask:
             require_finite(X, "the points hold")
             U = np.empty((stop - start, 0), FACTOR) if self.before is None else self.before.read(start, stop)
             if T is not None and drawn is not None:
-                U = (stacked(U, X, scale, drawn) @ T).astype(FACTOR)
+                U = (factor_and_features(U, X, scale, drawn) @ T).astype(FACTOR)
                 receipt = out.write_rows(start, U=U)
-            add_gram(gram, U.astype(np.float64) if new is None else stacked(U, X, scale, new))
+            S = U.astype(np.float64) if new is None else factor_and_features(U, X, scale, new)
+            gram += S.T @ S
         return {**receipt, **out.write(gram=gram), "rows": [self.start, self.stop]}
-
-
-def add_gram(total: np.ndarray, S: np.ndarray) -> None:
-    """Add S' S, exactly symmetric."""
-    total += S.T @ S

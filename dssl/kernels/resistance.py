@@ -1,13 +1,13 @@
 """Effective resistances of a graph, exactly between some vertices and by random projections along all edges.
 
 With the weights w as conductances, `R_uv = L^+_uu + L^+_vv - 2 L^+_uv` is the voltage between u and v when a unit of
-current flows from one to the other (Klein, Randic 1993). In a large graph it comes near 1/d_u + 1/d_v and tells of
-degrees alone; what is left without these, the amplified resistance, tells of clusters (von Luxburg, Radl, Hein 2010):
+current flows from one to the other (Klein, Randic 1993). In a large graph it approaches 1/d_u + 1/d_v, which depends on
+the degrees alone; the remainder, the amplified resistance, depends on clusters (von Luxburg, Radl, Hein 2010):
 
     C_uv = R_uv - 1/d_u - 1/d_v + 2 w_uv / (d_u d_v),   0 for u = v
 
-With P = D^-1/2 W D^-1/2 it is the squared distance of u and v in the kernel D^-1/2 P^2 (I - P)^+ D^-1/2. So centered it
-is a kernel, `K = -1/2 H C H`, on all vertices and on any subsample.
+With P = D^-1/2 W D^-1/2 it is the squared distance of u and v in the kernel D^-1/2 P^2 (I - P)^+ D^-1/2, so
+`K = -1/2 H C H` is a kernel on all vertices and on any subsample.
 """
 
 import math
@@ -26,7 +26,7 @@ from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .subsample import inverse_on_subsample
 
-FEW_PROJECTIONS = 200  # the standard error of a resistance is then a tenth of it
+FEW_PROJECTIONS = 200  # with a relative standard error of a tenth
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Network:
         return sp.csr_array(sp.diags_array(self.degrees[linked]) - self.W[linked][:, linked])
 
     def edges(self) -> sp.coo_array:
-        """Return each edge once, between places in `linked`."""
+        """Return each edge once, between indices in `linked`."""
         linked = self.linked
         return sp.triu(self.W[linked][:, linked], 1, format="coo")
 
@@ -64,19 +64,18 @@ def resistances_between(network: Network, subsample: np.ndarray, params: SolverP
                         execution: Execution) -> np.ndarray:
     """Return the effective resistances (s, s) between distinct vertices (s,); infinite between components.
 
-    `L^+` on the subsample is an energy form of the solutions, whose error is the square of the solver's: as many solves
-    as vertices, in blocks of columns (`inverse_on_subsample`).
+    One solve a vertex, in blocks of columns (`inverse_on_subsample`); the error is the square of the solver's.
 
     Raises
     ------
     NotConverged : a solve ended above the tolerance.
     """
-    place = np.full(len(network.degrees), -1)
-    place[network.linked] = np.arange(len(network.linked))
-    inside = np.flatnonzero(place[subsample] >= 0)
+    index = np.full(len(network.degrees), -1)
+    index[network.linked] = np.arange(len(network.linked))
+    inside = np.flatnonzero(index[subsample] >= 0)
     R = np.full((len(subsample), len(subsample)), np.inf)
     if len(inside):
-        A = inverse_on_subsample(network.laplacian(), place[subsample[inside]], params=params,
+        A = inverse_on_subsample(network.laplacian(), index[subsample[inside]], params=params,
                                  execution=execution).powers[1]
         between = np.maximum(A.diagonal()[:, None] + A.diagonal() - 2 * A, 0.0)
         component = network.component[subsample[inside]]
@@ -93,8 +92,8 @@ def amplified_resistances(R: np.ndarray, W: np.ndarray, degrees: np.ndarray) -> 
     DataError : two of the vertices are of different components.
     """
     require(bool(np.isfinite(R).all()), f"the points are of {len(np.unique(np.isinf(R), axis=0))} components",
-            error=DataError, why="the resistance between components is infinite, and has no center",
-            fix="pass points of one component each time, or make the graph with more neighbors")
+            error=DataError, why="the resistance between components is infinite",
+            fix="pass points of one component, or make the graph with more neighbors")
     C = R - 1 / degrees[:, None] - 1 / degrees + 2 * W / (degrees[:, None] * degrees)
     np.fill_diagonal(C, 0.0)
     return C
@@ -108,7 +107,7 @@ def centered(C: np.ndarray) -> np.ndarray:
 
 
 def projections_for(n: int, epsilon: float) -> int:
-    """Return how many projections have every resistance of n vertices within 1 +- epsilon, but for a chance of 1 / n.
+    """Return the projections with every resistance of n vertices within 1 +- epsilon, with probability 1 - 1 / n.
 
     `24 log n / epsilon^2`: Spielman, Srivastava, "Graph sparsification by effective resistances", STOC 2008, Lemma 3.2.
     """
@@ -148,11 +147,10 @@ class ProjectTask:
 
 def edge_resistances(network: Network, n_projections: int, params: SolverParams, random_state: int,
                      execution: Execution) -> sp.csr_array:
-    """Return the resistances of all edges, (v, v) symmetric in the places of the weights, by random projections.
+    """Return the resistances of all edges, (v, v) symmetric, by random projections.
 
-    The rows of `Z = L^+ B' W^1/2 Q'`, with B the signed incidence of edges and Q of random signs / q^1/2, have about
-    the resistances as squared distances: q solves in all, in blocks of columns. An estimate is without bias; its
-    standard error is at most `(2 / q)^1/2` of it (`projections_for` for a bound of all edges).
+    The squared distances of the rows of `Z = L^+ B' W^1/2 Q'`, with B the signed incidence matrix and Q of random signs
+    / q^1/2, are unbiased estimates with a relative standard error of at most `(2 / q)^1/2`; q solves.
 
     Raises
     ------

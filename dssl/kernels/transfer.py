@@ -1,4 +1,4 @@
-"""Transfer functions of cluster kernels: what an eigenvalue of the normalized affinity becomes.
+"""Transfer functions of cluster kernels, of the eigenvalues of the normalized affinity.
 
     linear        sigma
     step          1 for the leading eigenvalues, 0 for the others
@@ -21,20 +21,20 @@ from ..base.digest import is_real, is_whole
 from ..base.errors import require
 
 Transfer = Literal["linear", "step", "poly_step", "polynomial", "exponential"]
-BESIDE_LABELS = 9  # leading eigenvalues beside one a labeled point, as in eq. 1 of the storage fit paper
+EXTRA_EIGENVALUES = 9  # leading ones beside one for each labeled point, as in eq. 1 of the storage fit paper
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransferParams:
-    """What an eigenvalue of the affinity becomes in a cluster kernel.
+    """The transfer function of a cluster kernel, of the eigenvalues of the affinity.
 
     Parameters
     ----------
     transfer : "linear", "step", "poly_step", "polynomial" or "exponential"
         The transfer function.
     leading : int or "auto"
-        How many eigenvalues "step" and "poly_step" count as those of clusters; "auto"
-        is one for each labeled point, and 9.
+        The number of eigenvalues of clusters for "step" and "poly_step"; "auto" is the
+        number of labeled points plus 9.
     exponent : float
         The exponent t of "polynomial" and "exponential", at most 1000.
 
@@ -72,16 +72,16 @@ class TransferParams:
 
     def __post_init__(self) -> None:
         require(self.transfer in get_args(Transfer), f"transfer={self.transfer!r} is no transfer function",
-                why="it decides what is left of an eigenvalue", fix=f"use one of {', '.join(get_args(Transfer))}")
+                why="it changes the eigenvalues of the kernel", fix=f"use one of {', '.join(get_args(Transfer))}")
         whole = is_whole(self.leading) and self.leading >= 1
         require(whole or self.leading == "auto", f'leading={self.leading!r}, expected a whole number >= 1 or "auto"',
-                why="so many eigenvalues are those of clusters", fix='use "auto", or about the number of clusters')
+                why="it is the number of eigenvalues of clusters", fix='use "auto", or about the number of clusters')
         number = is_real(self.exponent)
         require(number and 0 < self.exponent <= 1000, f"exponent={self.exponent!r}, expected 0 < exponent <= 1000",
                 why="it is the length of a walk, or a time", fix="use 1 to 50")
 
     def of(self, values: np.ndarray, n_labeled: int) -> np.ndarray:
-        """Return what eigenvalues become.
+        """Return the transferred eigenvalues.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class TransferParams:
         ndarray, shape (k,)
             Values that are not negative.
         """
-        first = np.arange(len(values)) < (n_labeled + BESIDE_LABELS if self.leading == "auto" else self.leading)
+        first = np.arange(len(values)) < (n_labeled + EXTRA_EIGENVALUES if self.leading == "auto" else self.leading)
         if self.transfer == "linear":
             return values.copy()
         if self.transfer == "step":

@@ -19,7 +19,7 @@ from ..execution.cost import largest_within, rank_budget
 from ..execution.tasks import Execution
 from ..graph.vertices import Vertices
 from ..kernels.deformed import factor_positive
-from ..kernels.landmarks import USUAL
+from ..kernels.landmarks import DEFAULT_COUNT
 from ..kernels.subsample import SubsampleInverse
 from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
@@ -28,7 +28,7 @@ from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
 
 def subsample_size(given: int | Literal["auto"], budget: int) -> int:
     """Return the points of a subsample of a given size, or of what a told budget lets be."""
-    return (largest_within(budget, USUAL, rank_budget) or 1) if given == "auto" else given
+    return (largest_within(budget, DEFAULT_COUNT, rank_budget) or 1) if given == "auto" else given
 
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, random_state: int, before: np.ndarray | None = None,

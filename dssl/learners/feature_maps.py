@@ -52,7 +52,7 @@ ETA = 1.0
 class SpaceParams:
     """space : see above. regularizer : of `deformed` and `graph`. eta : of `deformed`, relative, as in `LapSVC`.
 
-    n_landmarks : points that carry the kernel, of `deformed` those at which functions are measured; "auto" is `USUAL`,
+    n_landmarks : points that carry the kernel, of `deformed` those at which functions are measured; "auto" is 1,000,
         of `cluster` and `multiscale` more, as far as the budget lets them be, and all points where there are fewer.
     graph : by which new points reach the graph. budget : bytes; told, not that of the machine.
     """

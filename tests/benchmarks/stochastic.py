@@ -13,7 +13,6 @@ Memory: the largest rank within each budget, with so many features a step. `meas
 
 import argparse
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,6 @@ from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, DistanceKernel, LaplacianKernel, median_bandwidth
 from dssl.kernels.stochastic import (
-    Eigensystem,
     StochasticParams,
     rank_that_fits,
     stochastic_bytes,
@@ -75,10 +73,9 @@ def convergence(X: np.ndarray, name: str, n_features: int, rank: int, seeds: int
                "threshold": params.threshold, "norm": round(float(np.linalg.norm(L_hat)), 4)}
     errors = np.zeros((seeds, len(STEPS)))
     for random_state in range(seeds):
-        found: Eigensystem | None = None
         for i, steps in enumerate(STEPS):
             own = replace(params, steps=steps, random_state=random_state)
-            found = stochastic_eigensystem(ArrayRows(X), kernel, K.sum(1), own, execution, found)
+            found = stochastic_eigensystem(ArrayRows(X), kernel, K.sum(1), own, execution)
             U = found.vectors.read_all().astype(float)
             Z, first = (U * found.lowered) @ U.T, U[:, :LEADING]
             errors[random_state, i] = np.sum((Z - L_hat) ** 2)
@@ -97,7 +94,7 @@ def convergence(X: np.ndarray, name: str, n_features: int, rank: int, seeds: int
 
 
 def memory(source: str, budget: int, n_features: int, threads: int) -> None:
-    """Print predicted and measured memory of the largest rank within the budget, and seconds of a full step."""
+    """Print predicted and measured memory of the largest rank within the budget, and the mean seconds of a step."""
     X = open_dataset(source).X
     rows, kernel = X if X.is_sparse else ArrayRows(X.read_all()), RBF(0.55)
     rank = rank_that_fits(rows, n_features, budget, tasks=threads)
@@ -105,16 +102,14 @@ def memory(source: str, budget: int, n_features: int, threads: int) -> None:
     degrees, execution = np.ones(len(rows)), InProcess(threads, budget)
     small = ArrayRows(np.random.default_rng(0).normal(size=(500, 3)))  # compiles, and fills the buffers of BLAS
     stochastic_eigensystem(small, kernel, np.ones(500), StochasticParams(steps=3), execution)
-    seconds = [time.perf_counter()]
     with PeakMemory() as peak:
-        stochastic_eigensystem(rows, kernel, degrees, params, execution,
-                               progress=lambda *_: seconds.append(time.perf_counter()))
+        made = stochastic_eigensystem(rows, kernel, degrees, params, execution)
     predicted = stochastic_bytes(rows, n_features, rank, budget, tasks=threads)
     print(json.dumps({
         "part": "memory", "source": source, "n": len(rows), "d": rows.shape[1], "features": n_features,
         "budget": budget, "rank": rank, "predicted": predicted, "measured": peak.bytes,
         "measured_over_predicted": peak.bytes and round(peak.bytes / predicted, 3),
-        "seconds_a_step": round(seconds[-1] - seconds[-2], 2)}), flush=True)
+        "seconds_a_step": round(made.evidence["seconds"] / made.evidence["steps"], 2)}), flush=True)
 
 
 if __name__ == "__main__":

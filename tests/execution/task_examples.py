@@ -6,7 +6,7 @@ into an example of its own.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -414,13 +414,11 @@ def resistances(execution: Execution, folder: Path) -> Found:
 
 @example(memory_budget=1 << 18)
 def stochastic_affinity(execution: Execution, folder: Path) -> Found:
-    """In several blocks, in scratch and then stored; from the first result on."""
+    """In several blocks, stored."""
     X, _ = points(300)
     kernel, rows = RBF(2.0), execution.share_rows(as_rows(X))
-    degrees, first = kernel(X, X).sum(axis=1), StochasticParams(n_features=10, rank=12, steps=4)
-    made = stochastic_eigensystem(rows, kernel, degrees, first, execution)
-    actual = stochastic_eigensystem(rows, kernel, degrees, replace(first, steps=7), execution, made,
-                                   StoredParts(folder / "affinity"))
+    degrees, params = kernel(X, X).sum(axis=1), StochasticParams(n_features=10, rank=12, steps=7)
+    actual = stochastic_eigensystem(rows, kernel, degrees, params, execution, StoredParts(folder / "affinity"))
     return {"values": actual.values, "vectors": actual.vectors.read_all(), "change": actual.evidence["change"]}
 
 

@@ -13,7 +13,7 @@ from sklearn.metrics import pairwise
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import (
-    NARROWED_ROWS,
+    FLOAT32_ROWS,
     RBF,
     Cosine,
     LaplacianKernel,
@@ -222,5 +222,5 @@ def test_float32_keeps_its_digits_far_from_the_origin():
 def test_a_float32_block_is_never_held_in_float64(kernel):
     X, Z = points(20_000, 4), points(100, 4, 1)
     kernel(X[:5], Z, dtype=np.float32)
-    most = 20_000 * (4 * 100 + 3 * 4 * 4) + NARROWED_ROWS * 100 * 16
+    most = 20_000 * (4 * 100 + 3 * 4 * 4) + FLOAT32_ROWS * 100 * 16
     assert traced_peak(lambda: kernel(X, Z, dtype=np.float32), most) < most

@@ -9,7 +9,7 @@ from scipy import sparse
 from dssl.base.errors import BudgetError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import centers as centers_module
-from dssl.kernels.centers import LloydTask, SeedTask, cell_sums, kmeans_centers, nearest_centers
+from dssl.kernels.centers import LloydTask, SeedTask, cluster_sums, kmeans_centers, nearest_centers
 from dssl.storage.blocks import ArrayRows, PartWriter
 from dssl.storage.csr import as_rows
 from tests.memory import traced_peak
@@ -28,7 +28,7 @@ def test_blocks_against_the_definition():
     labels, nearest = nearest_centers(sparse.csr_array(X := points()), C := points(7, random_state=1))
     assert_allclose(nearest, reference.squared_distances(X, C).min(1), rtol=1e-9)
     for form in (X, sparse.csr_array(X)):
-        assert_allclose(cell_sums(form, labels, 8), [X[labels == j].sum(0) for j in range(8)], atol=1e-12)
+        assert_allclose(cluster_sums(form, labels, 8), [X[labels == j].sum(0) for j in range(8)], atol=1e-12)
 
 
 def test_passes_lower_the_distance_and_empty_cells_keep_their_center():

@@ -68,7 +68,7 @@ def test_degrees_are_row_sums_whatever_the_tiles(X):
     assert_allclose(whole, KERNEL(X, X).sum(axis=1), rtol=1e-4)  # sums of float32
     for tile in (240, 100, 17):
         for points in (X, sparse.csr_array(X)):
-            assert_allclose(exact_degrees(as_rows(points), KERNEL, InProcess(2), most_rows=tile), whole, rtol=1e-4)
+            assert_allclose(exact_degrees(as_rows(points), KERNEL, InProcess(2), max_rows=tile), whole, rtol=1e-4)
 
 
 def test_no_degree_of_landmarks_is_less_than_the_similarity_to_itself():

@@ -14,12 +14,12 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels import leverage as leverage_module
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.leverage import (
+    DrawTask,
     PilotTask,
-    RaceTask,
     leverage_of_block,
     leverage_rows,
     pilot_ridge,
-    soonest,
+    smallest_times,
     unseen_scores,
     waiting_times,
 )
@@ -125,7 +125,7 @@ def test_times_belong_to_rows_and_not_to_blocks(a, b, cut):
 
 
 def test_ties_go_to_the_smaller_row():
-    assert_array_equal(soonest(np.array([2.0, 1, 1, 3]), np.array([9, 8, 7, 6]), 3), [2, 1, 0])
+    assert_array_equal(smallest_times(np.array([2.0, 1, 1, 3]), np.array([9, 8, 7, 6]), 3), [2, 1, 0])
 
 
 def test_rows_are_drawn_in_proportion_to_their_scores():
@@ -168,5 +168,5 @@ def test_peak_memory_of_the_pilot_stays_within_the_formula():
 def test_tasks_are_small():
     execution = InProcess(1)
     held = execution.share(J=points(3))
-    task = RaceTask(KERNEL, CsrRows(sparse_points(2)), held, 1.0, 5, 0, 0, 2)
+    task = DrawTask(KERNEL, CsrRows(sparse_points(2)), held, 1.0, 5, 0, 0, 2)
     assert len(pickle.dumps(task)) < 5000

@@ -13,7 +13,15 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import stochastic
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
-from dssl.kernels.proximal import DRAW, TURN, WINDOW, FactorTask, fourier_frequencies, proximal_step, write_features
+from dssl.kernels.proximal import (
+    DRAW,
+    TRANSFORM,
+    WINDOW,
+    FactorTask,
+    fourier_frequencies,
+    proximal_step,
+    write_features,
+)
 from dssl.kernels.stochastic import (
     DRIVER_SQUARES,
     Eigensystem,
@@ -39,11 +47,11 @@ def points(n=60, d=3, random_state=0, apart=3.0):
     return np.random.default_rng(random_state).normal(size=(n, d)) + apart * (np.arange(n) % 3)[:, None]
 
 
-def eigensystem(X, kernel=KERNELS[0], execution=None, start=None, parts=None, **fields):
+def eigensystem(X, kernel=KERNELS[0], execution=None, parts=None, **fields):
     params = StochasticParams(**{"n_features": 20, "threshold": 0.05, "tol": 0, **fields})
     dense = X.toarray() if sparse.issparse(X) else X
     return stochastic_eigensystem(as_rows(X), kernel, kernel(dense, dense).sum(1), params, execution or InProcess(1),
-                                  start, parts)
+                                  parts)
 
 
 def matrix(actual):
@@ -132,9 +140,8 @@ class TestSteps:
         expected = reference.thresholded(reference.affinity(kernel(X, X)), 0.05)
         errors, estimates = np.zeros((3, len(steps))), np.zeros((3, len(steps)))
         for random_state in range(3):
-            actual = None
             for i, step in enumerate(steps):
-                actual = eigensystem(X, kernel, start=actual, steps=step, random_state=random_state)
+                actual = eigensystem(X, kernel, steps=step, random_state=random_state)
                 Z = matrix(actual)
                 errors[random_state, i] = ((Z - expected) ** 2).sum()
                 estimates[random_state,
@@ -189,23 +196,6 @@ class TestEnd:
 
     def test_few_steps_tell_no_error(self):
         assert eigensystem(points(), steps=WINDOW - 1).evidence["error"] is None
-
-    @pytest.mark.parametrize("budget", [1 << 30, 1 << 17])
-    def test_steps_and_more_are_all_steps_at_once(self, budget):
-        X, execution = points(150), InProcess(1, budget)
-        once = eigensystem(X, execution=execution, steps=14, rank=30)
-        first = eigensystem(X, execution=execution, steps=1, rank=30)
-        for steps in (2, 9, 14):
-            first = eigensystem(X, execution=execution, steps=steps, rank=30, start=first)
-        assert_same_bits(first, once)
-
-    def test_a_start_that_is_far_enough_is_returned(self):
-        made = eigensystem(points(), steps=12, tol=0.9)
-        assert made.evidence["converged"]
-        assert eigensystem(points(), start=made, steps=50, tol=0.9) is made
-        assert eigensystem(points(), start=made, steps=5) is made
-        with pytest.raises(DataError, match="a start of other rows than these 50"):
-            eigensystem(points(50), start=made, steps=50)
 
 
 class TestBlocks:
@@ -333,7 +323,7 @@ class TestMemory:
         rng = np.random.default_rng(1)
         execution = InProcess(1)
         place, last, new = execution.scratch(), StoredParts(tmp_path / "last"), StoredParts(tmp_path / "new")
-        last.write(TURN, {"T": rng.normal(size=(b + a, b))})
+        last.write(TRANSFORM, {"T": rng.normal(size=(b + a, b))})
         for state in (last, new):
             state.write(DRAW, {"frequencies": fourier_frequencies(RBF(3.0), self.d, a, 0, 1)})
         place.allocate("U", (self.n, b), np.float32, height)
