@@ -204,7 +204,7 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     context.parts.write_range(0, {"labels": clusters.labels})
     described = context.write_models(models)
     attributes_of_step = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
-            "space": params.space.space, "features": found.features.attributes, "chosen": found.chosen,
+            "space": params.space.space, "features": found.features.attributes, "chosen": found.evidence,
             "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
             "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
             "peak_rss_bytes": process_peak()}

@@ -98,7 +98,7 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
     """
     if f.is_regression:
         return cost
-    written, held = (f.n_test * scored_bytes(f.n_outputs, n_models, asked=more) for more in (False, asked))
+    written, held = (f.n_test * scored_bytes(f.n_outputs, n_models, has_scoring=more) for more in (False, asked))
     return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 

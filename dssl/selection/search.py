@@ -87,7 +87,7 @@ class GridParams:
 
     def at(self, candidate: CandidateScores) -> "GridParams":
         """Return the grid of one candidate; in the base kernel it has neither power nor eta."""
-        values = {name: (value,) for name in ("power", "eta", "C")
+        values: dict[str, Any] = {name: (value,) for name in ("power", "eta", "C")
                   if (value := candidate.parameters[name]) is not None}
         return replace(self, **values)
 

@@ -138,7 +138,7 @@ def test_kernel_from_names_kernels_and_takes_functions():
     (lambda: kernel_from("rbf", 1.0, degree=3), "has no parameter degree"),
     (lambda: kernel_from("polynomial", degree=1.5), "degree=1.5"),
     (lambda: kernel_from("polynomial", offset=-1.0), "offset=-1.0"),
-    (lambda: kernel_from(Linear(), 2.0), "brings its own parameters"),
+    (lambda: kernel_from(Linear(), 2.0), "has its own parameters"),
     (lambda: kernel_from(3), "neither a name nor a function"),
     (lambda: kernel_from_dict({"type": "rbfs"}), "no kernel named 'rbfs'"),
 ])

@@ -11,7 +11,7 @@ from dssl.learners.eta import ETAS
 from dssl.methods.deformed.models import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run
-from dssl.selection.candidates import LOWEST_ERROR
+from dssl.selection.candidates import LOWEST_ERROR, CandidateScores
 from dssl.selection.held_out_scores import SCORED
 from dssl.storage.blocks import ArrayRows, HeldArrays
 from dssl.storage.manifests import read_manifest
@@ -94,9 +94,9 @@ def test_one_label_a_class_cannot_be_cross_validated(small_spec, tmp_path):
 
 
 def test_the_first_of_equals_is_chosen():
-    rows = [{"error": error, "loss": loss, "eta": eta}
-            for eta, (error, loss) in enumerate([(0.2, 0.1), (0.1, 0.3), (0.1, 0.2), (0.1, 0.2)])]
-    assert (LOWEST_ERROR.choose(rows)["eta"], LOWEST_ERROR.choose(rows[:1])["eta"]) == (2, 0)
+    candidates = [CandidateScores({}, {"error": error, "loss": loss})
+                  for error, loss in [(0.2, 0.1), (0.1, 0.3), (0.1, 0.2), (0.1, 0.2)]]
+    assert (LOWEST_ERROR.index(candidates), LOWEST_ERROR.index(candidates[:1])) == (2, 0)
     assert LOWEST_ERROR.choose([{"rmse": 2.0, "mae": 1.0, "eta": 0}, {"rmse": 1.0, "mae": 3.0, "eta": 1}])["eta"] == 1
 
 

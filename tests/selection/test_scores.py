@@ -125,7 +125,7 @@ def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     held = sum(item[name].nbytes for item in actual.values() for name in ("margins", "log_losses"))
-    assert peak + held < n * scored_bytes(n_classes, len(actual), asked=True)
+    assert peak + held < n * scored_bytes(n_classes, len(actual), has_scoring=True)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

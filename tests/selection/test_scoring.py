@@ -82,7 +82,7 @@ def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges
     right[0, gained:gained + lost] = False
     ours, other = (Predicted(true, np.where(item, true, 1 - true), np.full(200, 1 / 200)) for item in right)
     by_class, plain = compare_in_scoring("balanced_accuracy", ours, other), compare_classes(*right)
-    assert_allclose((by_class.gain, by_class.other), (plain.gain, plain.other), atol=1e-12)
+    assert_allclose((by_class.gain, by_class.baseline), (plain.gain, plain.baseline), atol=1e-12)
     assert (by_class.p_value < 0.05) == (plain.p_value < 0.05)
     assert by_class.verdict == plain.verdict
 

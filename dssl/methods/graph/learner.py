@@ -128,7 +128,7 @@ def scores_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, v
     held = [HeldOut(target, scored(target), signed(value.values, target), some, weight, value.lost).with_prior(assumed)
             for value, some in zip(values, folds, strict=True)]
     penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
-    return CandidateScores.of(held, HINGE, scoring, **penalty)
+    return CandidateScores.of(held, HINGE, scoring).with_parameters(**penalty)
 
 
 @dataclass(frozen=True, kw_only=True)
