@@ -1,7 +1,8 @@
 """Cross-validation of the penalties of LapRLS: all pairs, and all folds, are columns of one problem."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,25 @@ from ..learners.laprls.problem import PreparedLapRLS
 from ..learners.measures import SQUARED, PointMeasure
 from .candidates import LOWEST_ERROR, CandidateScores, SelectionRule, every_score
 from .held_out_scores import HeldOut
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSearch:
+    """The candidates in one kernel with one loss; stored : the attributes of the Gram matrices that are kept."""
+
+    candidates: list[CandidateScores]
+    evidence: dict[str, Any]
+    stored: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the receipt that `from_json` reads."""
+        rows = [candidate.to_json() for candidate in self.candidates]
+        return {"table": {"rows": rows}, "evidence": self.evidence, "kept": self.stored}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "KernelSearch":
+        return cls([CandidateScores.from_json(row) for row in fields["table"]["rows"]], fields["evidence"],
+                   fields["kept"])
 
 
 def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: SelectionRule = LOWEST_ERROR,

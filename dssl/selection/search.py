@@ -55,7 +55,7 @@ class GridParams:
             require(len(values) > 0, f"{name} has no values", why="the grid would be empty", fix="give at least one")
             require(len(set(values)) == len(values), f"{name}={list(values)} contains a value twice",
                     why="equal candidates waste work", fix="remove one of them")
-        require(self.held_out_points == "transductive", f"held_out_points={self.held_out_points!r}",
+        require(self.held_out_points == "transductive", f"held_out_points={self.held_out_points!r}, deformed kernels",
                 why="the graph of all points is solved once for all folds of a deformed kernel",
                 fix='use "transductive"; the models laprls and lapsvm have "inductive"')
         for power in self.power:

@@ -25,7 +25,7 @@ from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams, GivenFolds
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, rungs_of, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...selection.laprls import search_penalties
+from ...selection.laprls import KernelSearch, search_penalties
 from ...selection.probable_penalties import MostProbable, folds_of_labels
 from ...storage.blocks import Parts, PartWriter
 from ...storage.views import SelectedRows
@@ -160,25 +160,6 @@ def blocks_in(context: Context) -> Parts:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelSearch:
-    """The candidates in one kernel with one loss; stored : the attributes of the Gram matrices that are kept."""
-
-    candidates: list[CandidateScores]
-    evidence: dict[str, Any]
-    stored: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the receipt that `from_json` reads."""
-        rows = [candidate.to_json() for candidate in self.candidates]
-        return {"table": {"rows": rows}, "evidence": self.evidence, "kept": self.stored}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "KernelSearch":
-        return cls([CandidateScores.from_json(row) for row in fields["table"]["rows"]], fields["evidence"],
-                   fields["kept"])
-
-
-@dataclass(frozen=True, eq=False)
 class PenaltyEvaluator:
     """Evaluates penalties: all pairs and folds in a kernel are columns of one problem, in one pass over the points.
 
@@ -195,7 +176,7 @@ class PenaltyEvaluator:
         return cls(context, params.rule)
 
     def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams, folds: Repetitions,
-                 rung: int | None) -> "KernelSearch":
+                 rung: int | None) -> KernelSearch:
         """Return the candidates of one kernel and loss.
 
         folds : of this rung; rung : its number, None for the last, which holds out all folds and keeps Gram matrices.
