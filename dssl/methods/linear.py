@@ -307,10 +307,9 @@ def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
         tables[name] += [replace(each, parameters=_parameters(variant, learner))
                          for learner, each in zip(params.learners, scored, strict=True)]
     selected = {name: params.rule.select(table) for name, table in tables.items()}
-    grid = {name: [replace(each, all_scores=None) for each in table] for name, table in tables.items()}
     return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule,
-            "choices": {name: replace(each, all_scores=None).to_json() for name, each in selected.items()},
-            "grid": json_tables(grid), "scores": {name: each.all_scores for name, each in selected.items()}}
+            "choices": {name: each.to_json() for name, each in selected.items()}, "grid": json_tables(tables),
+            "scores": {name: each.all_scores for name, each in selected.items()}}
 
 
 def _parameters(variant: Variant, learner: SampleLearner) -> dict[str, Any]:

@@ -81,10 +81,11 @@ class CandidateScores:
                    None if errors is None else tuple(errors), fields.get("fold_deviation"), fields.get("n_folds"),
                    fields.get("scores"))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the row of a table: parameters and scores by name."""
+    def to_json(self, *, complete: bool = False) -> dict[str, Any]:
+        """Return the row of a table: parameters and scores by name; complete : also `all_scores`, as "scores"."""
         known = {"fold_errors": None if self.fold_errors is None else list(self.fold_errors),
-                 "fold_deviation": self.fold_deviation, "n_folds": self.n_folds, "scores": self.all_scores}
+                 "fold_deviation": self.fold_deviation, "n_folds": self.n_folds,
+                 "scores": self.all_scores if complete else None}
         return {**self.parameters, **self.scores, **{key: value for key, value in known.items() if value is not None}}
 
     def to_report(self, n_labels: int) -> dict[str, Any]:

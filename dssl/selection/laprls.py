@@ -25,7 +25,7 @@ class KernelSearch:
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt that `from_json` reads."""
-        rows = [candidate.to_json() for candidate in self.candidates]
+        rows = [candidate.to_json(complete=True) for candidate in self.candidates]
         return {"table": {"rows": rows}, "evidence": self.evidence, "kept": self.stored}
 
     @classmethod

@@ -141,7 +141,7 @@ class SearchTask:
         validation = CrossValidation(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
                                      problem.weight(target), self.scoring, self.complete)
         candidates = search_grid(problem, self.name, self.bandwidth, self.grid, validation)
-        return {"name": self.name, "grid": [candidate.to_json() for candidate in candidates]}
+        return {"name": self.name, "grid": [candidate.to_json(complete=True) for candidate in candidates]}
 
 
 def search_grid(problem: DeformedProblem, name: str, bandwidth: float | str | None, grid: GridParams,

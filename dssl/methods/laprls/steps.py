@@ -229,8 +229,8 @@ class PenaltyEvaluator:
         numbers = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
         asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
                  for params in candidates]
-        return [replace(self.rule.select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
-                                          for system in systems]), all_scores=None) for systems in asked]
+        return [self.rule.select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
+                                  for system in systems]) for systems in asked]
 
 
 def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
@@ -286,14 +286,12 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
         if number not in used.values():
             context.parts.within(f"gram{number}").remove()
     scores = {name: dict(candidate.all_scores or {}) for name, candidate in selected.items()}
-    choices = {name: replace(candidate, all_scores=None).to_json() for name, candidate in selected.items()}
-    grid = json_tables({name: [replace(candidate, all_scores=None) for candidate in table]
-                        for name, table in tables.items()})
+    choices = {name: candidate.to_json() for name, candidate in selected.items()}
     return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
             "bandwidths": [getattr(kernel, "bandwidth", None) for kernel in kernels],
             "choices": {**choices, **({"shuffled": choices["model"]} if "shuffled" in problem.names else {})},
-            "grid": grid, "scores": scores,
+            "grid": json_tables(tables), "scores": scores,
             "evidence": [{**params.named(number), **(searches[number].evidence if number in searches else {})}
                          for number in params.numbers],
             "kept": [searches[number].stored if number in used.values() else None for number in params.numbers]}

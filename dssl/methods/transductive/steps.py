@@ -31,10 +31,10 @@ from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes
 from ...selection.by_labels import LabelFolds, by_labels, with_prior
 from ...selection.calibration import calibration_of
-from ...selection.candidates import CandidateScores, LOWEST_ERROR, SelectionRule
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams
-from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, tables_of
-from ...selection.held_out_scores import HeldOut, all_scores, held_out_scores
+from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, tables_of
+from ...selection.held_out_scores import HeldOut
 from ...storage.blocks import PartWriter
 from ..linear import NO_WEIGHTS
 from ..step import Context
@@ -267,9 +267,9 @@ def alone(candidates: Sequence[MachineParams]) -> MachineParams:
 
 @dataclass(frozen=True, eq=False)
 class MachineEvaluator:
-    """What evaluates transductive machines on the landmarks of the step, each by columns without the folds.
+    """Evaluates transductive SVMs on the landmarks of the step; the columns of a fit hold out the folds.
 
-    complete : whether rows have every score, as `scores`.
+    complete : whether every score is computed.
     """
 
     context: Context
@@ -281,32 +281,32 @@ class MachineEvaluator:
         """Return the evaluator of a search."""
         return cls(context, params)
 
-    def rows_of(self, candidates: Mapping[str, Sequence[Candidate]],
-                folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-        """Return by name the rows of candidates of the model and its baseline; equal machines are fitted once."""
+    def scores_of(self, candidates: Mapping[str, Sequence[Candidate]],
+                  folds: Repetitions) -> dict[str, list[CandidateScores]]:
+        """Return by name the scores of candidates of the model and its baseline; equal machines are fitted once."""
         machines = fit_machines(self.context, self.params, [
             candidate for of_model in candidates.values() for candidate in of_model], folds)
-        return {name: [self._row(name, candidate, machines[candidate], folds) for candidate in of_model]
+        return {name: [self._scores(name, candidate, machines[candidate], folds) for candidate in of_model]
                 for name, of_model in candidates.items()}
 
-    def _row(self, name: str, candidate: Candidate, machines: Sequence[Machine],
-             folds: Repetitions) -> dict[str, Any]:
+    def _scores(self, name: str, candidate: Candidate, machines: Sequence[Machine],
+                folds: Repetitions) -> CandidateScores:
         target = self.context.target(self.params.prior)
         weight = self.context.label_weights(target, self.params.weight)
         fitted = [HeldOut(target, target.coding, machine.values, of_repetition, weight)
                   for machine, of_repetition in zip(machines, folds, strict=True)]
         # The machine of the labels alone knows no frequencies but theirs, and is moved as the baseline is.
         held = [values.with_prior(LABELS) for values in fitted] if name == "base" else fitted
-        row = {"C": candidate.machine.C, **held_out_scores(held, HINGE, self.params.rule.scoring, fitted)}
-        return {**row, "scores": all_scores(held)} if self.complete else row
+        return CandidateScores.of(held, HINGE, self.params.rule.scoring, fitted, complete=self.complete,
+                                  C=candidate.machine.C)
 
-    def rows(self, candidates: Sequence[MachineParams], folds: Repetitions) -> list[dict[str, Any]]:
+    def evaluate(self, candidates: Sequence[MachineParams], folds: Repetitions) -> list[CandidateScores]:
         machines = [candidate for params in candidates for candidate in params.candidates()["model"]]
-        return self.rows_of({"model": machines}, folds)["model"]
+        return self.scores_of({"model": machines}, folds)["model"]
 
 
 def make_selection(context: Context, params: MachineParams) -> dict[str, Any]:
-    """Choose bandwidth and penalties of the model and its baseline by cross-validation; else take those given."""
+    """Select bandwidth and penalties of the model and its baseline by cross-validation; else use those given."""
     candidates, rule = params.candidates(), asdict(params.rule)
     if params.cv is None:
         return {"folds": 0, "rule": rule, "choices": {name: given.named for name, (given,) in candidates.items()}}
@@ -314,20 +314,19 @@ def make_selection(context: Context, params: MachineParams) -> dict[str, Any]:
     target.require_labels()
     repetitions, evaluator = params.cv.repeated(target), MachineEvaluator(context, params, complete=True)
 
-    def evaluate(rung: int, standing: Mapping[str, Sequence[Any]],
-                 folds: Repetitions) -> dict[str, list[dict[str, Any]]]:
-        rows = evaluator.rows_of(standing, folds)
-        return {name: [{**candidate.named, **row} for candidate, row in zip(of_model, rows[name], strict=True)]
-                for name, of_model in standing.items()}
+    def evaluate(rung: int, in_rung: Mapping[str, Sequence[Any]],
+                 folds: Repetitions) -> dict[str, list[CandidateScores]]:
+        scored = evaluator.scores_of(in_rung, folds)
+        return {name: [replace(each, parameters={**candidate.named, **each.parameters})
+                       for candidate, each in zip(of_model, scored[name], strict=True)]
+                for name, of_model in in_rung.items()}
 
-    tables, last = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
-                             params.search)
-    choices = {name: dict(params.rule.choose(rows)) for name, rows in last.items()}
-    scores = {name: row.pop("scores") for name, row in choices.items()}
-    for row in (row for rows in tables.values() for row in rows):
-        row.pop("scores")
+    tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
+                                  params.search)
+    selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
     return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule,
-            "search": asdict(params.search), "choices": choices, "grid": tables, "scores": scores}
+            "search": asdict(params.search), "choices": {name: each.to_json() for name, each in selected.items()},
+            "grid": json_tables(tables), "scores": {name: each.all_scores for name, each in selected.items()}}
 
 
 # ---- models
