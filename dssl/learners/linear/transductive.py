@@ -33,7 +33,7 @@ from scipy.linalg import cho_solve
 from scipy.special import entr, expit, rel_entr
 
 from ...base.errors import BudgetError, NotConverged, explain, require
-from ...execution.cost import FLOP_RATE, gram_seconds, largest_within
+from ...execution.cost import gram_seconds, largest_within
 from ...execution.tasks import Execution, one_thread
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES, kernel_block
@@ -54,7 +54,9 @@ SETTLED = 1e-6  # mean relative entropy of the signs, after a turn to before it,
 MOST_TURNS = 100  # at a temperature
 STEPS_IN_A_TURN = 2  # of Newton's method: a turn has to lower the objective, and the last one only to minimize it
 ITERATIONS = 500  # of conjugate gradients, in a step
-USUAL_ITERATIONS = 1000  # of a fit, over all temperatures and steps
+# Of a fit, measured: for each point, landmark and column some 450 iterations on few columns at a time, and for each
+# point and column the losses and signs of all turns.
+ITERATION_SECONDS, TURN_SECONDS = 2e-7, 5e-5
 BALANCED = 1e-9  # how far the mean of p may be from the share
 BISECTIONS = 60
 COLUMN_ARRAYS, COEFFICIENT_ARRAYS = 28, 14  # of n and of s numbers, that a column takes at a time
@@ -101,7 +103,7 @@ def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
 
 def fit_seconds(n: int, s: int, t: int) -> float:
     """Return the estimated seconds of a fit of t columns on features of n points on s landmarks."""
-    return gram_seconds(n, s) + USUAL_ITERATIONS * 4.0 * n * s * t / FLOP_RATE
+    return gram_seconds(n, s) + n * t * (ITERATION_SECONDS * s + TURN_SECONDS)
 
 
 def landmarks_that_fit(n: int, most: int, t: int, budget: int, threads: int) -> int:
