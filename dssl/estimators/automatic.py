@@ -17,8 +17,8 @@ from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..knn.index import require_index
 from ..learners.class_prior import ClassWeight
-from ..learners.class_scoring import require_decisions
-from ..learners.on_graph.automatic import Loss, most_labels
+from ..learners.metrics import require_decisions
+from ..learners.on_graph.automatic import Loss, label_limit
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..learners.target.target import Classes
 from ..methods.automatic import AUTOMATIC, AutomaticParams
@@ -67,7 +67,7 @@ class AutomaticEstimator(MethodEstimator):
         require_decisions(self.scoring, sized=self.class_sizes is not None)
         family = GraphRidgeParams(random_state=self.random_state)
         return AutomaticParams(
-            graph=self.group("graph"), family=family, most=most_labels(family, budget_of(self.memory_budget)),
+            graph=self.group("graph"), family=family, most=label_limit(family, budget_of(self.memory_budget)),
             loss=self.loss, prior=prior_of(getattr(self, "class_prior", None), self.class_sizes), scoring=self.scoring,
             weight=ClassWeight.of(getattr(self, "class_weight", None)))
 
@@ -88,7 +88,7 @@ class AutomaticEstimator(MethodEstimator):
                execution: Execution) -> None:
         require_index(rows, params.graph.metric, execution.memory_budget)
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
-        never = target.coding.never_among(self._transduction)
+        never = target.coding.unpredicted_classes(self._transduction)
         self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),

@@ -84,7 +84,7 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
                                                  params.regularizer.power)
         model = context.attributes("models")["models"]["model"]
         return {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": model["eta"],
-                "structure": covariance.structure[params.regularizer.power]}
+                "structure": covariance.concentration[params.regularizer.power]}
 
     def _off_the_subsample(self, context: Context, function: Expansion, covariance: GraphCovariance,
                            power: int) -> Any:
@@ -93,12 +93,12 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
         A model at points off the subsample, the values of least energy at the vertices, and the vertex of each point.
         """
         model = self.model_
-        off, values = function.deformation.off_the_subsample(
+        off, values = function.deformation.outside_subsample(
             context.points("train").take(covariance.subsample), function.points, function.coef)
         if len(covariance.vertices) <= len(covariance.subsample) or not values.any():
             return None
         return (expand(off, function.points, function.coef, model.intercept, model.coding),
-                covariance.of_least_energy(values, power, context.execution), covariance.vertices.vertex)
+                covariance.minimum_energy(values, power, context.execution), covariance.vertices.vertex)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_on_graph"}

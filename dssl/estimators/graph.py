@@ -67,7 +67,7 @@ class GraphEstimator(SearchedEstimator):
         assert self._transduction is not None
         coding, unreached = self.model_.coding, self.evidence_["unreached"]
         if isinstance(coding, ClassCoding):
-            self.evidence_["never_predicted"] = coding.never_among(self._transduction)
+            self.evidence_["never_predicted"] = coding.unpredicted_classes(self._transduction)
         if unreached:
             warnings.warn(explain(
                 f"{unreached} of {len(self._transduction)} points have no prediction",
@@ -90,7 +90,7 @@ class GraphClassifier(CalibratedClassifier, GraphEstimator):
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)
-        values, beyond = self.model_.values_and_beyond(rows, execution)
+        values, beyond = self.model_.values_and_unsupported(rows, execution)
         values[beyond] = np.nan
         return values
 

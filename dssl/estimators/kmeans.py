@@ -14,7 +14,7 @@ from ..execution.size import budget_of
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import BaseKernels
-from ..learners.feature_maps import ETA, OF_GRAPH, SpaceParams
+from ..learners.feature_maps import ETA, GRAPH_MAPS, FeatureMapParams
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
 from ..learners.target.target import Quantities
@@ -184,11 +184,11 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
         space = params.space
-        require(graph is None or space.space in OF_GRAPH, f'graph is given, and space="{space.space}"',
+        require(graph is None or space.space in GRAPH_MAPS, f'graph is given, and space="{space.space}"',
                 why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
         self.scaling_ = self._scaling_of(X, rows, execution, graph)
         rows = scaled(rows, self.scaling_, execution)
-        graph = graph_of(rows, space.graph, execution, graph) if space.space in OF_GRAPH else None
+        graph = graph_of(rows, space.graph, execution, graph) if space.space in GRAPH_MAPS else None
         nothing = Quantities.of(np.full((len(rows), 1), np.nan))
         made = MemoryWorkspace(Fit(rows, nothing, graph=graph), execution)
         made.run(CLUSTERING.steps, params)
@@ -223,7 +223,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
             `fit` was not called.
         """
         check_is_fitted(self, "model_")
-        method = CLUSTERING if self.space in OF_GRAPH else KERNEL_CLUSTERING
+        method = CLUSTERING if self.space in GRAPH_MAPS else KERNEL_CLUSTERING
         run = RunRecord(self._facts, {"metrics": {"inertia": self.inertia_}})
         html = page(type(self).__name__, f"{len(self.labels_):,} points", [
             clusters_section(run, method.words), data_section(run)])
@@ -236,7 +236,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         most = self.n_clusters if rule is None else self.max_clusters
         start = KMeansParams(n_clusters=most, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
                              random_state=self.random_state)
-        space = SpaceParams(space=self.space,  # type: ignore[arg-type]
+        space = FeatureMapParams(space=self.space,  # type: ignore[arg-type]
                             regularizer=self.group("regularizer"), eta=self.eta,
                             n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
                             budget=budget_of(self.memory_budget), random_state=self.random_state)

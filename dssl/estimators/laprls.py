@@ -16,7 +16,7 @@ from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams
 from ..learners.class_prior import ClassWeight
 from ..learners.laprls.params import SystemParams
-from ..learners.laprls.penalties import CHOSEN, PENALTIES, Penalty, bandwidths_of, values_of
+from ..learners.laprls.penalties import CHOSEN, PENALTIES, Penalty, bandwidth_candidates, penalty_candidates
 from ..learners.laprls.problem import LapRLSParams
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.losses import SQUARES, SmoothLoss
@@ -59,7 +59,7 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
         require(isinstance(self.fit_intercept, (bool, np.bool_)), f"fit_intercept={self.fit_intercept!r}",
                 why="it is a choice of two", fix="use True or False")
         given = {name: getattr(self, name) for name in PENALTIES}
-        bandwidths = bandwidths_of(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None)
+        bandwidths = bandwidth_candidates(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None)
         loss, landmarks, system = self._loss(), self.group("landmarks"), self.group("solver")
         laprls = LapRLSParams(
             **{name: _values_of(name, value) for name, value in given.items()}, landmarks=landmarks, system=system,
@@ -277,4 +277,4 @@ def _results(selection: dict[str, Any], params: PenaltyParams) -> dict[str, Any]
 def _values_of(name: str, value: Any) -> tuple[Penalty, ...]:
     require(np.ndim(value) <= 1, f"a penalty has {np.ndim(value)} dimensions",
             why="a grid is a list of values, all pairs of which are tried", fix="pass a number, or a list of numbers")
-    return values_of(name, value) if np.ndim(value) == 0 else tuple(value)
+    return penalty_candidates(name, value) if np.ndim(value) == 0 else tuple(value)

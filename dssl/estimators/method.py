@@ -52,11 +52,11 @@ class MethodEstimator(PointEstimator):
         self.evidence_ = self._told(made.context(), params)
         if self.method.at_training is not None:
             values, beyond = self.method.at_training(made.context())
-            self._transduction = self.model_.coding.without(self.model_.coding.labels(values), beyond)
+            self._transduction = self.model_.coding.mask_labels(self.model_.coding.labels(values), beyond)
         made.tidy(self.method)
         described = self._facts["models"]["models"]["model"]
         if hasattr(self, "classes_"):
-            self.calibration_ = Calibration.from_described(described[CALIBRATION]) if CALIBRATION in described else None
+            self.calibration_ = Calibration.from_dict(described[CALIBRATION]) if CALIBRATION in described else None
 
     @property
     def by_labels_(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import DataError, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
-from ..learners.model import Model, Output, predict_blocks, withheld_rows
+from ..learners.model import Model, Output, predict_blocks, rejected_rows
 from ..learners.probabilities import Calibration
 from ..learners.target.coding import margins_of
 from ..storage.blocks import Rows
@@ -42,11 +42,11 @@ class Entries(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        entries, empty = model.coding.entries(values), withheld_rows(beyond & self.abstain, self.outliers, start)
+        entries, empty = model.coding.entries(values), rejected_rows(beyond & self.abstain, self.outliers, start)
         summary = model.coding.summary(entries[~empty])
         if empty.any():
             entries = entries.copy()
-            entries[empty] = model.coding.absent
+            entries[empty] = model.coding.missing_entry
         return {"predictions": entries}, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
                                         "summary": summary}
 
@@ -66,7 +66,7 @@ class Probabilities(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, beyond = model.block_values(X)
-        empty = withheld_rows(beyond & self.abstain, self.outliers, start)
+        empty = rejected_rows(beyond & self.abstain, self.outliers, start)
         probabilities = self.calibration.probabilities(margins_of(values, model.coding))
         probabilities[empty] = np.nan
         return {"predictions": probabilities}, {
@@ -99,7 +99,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     require(has_folder(target), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
     withholds = abstain or outliers is not None
-    require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.has_room,
+    require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.can_mark_missing,
             error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
             why="it would read as another label", fix="write a .csv file, or fit signed classes")

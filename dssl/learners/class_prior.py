@@ -1,28 +1,29 @@
-"""How frequent the classes are among the points that a model predicts: what users say of it, and what labels say."""
+"""The frequencies of the classes among the points to be predicted, and the weights of classes among the labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import ParameterError, explain, require
 
 SMOOTHING = 0.5  # added to the count of each class
 NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by parameter; of others a share
 
+ClassName = str | int | float
+ClassNumbers = Sequence[float] | np.ndarray | Mapping[Any, float]  # in the order of the classes, or by class
 
-def class_shares(sizes: Any, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
-    """Return shares (n_classes,) that sum to 1, of numbers as `class_numbers` takes them."""
+
+def class_shares(sizes: ClassNumbers, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
+    """Return the sizes divided by their sum, (n_classes,); `name` is that of the parameter, for messages."""
     numbers = class_numbers(sizes, classes, name)
     return numbers / numbers.sum()
 
 
-def class_numbers(sizes: Any, classes: np.ndarray, name: str) -> np.ndarray:
-    """Return numbers (n_classes,), given in the order of classes or by class in a mapping.
-
-    name : of the parameter. Raises ParameterError: not one number > 0 a class.
-    """
+def class_numbers(sizes: ClassNumbers, classes: np.ndarray, name: str) -> np.ndarray:
+    """Return one number a class, (n_classes,); raise ParameterError unless each class has a number > 0."""
     if isinstance(sizes, Mapping):
         unknown = [key for key in sizes if key not in classes.tolist()]
         require(not unknown, f"{name} names {unknown}", why=f"the classes are {classes.tolist()}",
@@ -38,23 +39,21 @@ def class_numbers(sizes: Any, classes: np.ndarray, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """How frequent classes are where a model predicts.
+    """The frequencies of the classes among the points to be predicted.
 
-    source : "labels", as they are; "equal"; or "given", `ordered` as the classes are or `named`.
-    named : pairs of a class and its share, since keys of JSON are text, and the classes 1 and "1" are not the same.
+    source : "labels", those of the labels; "equal"; or "given", either `ordered` like the classes or `named`.
+    named : pairs of a class and its share; a JSON object would not tell the class 1 from the class "1".
+    parameter : the name of the parameter that gives them.
     """
 
     source: Literal["labels", "equal", "given"] = "labels"
     ordered: tuple[float, ...] | None = None
-    named: tuple[tuple[str | int | float, float], ...] | None = None
-    parameter: str = field(default="class_prior", compare=False)  # by which they are given
+    named: tuple[tuple[ClassName, float], ...] | None = None
+    parameter: str = field(default="class_prior", compare=False)
 
     @classmethod
-    def of(cls, prior: Any, name: str = "class_prior") -> "ClassPrior":
-        """Return the prior of a parameter: None, "labels", "equal", a sequence, or shares by class in a mapping.
-
-        Raises ParameterError: another text, or no numbers; name : of the parameter.
-        """
+    def of(cls, prior: str | ClassNumbers | None, name: str = "class_prior") -> "ClassPrior":
+        """Return the prior of a parameter: None, "labels", "equal", or shares; raise ParameterError for others."""
         if prior is None or isinstance(prior, str):
             require(prior in (None, "labels", "equal"), f"{name}={prior!r}", why="it says how frequent the classes are",
                     fix='use "labels", "equal", or the share of each class')
@@ -70,18 +69,18 @@ class ClassPrior:
                 fix="give one number > 0 a class, in the order of the classes or by class")) from error
 
     @property
-    def sizes(self) -> Any:
-        """Return known sizes of the classes, as `class_shares` takes them; None where there are none."""
+    def sizes(self) -> ClassNumbers | None:
+        """Return the known sizes of the classes, if any."""
         return self._given if self.parameter == "class_sizes" else None
 
     @property
-    def _given(self) -> Any:
-        return self.ordered if self.named is None else dict(self.named)
+    def _given(self) -> ClassNumbers:
+        return dict(self.named) if self.named is not None else self.ordered or ()
 
     def shares(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-        """Return the share (n_classes,) of each class, of labels with these codes (l,) and weights (l,).
+        """Return the share of each class, (n_classes,), where labels have codes (l,) and weights (l,).
 
-        Raises ParameterError: a given share is missing or not > 0.
+        Raises ParameterError where a given share is missing or not > 0.
         """
         if self.source == "given":
             return class_shares(self._given, names, self.parameter)
@@ -89,44 +88,39 @@ class ClassPrior:
             return np.full(len(names), 1 / len(names))
         return smoothed(codes, len(names), weight)
 
-    def described(self) -> dict[str, Any]:
-        """Return what `from_described` takes; JSON."""
+    def to_dict(self) -> JsonObject:
         return {"source": self.source, "ordered": self.ordered, "named": self.named}
 
     @classmethod
-    def from_described(cls, described: Mapping[str, Any]) -> "ClassPrior":
-        """Return the prior that `described` told."""
-        ordered, named = described["ordered"], described["named"]
-        return cls(described["source"], None if ordered is None else tuple(ordered),
+    def from_dict(cls, stored: JsonObject) -> "ClassPrior":
+        ordered, named = stored["ordered"], stored["named"]
+        return cls(stored["source"], None if ordered is None else tuple(ordered),
                    None if named is None else tuple((key, share) for key, share in named))
 
 
 @dataclass(frozen=True)
 class ClassWeight:
-    """What the labels of each class weigh.
+    """The weight of the labels of each class.
 
-    source : "labels", 1 each; "balanced", such that the classes weigh the same; or "given", 1 of a class not named.
+    source : "labels", 1 each; "balanced", classes of equal total weight; or "given", 1 for a class not named.
     """
 
     source: Literal["labels", "balanced", "given"] = "labels"
-    named: tuple[tuple[str | int | float, float], ...] = ()
+    named: tuple[tuple[ClassName, float], ...] = ()
 
     @classmethod
-    def of(cls, weight: Any) -> "ClassWeight":
-        """Return the weights of a parameter: None, "balanced", or weights by class in a mapping, 1 of those not named.
-
-        Raises ParameterError: another text, or no numbers.
-        """
+    def of(cls, weight: str | Mapping[Any, float] | None) -> "ClassWeight":
+        """Return the weights of a parameter: None, "balanced" or a mapping; raise ParameterError for others."""
         require(weight is None or weight == "balanced" or isinstance(weight, Mapping), f"class_weight={weight!r}",
-                why="it says what the labels of each class weigh", fix='use "balanced", or a weight by class')
+                why="it weighs the labels of each class", fix='use "balanced", or a weight by class')
         if not isinstance(weight, Mapping):
             return cls("labels" if weight is None else "balanced")
         return cls("given", ClassPrior.of(weight, "class_weight").named or ())
 
     def weights(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
-        """Return the weight (l,) of each label with these codes (l,), times its own (l,); None where all are 1.
+        """Return the class weight of each label, by its code (l,), times its weight (l,); None where all are 1.
 
-        Raises ParameterError: a class that there is not, or a weight that is not > 0.
+        Raises ParameterError for an unknown class, or a weight that is not > 0.
         """
         if self.source == "labels":
             return weight
@@ -147,9 +141,6 @@ LABELS, EQUAL = ClassPrior(), ClassPrior("equal")
 
 
 def smoothed(codes: np.ndarray, n_classes: int, weight: np.ndarray | None) -> np.ndarray:
-    """Return the frequencies (n_classes,) of classes among labels: of their counts plus 1/2.
-
-    weight : (l,), of which the sums count, in units of the mean.
-    """
+    """Return the frequencies (n_classes,) of classes by their counts, or sums of weights of mean 1, plus 1/2."""
     counts = np.bincount(codes, None if weight is None else weight / weight.mean(), minlength=n_classes) + SMOOTHING
     return counts / counts.sum()

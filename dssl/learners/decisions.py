@@ -1,11 +1,11 @@
-"""Which class is predicted for a metric: what is added to the logarithm of each probability before the largest wins.
+"""The predicted class that is best for a metric: the offset of each log probability before the argmax.
 
-    accuracy             nothing: the most probable class has the lowest expected error
+    accuracy             0: the most probable class has the lowest expected error
     balanced_accuracy    -log(frequency of the class): P(class | x) / P(class) has the highest expected mean recall
-    f1, f1_macro         what gives the highest expected F1 of held-out labels, found class by class (`f1_offset`)
+    f1, f1_macro         the offsets of highest expected F1 on held-out labels (`f1_offset`)
 
-Metrics of probabilities and of rankings (neg_log_loss, roc_auc) do not look at the predicted class.
-They leave it the most probable one.
+Metrics of probabilities and rankings (neg_log_loss, roc_auc) do not depend on the predicted class; it is the most
+probable one.
 
 References
 ----------
@@ -17,26 +17,25 @@ performance metrics", NeurIPS 2014 (F1 is maximized by a threshold on the probab
 import numpy as np
 from scipy.special import softmax
 
-MOST_PASSES = 20  # over the classes, of which each raises F1 or is the last
+MAX_PASSES = 20  # over the classes
 
 
 def f1_offset(log_odds: np.ndarray, weight: np.ndarray, scored: np.ndarray) -> np.ndarray:
-    """Return what is added to log probabilities, (n_classes,), for the largest expected F1 of points held out.
+    """Return the offsets of log probabilities, (n_classes,), of the largest expected F1 on held-out points.
 
-    The offset of one class after the other is set to the best of all values between which a point changes its class,
-    until none raises the score; of equally good values the one nearest to 0, and the first class keeps 0. F1 is
-    `2 tp / (2 tp + fp + fn)` of shares of points, each of which is of a class by its probability. These are calibrated
-    on all labels; the labels themselves would leave the choice to the few of a rare class.
+    Coordinate ascent: the offset of each class in turn is set to the best value, of equally good ones the nearest to 0,
+    until none raises the score; the first class keeps 0. The counts of `2 tp / (2 tp + fp + fn)` are expectations by
+    calibrated probabilities, since a rare class has too few labels to count.
 
     Parameters
     ----------
     log_odds : ndarray, shape (h, n_classes)
-        Logarithms of probabilities, up to a constant a point, of points predicted without their labels; -inf of
-        classes that no label has, whose offset stays 0.
+        Log probabilities of held-out points, up to a constant a point; -inf for classes without labels, whose offset
+        stays 0.
     weight : ndarray, shape (h,)
-        What each point counts.
+        The weight of each point.
     scored : ndarray of int, shape (s,)
-        The classes whose mean F1 counts: the second of two for `f1`, and all that have labels for `f1_macro`.
+        The classes whose F1 is averaged: the second of two for `f1`, all with labels for `f1_macro`.
 
     Returns
     -------
@@ -46,7 +45,7 @@ def f1_offset(log_odds: np.ndarray, weight: np.ndarray, scored: np.ndarray) -> n
     _, *others = np.flatnonzero(np.isfinite(log_odds).all(axis=0))
     of_class = weight[:, None] * softmax(log_odds, axis=1)
     total, offset, best = of_class.sum(axis=0), np.zeros(n_classes), -1.0
-    for _ in range(MOST_PASSES):
+    for _ in range(MAX_PASSES):
         before = best
         for code in others:
             moved = log_odds + offset
@@ -66,11 +65,11 @@ def f1_offset(log_odds: np.ndarray, weight: np.ndarray, scored: np.ndarray) -> n
             sorted_flips = flips[order]
             values = np.concatenate([sorted_flips[:1] - 1, (sorted_flips[1:] + sorted_flips[:-1]) / 2,
                                      sorted_flips[-1:] + 1])
-            apart = np.concatenate([[True], sorted_flips[1:] > sorted_flips[:-1], [True]])
-            places = np.flatnonzero(apart & (scores >= scores[apart].max() - 1e-12))
-            place = places[np.argmin(np.abs(values[places]))]
-            if scores[place] > best + 1e-12:
-                offset[code], best = values[place], float(scores[place])
+            distinct = np.concatenate([[True], sorted_flips[1:] > sorted_flips[:-1], [True]])
+            best_rows = np.flatnonzero(distinct & (scores >= scores[distinct].max() - 1e-12))
+            row = best_rows[np.argmin(np.abs(values[best_rows]))]
+            if scores[row] > best + 1e-12:
+                offset[code], best = values[row], float(scores[row])
         if best <= before + 1e-12:
             break
     return offset

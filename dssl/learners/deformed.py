@@ -1,8 +1,8 @@
-"""The subsample on which functions in a deformed kernel are measured, and the covariance of the graph there.
+"""The subsample of points on which a deformed kernel sees the graph, and the covariance of the graph there.
 
-Functions in a deformed kernel are measured on a subsample S of the points, and follow the base kernel elsewhere. At the
-other points of the graph the graph knows better: of all functions with the same values on S, the one of least energy
-`h' Q h` is `Q^-1_.S (Q^-1_SS)^-1 h_S`, a chain of solves of as many columns as values.
+The norm of a deformed kernel contains the graph's energy on a subsample S of the points. Of all functions with given
+values on S, the one of least energy `h' Q h` is `Q^-1_.S (Q^-1_SS)^-1 h_S`: a solve of as many columns as values for
+each power of the regularizer.
 
 References
 ----------
@@ -27,18 +27,18 @@ from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
 
 
 def subsample_size(given: int | Literal["auto"], budget: int) -> int:
-    """Return the points of a subsample of a given size, or of what a told budget lets be."""
+    """Return the size of a subsample; "auto" is `DEFAULT_COUNT` points, or as many as the budget (bytes) allows."""
     return (largest_within(budget, DEFAULT_COUNT, rank_budget) or 1) if given == "auto" else given
 
 
 def draw_subsample(labeled: np.ndarray, n: int, size: int, random_state: int, before: np.ndarray | None = None,
                    n_before: int = 0) -> np.ndarray:
-    """Return `size` vertex numbers: the labeled points first, then a random draw of the others.
+    """Return `size` vertex numbers: the labeled points first, then a random sample of the others, at most n in all.
 
-    With more labeled points than `size` it is a random draw of the labeled points alone. All n points where size >= n.
+    With more labeled points than `size` it is a random sample of these.
 
-    before : the subsample of the first `n_before` vertices, before the graph grew. Of the others as many are new as a
-    draw of all would have, and the old ones are those of before as far as they go, so that it is a random draw again.
+    before : the subsample of the first `n_before` vertices, before the graph grew. The number of new vertices is drawn
+    as in a sample of all, and the old ones are taken from `before` first, so that the result is a random sample again.
     """
     rng = block_rng(random_state, n)
     labeled = np.asarray(labeled, np.int64)
@@ -51,16 +51,16 @@ def draw_subsample(labeled: np.ndarray, n: int, size: int, random_state: int, be
     else:
         new = others[others >= n_before]
         n_new = int(rng.hypergeometric(len(new), len(others) - len(new), count)) if count else 0
-        kept = rng.permutation(np.setdiff1d(before, labeled))[:count - n_new]
-        left = np.setdiff1d(others[others < n_before], kept, assume_unique=True)
-        drawn = np.concatenate([kept, rng.choice(left, count - n_new - len(kept), replace=False),
+        old = rng.permutation(np.setdiff1d(before, labeled))[:count - n_new]
+        rest = np.setdiff1d(others[others < n_before], old, assume_unique=True)
+        drawn = np.concatenate([old, rng.choice(rest, count - n_new - len(old), replace=False),
                                 rng.choice(new, n_new, replace=False)])
     return np.concatenate([np.sort(labeled), np.sort(drawn)])
 
 
 @dataclass(frozen=True)
-class LeastEnergyTask:
-    """Apply `R^-power` to columns, each zero off some vertices: `chosen` (s,) and their `entries` (s, c)."""
+class MinimumEnergyTask:
+    """Apply `R^-power` to columns that are zero except at the vertices `subsample` (s,), with `entries` (s, c)."""
 
     solver: Arrays
     params: SolverParams
@@ -68,9 +68,9 @@ class LeastEnergyTask:
     power: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        solver, given = Solver.from_arrays(self.solver.load(), self.params), self.columns.load()
-        h = np.zeros((solver.A.n, given["entries"].shape[1]))
-        h[given["chosen"]] = given["entries"]
+        solver, columns = Solver.from_arrays(self.solver.load(), self.params), self.columns.load()
+        h = np.zeros((solver.A.n, columns["entries"].shape[1]))
+        h[columns["subsample"]] = columns["entries"]
         for _ in range(self.power):
             h = solver.solve(h).require_converged(self.params).value
         return out.write(values=h)
@@ -78,30 +78,29 @@ class LeastEnergyTask:
 
 @dataclass(frozen=True)
 class GraphCovariance(SubsampleInverse):
-    """`(R^-p)_SS` at points, and what solves for more columns.
+    """The covariance `(R^-p)_SS` of the subsample, and the solver for more columns.
 
-    vertices : of the graph. chosen (s,) : those of the subsample. solver, params : of R. structure : of the graph, by
-    power (`graph/spectral_concentration.py`).
+    vertices : of the graph. subsample_vertices (s,) : those of the subsample. solver, params : of R. concentration :
+    the spectral concentration of the graph by power (`graph/spectral_concentration.py`).
     """
 
     vertices: Vertices = field(kw_only=True)
-    chosen: np.ndarray = field(kw_only=True)
+    subsample_vertices: np.ndarray = field(kw_only=True)
     solver: Arrays = field(kw_only=True)
     params: SolverParams = field(kw_only=True)
-    structure: dict[int, float] = field(kw_only=True)
+    concentration: dict[int, float] = field(kw_only=True)
 
-    def of_least_energy(self, values: np.ndarray, power: int, execution: Execution) -> np.ndarray:
-        """Return the function of least energy h' R^power h with these values (s, c) on the subsample, (v, c).
+    def minimum_energy(self, values: np.ndarray, power: int, execution: Execution) -> np.ndarray:
+        """Return the function (v, c) of least energy h' R^power h with given values (s, c) on the subsample.
 
-        Cost: s^3 / 3 flops, and `power` solves of c columns. Raises NotConverged: a solve ended above its tolerance.
+        Cost: s^3 / 3 flops, and `power` solves of c columns. Raises NotConverged.
         """
         root = np.sqrt(self.vertices.multiplicity)[:, None]
         factor, _ = factor_positive(self.powers[power].copy())
-        entries = cho_solve((factor, True), values, check_finite=False) / root[self.chosen]
-        parts = execution.scratch()
-        execution.map([LeastEnergyTask(self.solver, self.params, execution.share(chosen=self.chosen, entries=entries),
-                                       power)], parts)
+        entries = cho_solve((factor, True), values, check_finite=False) / root[self.subsample_vertices]
+        parts, columns = execution.scratch(), execution.share(subsample=self.subsample_vertices, entries=entries)
+        execution.map([MinimumEnergyTask(self.solver, self.params, columns, power)], parts)
         solved = parts.arrays(0).load()["values"] / root
         parts.remove()
-        solved[self.chosen] = values  # without the solver's error
+        solved[self.subsample_vertices] = values  # without the solver's error
         return solved

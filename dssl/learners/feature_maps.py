@@ -1,23 +1,24 @@
-"""Feature spaces of all points in which they are clustered: a model whose values are features, `Phi Phi'` the kernel.
+"""Feature maps for clustering: models whose values Phi are features of a kernel `Phi Phi'`.
 
-    base         the base kernel, from landmarks; exact where all points are
-    deformed     the base kernel deformed by the graph, on a subsample or on all points
-    graph        `Q^-1` of the graph's regularizer Q from its lowest eigenpairs, of unit diagonal
-    cluster      the cluster kernel's virtual samples
+    base         the base kernel, by Nystrom features
+    deformed     the base kernel deformed by the graph
+    graph        `Q^-1` of the graph's regularizer Q by its lowest eigenpairs, normalized to unit diagonal
+    cluster      the virtual samples of the cluster kernel
     multiscale   the multi-scale eigen kernel
 
-Those of the graph are the rows of `V (values + ridge)^(-p/2)` at unit length, V the eigenvectors of its Laplacian: what
-spectral clustering takes (Ng, Jordan, Weiss, "On spectral clustering", NIPS 2001), with twice as many eigenvectors as
-clusters and each as long as the regularizer says.
+The features of the graph are the rows of `V (values + ridge)^(-p/2)` divided by their lengths, with V the eigenvectors
+of its Laplacian: spectral clustering (Ng, Jordan, Weiss, "On spectral clustering", NIPS 2001) with twice as many
+eigenvectors as clusters, weighted by the regularizer.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, require
 from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
@@ -41,23 +42,23 @@ from .model import BlockValues
 from .on_graph.model import GraphModel, vertex_model
 from .target.coding import Values
 
-SpaceName = Literal["base", "deformed", "graph", "cluster", "multiscale"]
-OF_GRAPH = ("deformed", "graph")  # those that take a graph
-OF_NUMBER = ("cluster", "graph")  # those whose features depend on the number of clusters
+FeatureMapName = Literal["base", "deformed", "graph", "cluster", "multiscale"]
+GRAPH_MAPS = ("deformed", "graph")  # that take a graph
+CLUSTER_COUNT_MAPS = ("cluster", "graph")  # that depend on the number of clusters
 PAIRS = 2  # eigenvectors of the graph for each cluster
 ETA = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpaceParams:
-    """space : see above. regularizer : of `deformed` and `graph`. eta : of `deformed`, relative, as in `LapSVC`.
+class FeatureMapParams:
+    """space : the feature map. regularizer : of `deformed` and `graph`. eta : of `deformed`, relative, as in `LapSVC`.
 
-    n_landmarks : points that carry the kernel, of `deformed` those at which functions are measured; "auto" is 1,000,
-        of `cluster` and `multiscale` more, as far as the budget lets them be, and all points where there are fewer.
-    graph : by which new points reach the graph. budget : bytes; told, not that of the machine.
+    n_landmarks : landmarks of the kernel, or the subsample of `deformed`; "auto" is 1,000, more for `cluster` and
+        `multiscale`, within the budget. graph : how new points are connected to the graph. budget : bytes, a parameter
+        of the result and not the memory of the machine.
     """
 
-    space: SpaceName = "graph"
+    space: FeatureMapName = "graph"
     regularizer: RegularizerParams = field(default_factory=RegularizerParams)
     eta: float = ETA
     n_landmarks: int | Literal["auto"] = "auto"
@@ -66,12 +67,12 @@ class SpaceParams:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        require(self.space in get_args(SpaceName), f"space={self.space!r}", why="points are clustered in its features",
-                fix=f"use one of {', '.join(get_args(SpaceName))}")
+        require(self.space in get_args(FeatureMapName), f"space={self.space!r}",
+                why="points are clustered in its features", fix=f"use one of {', '.join(get_args(FeatureMapName))}")
         check_eta(self.eta)
         require(self.n_landmarks == "auto" or (isinstance(self.n_landmarks, Integral) and self.n_landmarks >= 1),
                 f'n_landmarks={self.n_landmarks!r}, expected a whole number >= 1, or "auto"',
-                why="so many points carry the kernel", fix='use "auto", or 500 to 4000')
+                why="it is the number of landmarks of the kernel", fix='use "auto", or 500 to 4000')
         _ = self.landmarks  # raises where one of its parameters is out of range
 
     @property
@@ -79,64 +80,63 @@ class SpaceParams:
         return LandmarkParams(n_landmarks=self.n_landmarks, random_state=self.random_state)
 
     @property
-    def measured(self) -> int:
-        """Return the points at which functions are measured, of which there may be fewer."""
+    def n_subsample(self) -> int:
+        """Return an upper bound of the size of the subsample of `deformed`."""
         return subsample_size(self.n_landmarks, self.budget)
 
     @property
-    def carriers(self) -> int:
-        """Return the points that carry the kernel of `base` or `deformed`, of which there may be fewer."""
-        measured = self.measured
-        return max(measured, subsample_size("auto", self.budget)) if self.space == "deformed" else measured
+    def max_landmarks(self) -> int:
+        """Return an upper bound of the number of landmarks of `base` and `deformed`."""
+        n_subsample = self.n_subsample
+        return max(n_subsample, subsample_size("auto", self.budget)) if self.space == "deformed" else n_subsample
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
     """Features of n points.
 
-    model : its values are the features of any point. rows (n, r) : those of the points.
-    spectrum : descending numbers, whose largest fall tells how many clusters there are: the logarithms of the graph
-    kernel's eigenvalues, over its power, since they fall by orders of magnitude, or the eigenvalues of the affinity of
-    a cluster kernel; empty where they are not known.
-    reached (n,) bool : points of which the space knows something; None for all.
+    model : its values are the features of any point. rows (n, r) : the features of the n points.
+    spectrum : descending, empty where unknown; its largest gap tells the number of clusters. Logarithms of eigenvalues
+    of the graph kernel over its power, or eigenvalues of the affinity of a cluster kernel.
+    reachable (n,) bool : the points with features; None for all.
     """
 
     model: ModelInKernel | GraphModel
     rows: Rows
     spectrum: np.ndarray
-    attributes: dict[str, Any] = field(default_factory=dict)
-    reached: np.ndarray | None = None
+    attributes: JsonObject = field(default_factory=dict)
+    reachable: np.ndarray | None = None
 
 
 Source = Graph | GraphCovariance | None  # the graph of `graph`, or the covariance of that of `deformed`
-Made = tuple[ModelInKernel, np.ndarray, dict[str, Any]]  # model, spectrum and attributes of `Features`
+KernelFeatures = tuple[ModelInKernel, np.ndarray, JsonObject]  # model, spectrum and attributes of `Features`
 
 
-def _base(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
-          execution: Execution) -> Made:
+def _base(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
+          execution: Execution) -> KernelFeatures:
     n = len(rows)
-    Z = choose_landmarks(rows, kernel, min(n, params.carriers), params.landmarks, execution).points
+    Z = choose_landmarks(rows, kernel, min(n, params.max_landmarks), params.landmarks, execution).points
     T = whiten(kernel(Z, Z))
     model = KernelModel(kernel, Z, T.T, np.zeros(T.rank), Values())
     return model, np.empty(0), {"landmarks": Z.shape[0], "rank": T.rank}
 
 
-def _deformed(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
-              execution: Execution) -> Made:
+def _deformed(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
+              execution: Execution) -> KernelFeatures:
     assert isinstance(source, GraphCovariance)
     covariance, n = source, len(rows)
     A = covariance.powers[params.regularizer.power]
     deformed = deform(kernel, rows.take(covariance.subsample), A, params.eta)
-    carriers = draw_subsample(covariance.subsample, n, params.carriers, params.random_state)
-    Z = rows.take(carriers)
+    landmarks = draw_subsample(covariance.subsample, n, params.max_landmarks, params.random_state)
+    Z = rows.take(landmarks)
     T = whiten(deformed(Z, Z))
     model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())
     return model, np.empty(0), {**covariance.attributes, "n_subsample": len(covariance.subsample),
-                                "landmarks": len(carriers), "rank": T.rank}
+                                "landmarks": len(landmarks), "rank": T.rank}
 
 
-def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
-             execution: Execution) -> Made:
+def _cluster(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
+             execution: Execution) -> KernelFeatures:
     cluster_params = ClusterParams(landmarks=params.landmarks, budget=params.budget)
     basis = basis_of(rows, kernel, cluster_params, np.empty(0, np.int64), execution)
     samples = basis.samples(TransferParams(transfer="step", leading=n_clusters), 0)
@@ -144,21 +144,22 @@ def _cluster(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_
     return model, basis.values, basis.attributes
 
 
-def graph_features(rows: Rows, params: SpaceParams, graph: Graph, n_clusters: int, execution: Execution) -> Features:
+def graph_features(rows: Rows, params: FeatureMapParams, graph: Graph, n_clusters: int,
+                   execution: Execution) -> Features:
     """Return the features of rows (n, d) in the graph kernel."""
     regularizer = params.regularizer
-    kept = largest_components(graph, n_clusters)
-    m = min(PAIRS * n_clusters, int(kept.sum()))
-    spectrum = graph_spectrum(graph.subgraph(kept, execution), m,
-                           SpectrumParams(laplacian=regularizer.laplacian, random_state=params.random_state), execution)
+    reachable = largest_components(graph, n_clusters)
+    m = min(PAIRS * n_clusters, int(reachable.sum()))
+    spectrum_params = SpectrumParams(laplacian=regularizer.laplacian, random_state=params.random_state)
+    spectrum = graph_spectrum(graph.subgraph(reachable, execution), m, spectrum_params, execution)
     V = spectrum.vectors * (spectrum.values + regularizer.ridge) ** (-regularizer.power / 2)
-    F = np.zeros((len(kept), m))
-    F[kept] = V / np.linalg.norm(V, axis=1, keepdims=True)
-    model = vertex_model(graph, rows, F, kept, Values(), params.graph, execution)
+    F = np.zeros((len(reachable), m))
+    F[reachable] = V / np.linalg.norm(V, axis=1, keepdims=True)
+    model = vertex_model(graph, rows, F, reachable, Values(), params.graph, execution)
     vertex = graph.vertices.vertex
     return Features(model, execution.share_rows(ArrayRows(F[vertex])), -np.log(spectrum.values + regularizer.ridge), {
         **graph.attributes, "eigenpairs": m, "spectrum": spectrum.attributes,
-        "unreached": int(np.count_nonzero(~kept[vertex]))}, None if kept.all() else kept[vertex])
+        "unreached": int(np.count_nonzero(~reachable[vertex]))}, None if reachable.all() else reachable[vertex])
 
 
 def largest_components(graph: Graph, count: int) -> np.ndarray:
@@ -168,8 +169,8 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
     return np.isin(component, np.argsort(-sizes, kind="stable")[:count])
 
 
-def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
-                execution: Execution) -> Made:
+def _multiscale(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
+                execution: Execution) -> KernelFeatures:
     multiscale_params = MultiscaleParams(n_carriers=params.n_landmarks, random_state=params.random_state,
                                          budget=params.budget)
     features = multiscale_map(rows, multiscale_params, np.empty(0, np.int64), execution)
@@ -177,16 +178,15 @@ def _multiscale(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source,
     return model, np.empty(0), features.attributes
 
 
-KERNELS: dict[str, Callable[[Rows, Kernel, SpaceParams, Source, int, Execution], Made]] = {
+KERNELS: dict[str, Callable[[Rows, Kernel, FeatureMapParams, Source, int, Execution], KernelFeatures]] = {
     "base": _base, "deformed": _deformed, "cluster": _cluster, "multiscale": _multiscale}
 
 
-def features_of(rows: Rows, kernel: Kernel, params: SpaceParams, source: Source, n_clusters: int,
+def make_features(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
                 execution: Execution, parts: Parts | None = None) -> Features:
-    """Return the features of rows (n, d) for so many clusters, or so many at most.
+    """Return the features of rows (n, d) for at most `n_clusters` clusters.
 
-    kernel : the base kernel, which the space `graph` does not take. source : see `Source`.
-    parts : where the features of points are written; scratch of the execution by default.
+    kernel : the base kernel, which `graph` ignores. parts : where the features are written, scratch by default.
     """
     require(n_clusters <= len(rows), f"n_clusters={n_clusters} of {len(rows)} points", error=DataError,
             why="a cluster has a point or more", fix=f"use {len(rows)} or fewer")

@@ -1,10 +1,10 @@
-"""Ridge regression on the labels alone, in a family of RBF kernels: what the labels say without a graph.
+"""The supervised family of the automatic choice: ridge regression on the labeled points in several RBF kernels.
 
-Bandwidths from an eighth to twice the median distance of points, penalties from interpolation to a flat function, and
-one bandwidth so wide that the kernel is as good as linear; averaged by `learners/average.py`.
+Bandwidths are an eighth to twice the median distance of points, and one so wide that the kernel is nearly linear;
+`average.py` averages the functions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
 from operator import itemgetter
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..kernels.base import RBF, median_bandwidth
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ..storage.blocks import Rows
 from ..storage.csr import point_arrays, points_of
-from .average import Member, member_of
-from .model import Model, coding_of, described_model, register_model
+from .average import Member, fit_member
+from .model import Model, coding_of, fit_attributes, register_model
 from .target.coding import Coding
 from .target.target import Target
 
@@ -27,22 +28,20 @@ VERSION = 1
 
 def label_kernels(rows: Rows, sample: np.ndarray, labeled: np.ndarray,
                   random_state: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
-    """Yield bandwidth and penalty of each kernel of the family, and its blocks (l, l) and (s, l); see `KernelMembers`.
-    """
-    points, seen, median = rows.take(labeled), rows.take(sample), median_bandwidth(rows, random_state)
+    """Yield bandwidth and penalty of each kernel of the family, and its blocks (l, l) and (s, l)."""
+    points, sample_points, median = rows.take(labeled), rows.take(sample), median_bandwidth(rows, random_state)
     for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
         kernel = RBF(multiple * median)
-        K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, seen, points)
+        K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, sample_points, points)
         for _, penalty in kernels:
             yield kernel.bandwidth, penalty, K, sampled
 
 
 @dataclass(frozen=True, eq=False)
 class KernelMembers:
-    """The functions of the family on labeled points.
+    """The functions of the family on labeled points (l, d), with the bandwidth of each, in the order of `KERNELS`.
 
-    points : (l, d) or sparse. bandwidths : of each member, in the order of `KERNELS`, whose own are in median distances
-    of points, with penalties in mean diagonals.
+    `KERNELS` lists bandwidths in median distances of points, and penalties in mean diagonals.
     """
 
     points: Any
@@ -52,19 +51,16 @@ class KernelMembers:
     @classmethod
     def of(cls, rows: Rows, sample: np.ndarray, target: Target, weight: np.ndarray | None,
            random_state: int, *, grouped: bool = False) -> "KernelMembers":
-        """Return the family of some rows (n, d); sample (s,) : numbers of those at which functions are scaled.
-
-        grouped : as `member_of` takes it.
-        """
+        """Return the family on rows (n, d), scaled at the rows `sample` (s,); grouped : see `fit_member`."""
         bandwidths, members = [], []
         for bandwidth, penalty, K, sampled in label_kernels(rows, sample, target.labeled, random_state):
-            members.append(member_of(K, sampled, target, weight, penalty, grouped=grouped))
+            members.append(fit_member(K, sampled, target, weight, penalty, grouped=grouped))
             bandwidths.append(bandwidth)
         return cls(rows.take(target.labeled), bandwidths, members)
 
-    def weighed(self, shares: np.ndarray, coding: Coding, signed: Any,
-                attributes: dict[str, Any] | None = None) -> "KernelSum":
-        """Return the sum of all members times their shares (m,).
+    def average(self, shares: np.ndarray, coding: Coding, signed: Callable[[np.ndarray], np.ndarray],
+                attributes: JsonObject | None = None) -> "KernelSum":
+        """Return the average of the members with shares (m,).
 
         signed : maps values (v, n_classes) to those of the coding, as `on_graph.model.signed`.
         """
@@ -77,18 +73,15 @@ class KernelMembers:
         return KernelSum(self.points, tuple(distinct), np.stack([signed(column) for column in coef]),
                          signed(offset[None])[0], coding, attributes or {})
 
-    def described(self, shares: np.ndarray) -> list[dict[str, Any]]:
-        """Return what each member is, with its share; JSON."""
+    def described(self, shares: np.ndarray) -> list[JsonObject]:
+        """Return bandwidth, penalty and share of each member; JSON."""
         return [{"bandwidth": bandwidth, "penalty": penalty, "share": float(share)} for bandwidth, (_, penalty), share
                 in zip(self.bandwidths, KERNELS, shares, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
 class KernelSum(Model):
-    """`f(x) = sum_b K_b(x, points) coef_b + offset` in RBF kernels of several bandwidths.
-
-    points (l, d) or sparse, bandwidths (b,), coef (b, l, c), offset (c,).
-    """
+    """`f(x) = sum_b K_b(x, points) coef_b + offset` in RBF kernels; points (l, d), coef (b, l, c), offset (c,)."""
 
     points: Any
     bandwidths: Sequence[float]
@@ -112,8 +105,8 @@ class KernelSum(Model):
                 values += kernel_block(RBF(bandwidth), X, self.points) @ coef
         return values, np.zeros(len(values), bool)
 
-    def moved(self, offset: np.ndarray) -> "KernelSum":
-        """Return the model whose values are larger by an offset (c,)."""
+    def shifted(self, offset: np.ndarray) -> "KernelSum":
+        """Return the model plus an offset (c,)."""
         return replace(self, offset=self.offset + offset)
 
     def block_support(self, X: Any) -> np.ndarray:
@@ -127,14 +120,13 @@ class KernelSum(Model):
         return held_points_bytes(rows, self.points.shape[0], entries_of(self.points))
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`."""
         return {**point_arrays("points", self.points), "coef": self.coef, "offset": self.offset}, {
             "type": "KernelSum", "version": VERSION, "bandwidths": list(self.bandwidths), "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), **self.attributes}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelSum":
-        rest = described_model(attributes, "KernelSum", VERSION, ("bandwidths",))
+        rest = fit_attributes(attributes, "KernelSum", VERSION, ("bandwidths",))
         return cls(points_of(arrays, "points"), attributes["bandwidths"], arrays["coef"], arrays["offset"],
                    coding_of(attributes), rest)
 

@@ -1,10 +1,11 @@
-"""k-means on rows of features: several starts on a sample, then passes of the best over all rows in blocks.
+"""k-means on rows of features: several starts on a sample, then Lloyd's passes from the best over all rows in blocks.
 
-    start     k-means++ and Lloyd's passes on the sample, by scikit-learn; one task a start, the lowest sum wins
-    pass      Lloyd's, over all rows (`kernels/centers.py`), until it lowers the sum by less than the tolerance
+    start     k-means++ and Lloyd's algorithm on the sample, by scikit-learn; a task each
+    pass      a Lloyd pass over all rows (`kernels/centers.py`), until it lowers the sum by less than the tolerance
     finish    the label of every row
 
-In features Phi of a kernel, Phi Phi' = K, it is kernel k-means: |phi(x) - c_j|^2 = K(x, x) - 2 phi(x)'c_j + |c_j|^2.
+On features Phi of a kernel, Phi Phi' = K, it is kernel k-means: |phi(x) - c_j|^2 = K(x, x) - 2 phi(x)'c_j + |c_j|^2.
+The nearest center has the largest `phi(x)'c_j - |c_j|^2 / 2`, so clusters are predicted by a linear model of features.
 
 References
 ----------
@@ -14,30 +15,30 @@ spectral clustering and normalized cuts", KDD 2004.
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..base.digest import is_whole, require_random_state
+from ..base.digest import JsonObject, is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..base.profiler import library
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution, one_thread
 from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_bytes, lloyd_height, lloyd_pass, nearest_centers
 from ..storage.blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from .feature_maps import Features
+from .linear.kernel_model import ModelInKernel
+from .on_graph.model import GraphModel
+from .target.coding import Scores
 
-SAMPLE = 20_000  # rows that starts see, and 30 a cluster if these are more
+SAMPLE = 20_000  # rows that starts use, or PER_CLUSTER a cluster if that is more
 PER_CLUSTER = 30
+FeatureModel = ModelInKernel | GraphModel
 SAMPLE_STREAM, START_STREAM = 0, 1  # of the seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class KMeansParams:
-    """n_clusters : k. n_init : starts, of which the best goes on.
-
-    tol : relative; where a pass over all rows lowers the sum of squares by less, the next is the last. max_passes
-    : over all rows.
-    """
+    """n_clusters : k. n_init : starts. tol : the relative decrease of the sum of squares at which passes end."""
 
     n_clusters: int
     n_init: int = 10
@@ -46,12 +47,12 @@ class KMeansParams:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        for name, least, why in (("n_clusters", 1, "points fall into so many clusters"),
-                                 ("n_init", 1, "the best of several starts goes on"),
-                                 ("max_passes", 1, "centers follow all points, not the sample alone")):
+        for name, why in (("n_clusters", "it is the number of clusters"),
+                          ("n_init", "it is the number of starts"),
+                          ("max_passes", "it is the number of passes over all points")):
             value = getattr(self, name)
-            require(is_whole(value) and value >= least, why=why,
-                    what=f"{name}={value!r}, expected a whole number >= {least}", fix=f"use {least} or more")
+            require(is_whole(value) and value >= 1, why=why,
+                    what=f"{name}={value!r}, expected a whole number >= 1", fix="use 1 or more")
         require(0 <= self.tol < 1, f"tol={self.tol!r}, expected 0 to 1",
                 why="it is relative to the sum of squares", fix="use 1e-5")
         require_random_state(self.random_state)
@@ -65,12 +66,12 @@ class Clusters:
     labels: np.ndarray
     counts: np.ndarray
     inertia: float
-    attributes: dict[str, Any]
+    attributes: JsonObject
 
 
 @dataclass(frozen=True)
 class StartTask:
-    """Write `centers` (k, r) of one start on the sample, fewer where it has fewer distinct rows."""
+    """Write the `centers` (k, r) of one start on the sample, fewer where it has fewer distinct rows."""
 
     rows: Rows
     sample: int
@@ -83,12 +84,12 @@ class StartTask:
         X = sample_of(self.rows, self.sample, self.random_state)
         start = int(block_rng(self.random_state, START_STREAM, self.number).integers(2**31))
         with one_thread():
-            model = KMeans(min(self.n_clusters, distinct(X)), n_init=1, random_state=start).fit(X)
+            model = KMeans(min(self.n_clusters, n_distinct(X)), n_init=1, random_state=start).fit(X)
         return {**out.write(centers=np.asarray(model.cluster_centers_, np.float64)), "inertia": float(model.inertia_)}
 
 
 def sample_of(rows: Rows, sample: int, random_state: int) -> np.ndarray:
-    """Return `sample` rows (sample, r), float64, in their order; all where there are no more."""
+    """Return at most `sample` random rows (sample, r), float64, in their order."""
     n = len(rows)
     if sample >= n:
         return rows.read(0, n).astype(np.float64)
@@ -96,13 +97,13 @@ def sample_of(rows: Rows, sample: int, random_state: int) -> np.ndarray:
     return rows.take(np.sort(ids)).astype(np.float64)
 
 
-def distinct(X: np.ndarray) -> int:
-    """Return how many rows differ."""
+def n_distinct(X: np.ndarray) -> int:
+    """Return the number of distinct rows."""
     return len({row.tobytes() for row in X + 0.0})
 
 
 def sample_size(n: int, r: int, n_clusters: int, sample: int = SAMPLE) -> int:
-    """Return how many of n rows of r features the starts see."""
+    """Return how many of n rows with r features the starts use."""
     return min(n, max(n_clusters, min(max(sample, PER_CLUSTER * n_clusters), SAMPLE_BYTES // (8 * r))))
 
 
@@ -126,18 +127,11 @@ class AssignTask:
 def kmeans(rows: Rows, params: KMeansParams, execution: Execution, sample: int = SAMPLE) -> Clusters:
     """Return k clusters of rows (n, r), dense and finite.
 
-    A cluster that a pass leaves empty moves to the row that is farthest from its center. Clusters are numbered by their
-    size, the largest first, and of equal ones by the first row.
+    The center of an empty cluster moves to the row farthest from its center. Clusters are numbered by descending size,
+    equal ones by their first row. Memory of a task: `lloyd_bytes`; of a start 3 times its sample. O(n k r) time a pass.
 
-    Memory of a task: `lloyd_bytes`; of a start 3 times its sample. O(n k r) time a pass.
-
-    Raises
-    ------
-    DataError : more clusters than rows. BudgetError : the centers, or a start's sample, do not fit.
-
-    Warns
-    -----
-    UserWarning : fewer distinct rows than clusters; there are then as many clusters as these.
+    Raises DataError: more clusters than rows. BudgetError: the centers, or the sample of a start, do not fit.
+    Warns where there are fewer distinct rows than clusters, and returns as many clusters as these.
     """
     n, k = len(rows), params.n_clusters
     require(k <= n, f"n_clusters={k} of {n} points", why="a cluster has a point or more", error=DataError,
@@ -163,12 +157,12 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution, sample: int =
         inertia = moved.inertia
     parts, ranges = execution.scratch(), row_ranges(n, height)
     parts.allocate("labels", (n,), np.int64, height)
-    held = execution.share(centers=centers)
-    assigned = execution.map([AssignTask(rows, held, start, stop) for start, stop in ranges], parts)
+    shared = execution.share(centers=centers)
+    assigned = execution.map([AssignTask(rows, shared, start, stop) for start, stop in ranges], parts)
     labels = parts.rows("labels").read_all()
     counts = np.sum([receipt["counts"] for receipt in assigned], axis=0)
-    seen, first = np.unique(labels, return_index=True)
-    order = seen[np.lexsort((first, -counts[seen]))]
+    used, first = np.unique(labels, return_index=True)
+    order = used[np.lexsort((first, -counts[used]))]
     if len(order) < k:
         warnings.warn(explain(f"{len(order)} clusters were found, and n_clusters={k}",
                               why="there are no more distinct points", fix="use fewer clusters"), UserWarning,
@@ -181,7 +175,7 @@ def kmeans(rows: Rows, params: KMeansParams, execution: Execution, sample: int =
 
 
 def kmeans_cost(n: int, r: int, k: int, n_init: int, passes: int, budget: int) -> Cost:
-    """Return what k-means of n rows of r float64 features takes, in so many passes."""
+    """Return the cost of k-means of n rows with r float64 features."""
     sample = sample_size(n, r, k)
     rows = ArrayRows(np.broadcast_to(0.0, (n, r)))
     (each, fixed), height = lloyd_bytes(rows, k), lloyd_height(rows, k, budget)
@@ -189,3 +183,45 @@ def kmeans_cost(n: int, r: int, k: int, n_init: int, passes: int, budget: int) -
     return cost_of(n_init + passes * min(TASKS, n) + block_count(n, height),
                    8 * r * (n_init * sample + (passes + 1) * n), 8 * n, peak, 24 * r * sample,
                    kernel_seconds((n_init * sample + (passes + 1) * n) * k, r))
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """The model of the clusters, with a value each, or one value for two clusters; the rest as in `Clusters`.
+
+    labels (n,) : -1 for points without a cluster.
+    """
+
+    model: FeatureModel
+    labels: np.ndarray
+    counts: np.ndarray
+    inertia: float
+    attributes: JsonObject
+
+
+def fit_clusters(features: Features, params: KMeansParams, execution: Execution) -> Clustering:
+    """Return the clusters of the points in a feature space.
+
+    Raises DataError, BudgetError: see `kmeans`. Warns: points have no cluster, or there are fewer clusters.
+    """
+    reachable = features.reachable
+    rows = features.rows if reachable is None else ArrayRows(features.rows.take(np.flatnonzero(reachable)))
+    clusters = kmeans(execution.share_rows(rows), params, execution)
+    labels = clusters.labels
+    if reachable is not None:
+        labels = np.full(len(reachable), -1)
+        labels[reachable] = clusters.labels
+        warnings.warn(explain(
+            f"{int((~reachable).sum())} of {len(reachable)} points have no cluster", why="the graph has more than "
+            f"{params.n_clusters} components, and only the largest are clustered",
+            fix="use more neighbors, or more clusters"), UserWarning, stacklevel=3)
+    return Clustering(center_model(features.model, clusters.centers), labels, clusters.counts, clusters.inertia,
+                      clusters.attributes)
+
+
+def center_model(features: FeatureModel, centers: np.ndarray) -> FeatureModel:
+    """Return the model `phi(x)'c_j - |c_j|^2 / 2` of centers (k, r); for two, the second value less the first."""
+    coef, intercept = centers.T, -0.5 * np.einsum("ij,ij->i", centers, centers)
+    if len(centers) == 2:
+        coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
+    return features.linear(coef, intercept, Scores(np.arange(len(centers))), {})

@@ -7,11 +7,10 @@
     logistic        log(1 + exp(-y f))
     expected_squared_hinge   (1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2             y in [-1, +1]
 
-The last is the mean of the squared hinge over a sign whose expectation is y. All losses but the hinge are smooth, and
-minimized by Newton's method (`linear/newton.py`), which needs their first and second derivatives in f; where two pieces
-of a hinge meet, the second derivative is that of the curved piece. A new loss is a `SmoothLoss`, registered with
-`LOSSES.register`: LapSVM and the linear models on features then have it. Learners on a Gram matrix have the losses of a
-closed form or of a support vector machine alone (`Loss.gram_learner`).
+The last is the mean of the squared hinge over a random sign of mean y. All losses but the hinge are smooth; Newton's
+method minimizes them (`linear/newton.py`). To add a loss to LapSVM and the linear models on features, write a
+`SmoothLoss` and register it with `LOSSES.register`. Learners on a Gram matrix support only the squared loss and the
+hinge (`Loss.gram_learner`).
 
 References
 ----------
@@ -21,7 +20,7 @@ cross-validation for semi-supervised learning", section 3.2.2 (huber_hinge).
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
@@ -54,7 +53,7 @@ class Loss(ABC):
 
     @abstractmethod
     def value(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the loss of each value, in the common shape of values and targets."""
+        """Return the loss of each value."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,11 @@ class SmoothLoss(Loss):
 
     @abstractmethod
     def curvature(self, f: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the second derivative in f, >= 0."""
+        """Return the second derivative in f, >= 0; at a kink that of the curved piece."""
 
     @property
     def steps(self) -> "tuple[SmoothLoss, ...]":
-        """Return a sequence of losses that ends with this one: each is minimized from the minimum of the previous one.
-        """
+        """Return the losses to minimize in turn, each from the minimum of the previous one; the last is self."""
         return (self,)
 
 
@@ -125,7 +123,7 @@ class SquaredHinge(SmoothLoss):
 class ExpectedSquaredHinge(SmoothLoss):
     """`(1 + y)/2 max(0, 1 - f)^2 + (1 - y)/2 max(0, 1 + f)^2`, the expected `SquaredHinge` of a random sign of mean y.
 
-    It is not registered, since the targets of labels are signs.
+    Not registered, since labels are signs.
     """
 
     name = "expected_squared_hinge"
@@ -143,7 +141,7 @@ class ExpectedSquaredHinge(SmoothLoss):
 
 @dataclass(frozen=True)
 class HuberHinge(SmoothLoss):
-    """The hinge with its corner rounded over `1 - h <= y f <= 1 + h`; h in `HALF_WIDTHS`, of the paper 0.01."""
+    """The hinge with its corner rounded over `1 - h <= y f <= 1 + h`; the paper has h = 0.01."""
 
     name = "huber_hinge"
     h: float = 0.01
@@ -167,8 +165,7 @@ class HuberHinge(SmoothLoss):
 
     @property
     def steps(self) -> tuple[SmoothLoss, ...]:
-        """Return losses with wider corners first, each four times as wide as the next: few points lie in a narrow one.
-        """
+        """Return losses of decreasing width h, since few points lie in a narrow corner."""
         widths = [self.h]
         while widths[-1] < 0.25:
             widths.append(4 * widths[-1])
@@ -197,11 +194,8 @@ LOSSES = Registry[Loss]("loss", Squared, SquaredHinge, HuberHinge, Logistic, Hin
 LossName = Annotated[str, LOSSES]
 
 
-def smooth_loss(name: Any, h: float = HuberHinge.h) -> SmoothLoss:
-    """Return the smooth loss of this name; h : the half-width of "huber_hinge".
-
-    Raises ParameterError if there is no such loss, if it is not smooth, or if h is not in `HALF_WIDTHS`.
-    """
+def smooth_loss(name: object, h: float = HuberHinge.h) -> SmoothLoss:
+    """Return the smooth loss of this name, "huber_hinge" with half-width h; raise ParameterError if there is none."""
     loss = LOSSES.named(name, "loss")
     smooth = [known.name for known in LOSSES.classes() if issubclass(known, SmoothLoss)]
     require(issubclass(loss, SmoothLoss), f"loss={name!r}: Newton's method does not minimize it",
@@ -210,11 +204,8 @@ def smooth_loss(name: Any, h: float = HuberHinge.h) -> SmoothLoss:
     return HuberHinge(h) if loss is HuberHinge else loss()
 
 
-def gram_learner(name: Any) -> GramLearner:
-    """Return the learner on a Gram matrix that minimizes the loss of this name.
-
-    Raises ParameterError if there is no such loss, or no such learner.
-    """
+def gram_learner(name: object) -> GramLearner:
+    """Return the learner on a Gram matrix for the loss of this name; raise ParameterError if there is none."""
     learner = LOSSES.named(name, "loss").gram_learner
     names = [known.name for known in LOSSES.classes() if known.gram_learner]
     require(learner is not None, f"loss={name!r}: no learner on the Gram matrix minimizes it",

@@ -1,13 +1,11 @@
-"""What classifiers count for in an average: the shares of the mixture that gives held-out labels most probability.
+"""Stacking: the shares of classifiers whose mixture gives the held-out labels the highest probability.
 
-With P_mi the probability that classifier m gives to the class of label i, calibrated on labels without themselves
-(`probabilities.py`), the mixture `sum_m share_m P_mi` is raised by steps of the EM algorithm, from a prior:
+P_mi is the calibrated probability (`probabilities.py`) that classifier m gives to the class of the held-out label i.
+From a prior, steps of the EM algorithm raise the likelihood of the mixture `sum_m share_m P_mi`:
 
     share_m  <-  share_m  mean_i (P_mi / sum_k share_k P_ki)
 
-There are as many steps as labels beyond the first of each class. So few labels leave the
-prior nearly as it is, and many find the best mixture, which unlike the best classifier
-alone may need several that err on different points.
+There are as many steps as labels beyond the first of each class, so few labels leave the prior nearly as it is.
 
 References
 ----------
@@ -19,64 +17,64 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import softmax
 
-from .average import Member, label_groups, shares_of, shares_without_each
+from .average import Member, label_groups, leave_one_out_shares, shares_of
 from .class_prior import EQUAL, LABELS
-from .prior_shift import judged_labels
+from .prior_shift import calibration_labels
 from .probabilities import fit_each_log_odds
 from .target.target import Classes, Target
 
-MIN_PROBABILITY = 1e-12  # of a label, so that none of them is impossible
+MIN_PROBABILITY = 1e-12  # of a label
 
 
 def member_shares(members: Sequence[Member], target: Target, weight: np.ndarray | None,
                   prior: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shares (m,) of functions, and those by which each label is predicted, (m, l): of the other labels.
+    """Return the shares (m,) of functions, and nested shares (m, l) that do not depend on the label they predict.
 
-    Of quantities those of `average.py`; of classes the other labels are those of the other groups. prior (m,) : what
-    each counts for without any label; 1 by default.
+    Those of quantities are as in `average.py`. Of classes, nested shares leave out the label's group. prior (m,) : 1 by
+    default.
     """
     if target.n_strata == 1:
         return (shares_of([member.held_out for member in members], target, weight, prior),
-                shares_without_each(members, target, prior))
+                leave_one_out_shares(members, target, prior))
     assert isinstance(target, Classes)
     start = np.ones(len(members)) if prior is None else prior
     shares = mixture_shares(np.array([member.standardized for member in members]), target, weight, start)
     of_label = np.empty((len(members), len(target.labeled)))
     for number, group in enumerate(label_groups(len(target.labeled))):
-        kept = np.setdiff1d(np.arange(len(target.labeled)), group)
-        values = np.array([member.without_groups[number][kept] for member in members
-                           if member.without_groups is not None])
-        of_label[:, group] = mixture_shares(values, target.take(kept), None if weight is None else weight[kept],
+        train = np.setdiff1d(np.arange(len(target.labeled)), group)
+        values = np.array([member.group_held_out[number][train] for member in members
+                           if member.group_held_out is not None])
+        of_label[:, group] = mixture_shares(values, target.take(train), None if weight is None else weight[train],
                                             start)[:, None]
     return shares, of_label
 
 
 def mixture_shares(scores: np.ndarray, target: Classes, weight: np.ndarray | None, prior: np.ndarray) -> np.ndarray:
-    """Return the shares (m,) of classifiers from their scores (m, l, n_classes) of labels without themselves.
+    """Return the shares (m,) of classifiers from their held-out scores (m, l, n_classes), which assume equal classes.
 
-    The scores assume that classes are equally frequent. Labels that are the only one of their class say nothing.
+    The only label of a class is ignored.
     """
     shares = prior / prior.sum()
-    judged = judged_labels(target, scores[0])
-    if not len(judged):
+    usable = calibration_labels(target, scores[0])
+    if not len(usable):
         return shares
-    P = label_probabilities(scores, target, weight, judged)
-    w = np.ones(len(judged)) if weight is None else weight[judged]
-    for _ in range(len(judged) - len(np.unique(target.coded[judged]))):
+    P = label_probabilities(scores, target, weight, usable)
+    w = np.ones(len(usable)) if weight is None else weight[usable]
+    for _ in range(len(usable) - len(np.unique(target.coded[usable]))):
         shares = shares * (P @ (w / (shares @ P))) / w.sum()
     return shares / shares.sum()
 
 
 def label_probabilities(scores: np.ndarray, target: Classes, weight: np.ndarray | None,
-                        judged: np.ndarray) -> np.ndarray:
-    """Return the probabilities (m, j) of the classes of some labels from scores (m, l, n_classes) without themselves.
+                        usable: np.ndarray) -> np.ndarray:
+    """Return the probabilities (m, j) of the classes of the `usable` labels from held-out scores (m, l, n_classes).
 
-    They are calibrated to the frequencies of the labels, whatever is wanted of the average.
+    They are calibrated to the frequencies of the labels, whatever prior the target has.
     """
-    codes = target.coded[judged]
+    codes = target.coded[usable]
     labels, even = (np.log(prior.shares(target.coded, target.names, weight)) for prior in (LABELS, EQUAL))
     present = np.isin(np.arange(len(target.names)), codes)
-    slopes, intercepts = fit_each_log_odds(scores[:, judged], codes, None if weight is None else weight[judged], labels,
+    slopes, intercepts = fit_each_log_odds(scores[:, usable], codes, None if weight is None else weight[usable], labels,
                                            even, present)
-    logs = np.where(present, slopes[:, None, None] * scores[:, judged] + intercepts[:, None], -np.inf)
-    return np.maximum(softmax(logs, axis=2)[:, np.arange(len(judged)), codes], MIN_PROBABILITY)
+    logs = np.where(present, slopes[:, None, None] * scores[:, usable] + intercepts[:, None], -np.inf)
+    return np.maximum(softmax(logs, axis=2)[:, np.arange(len(usable)), codes], MIN_PROBABILITY)

@@ -1,6 +1,6 @@
-"""Fitted models: what every one can do, the task that evaluates them in blocks, the registry that opens stored ones.
+"""The interface of fitted models, the task that evaluates them in blocks, and the registry that opens stored ones.
 
-A model of another kind is a subclass of `Model` that is registered under the type that its attributes name:
+To add a kind of model, write a subclass of `Model` and register it under the `type` in its attributes:
 
     register_model("NearestLabel", NearestLabel)
 """
@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, require
 from ..base.plugins import load_plugins
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
@@ -27,10 +29,10 @@ from .target.coding import CODINGS, Coding
 
 @dataclass(frozen=True)
 class SharedModels:
-    """Models where every task finds them: arrays by name, `NAME.ARRAY`, and what makes a model of its own arrays."""
+    """Models for tasks: arrays named `NAME.ARRAY`, and for each model the function that makes it from its arrays."""
 
     arrays: Arrays
-    makers: dict[str, Callable[[dict[str, np.ndarray]], Any]]
+    makers: dict[str, Callable[[dict[str, np.ndarray]], "Model"]]
 
     def open(self) -> dict[str, Any]:
         """Return all models by name."""
@@ -40,20 +42,20 @@ class SharedModels:
 
 
 class Output(ABC):
-    """What is made of the values of models: shared arrays that tasks fill by rows, and receipts."""
+    """Arrays with a row for each point, computed from the values of models in blocks, and a receipt for each block."""
 
     @abstractmethod
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         """Return (shape of a row, type) of each array by name."""
 
     @abstractmethod
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
-        """Return the rows of the arrays for a block X of points, the first of number `start`, and what to report."""
+        """Return the rows of the arrays for a block X of points, of which `start` is the first, and the receipt."""
 
 
 @dataclass(frozen=True)
 class PredictTask:
-    """Write what an output makes of the models' values on rows [start, stop)."""
+    """Write an output of models on rows [start, stop)."""
 
     rows: Rows
     models: SharedModels
@@ -66,9 +68,9 @@ class PredictTask:
         return {**out.write_rows(self.start, **arrays), **receipt}
 
 
-def withheld_rows(empty: np.ndarray, far: Rows | None, start: int) -> np.ndarray:
-    """Return which points of a block from `start` on get no prediction: those of `empty` (b,), and of `far` (n,)."""
-    return empty if far is None else empty | far.read(start, start + len(empty))
+def rejected_rows(unsupported: np.ndarray, outliers: Rows | None, start: int) -> np.ndarray:
+    """Return which points of a block from `start` on get no prediction, from `unsupported` (b,) and `outliers` (n,)."""
+    return unsupported if outliers is None else unsupported | outliers.read(start, start + len(unsupported))
 
 
 def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: Execution,
@@ -77,8 +79,8 @@ def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: 
 
     Raises BudgetError if the models and one row do not fit.
     """
-    models, held = shared.open(), shared.arrays.nbytes
-    height = min((model.block_height(rows, execution.memory_budget, held) for model in models.values()),
+    models, model_bytes = shared.open(), shared.arrays.nbytes
+    height = min((model.block_height(rows, execution.memory_budget, model_bytes) for model in models.values()),
                  default=1) if len(rows) else 1
     for name, (shape, dtype) in output.arrays(models).items():
         parts.allocate(name, (len(rows), *shape), dtype, height)
@@ -88,37 +90,34 @@ def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: 
 
 def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,
                  budget: int) -> Cost:
-    """Return what predicting test points with models of m points takes.
+    """Return the cost of predicting test points with models of m points: the models, and a block of the kernel.
 
-    A block of the kernel between test points and the points of a model, and all models; what they predict.
-
-    test : dense rows of their shape and dtype, which are not read; in truth they have `row_bytes` each.
-    n_columns : of a model. predicted : bytes that are written a point; codes or values are 8, one-vs-rest models write
-        their differences from the codes too.
+    test : dense rows of the right shape and dtype, which are not read. row_bytes : of a stored row. n_columns : of a
+    model. predicted : bytes written a point, 8 for codes or values; one-vs-rest models also write their residuals.
     """
     n, d = test.shape
-    held = n_models * m * (row_bytes + 8 * n_columns)
-    height = block_rows(kernel, test, m, budget, kernel_bytes=held)
-    return cost_of(block_count(n, height), n * row_bytes + held, n * (predicted + 1) * n_models,
-                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + held, 24 * m * d + held,
+    model_bytes = n_models * m * (row_bytes + 8 * n_columns)
+    height = block_rows(kernel, test, m, budget, kernel_bytes=model_bytes)
+    return cost_of(block_count(n, height), n * row_bytes + model_bytes, n * (predicted + 1) * n_models,
+                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + model_bytes, 24 * m * d + model_bytes,
                    kernel_seconds(float(n) * m * n_models, d))
 
 
 class Model(ABC):
-    """A fitted function of points, whose values (n, c) say what their `coding` says.
+    """A fitted function of points with values (n, c).
 
-    coding : what the c columns mean. attributes : JSON, what is known of the fit.
-    abstains : whether a point that the model says nothing about is never given a class.
+    coding : the meaning of the c columns. attributes : of the fit. abstains : whether unsupported points, about which
+    the model has no information, never get a class.
     """
 
     coding: Coding
-    attributes: dict[str, Any]
+    attributes: JsonObject
     abstains: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """Return the features of a point."""
+        """Return the number of features of a point."""
 
     @property
     @abstractmethod
@@ -127,28 +126,28 @@ class Model(ABC):
 
     @abstractmethod
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (b, c) of a block of points, and which of these the model says nothing about, (b,) bool."""
+        """Return the values (b, c) of a block of points, and which of these are unsupported, (b,) bool."""
 
     @abstractmethod
     def block_support(self, X: Any) -> np.ndarray:
-        """Return how near the points of a block are to what the model has seen, (b,), 1 among it and 0 far away."""
+        """Return the support (b,) of a block of points, 1 near the training points and 0 far away."""
 
     @abstractmethod
     def row_bytes(self, rows: Rows) -> int:
-        """Return the bytes that a row takes while it is predicted."""
+        """Return the bytes for each row of a block."""
 
     def fixed_bytes(self, rows: Rows) -> int:
-        """Return the bytes that a block takes beside its rows and the model's arrays."""
+        """Return the bytes of a block beside its rows and the model's arrays."""
         return 0
 
     @abstractmethod
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes with the `type` that the model is registered by."""
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
+        """Return named arrays, and attributes with the `type` under which the model is registered."""
 
     @classmethod
     @abstractmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Model":
-        """Return the model that `to_arrays` described; raise IntegrityError if they are of another noun or version."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Model":
+        """Return the model of `to_arrays`; raise IntegrityError for another type or version."""
 
     def checked(self, X: Any) -> Rows:
         """Return points as rows; raise DataError unless they have the features that the model was fitted on."""
@@ -159,36 +158,33 @@ class Model(ABC):
         return rows
 
     def block_height(self, rows: Rows, budget: int, beside: int = 0) -> int:
-        """Return how many rows are predicted at a time where `beside` bytes, such as the model's, are held.
-
-        Raises BudgetError if not even one row fits.
-        """
+        """Return the rows of a block beside `beside` other bytes; raise BudgetError if not even one fits."""
         each = self.row_bytes(rows)
         fit = rows_that_fit(budget, each, len(rows), fixed_bytes=self.fixed_bytes(rows) + beside)
         return min(fit, max(1, BLOCK_BYTES // each))
 
     def shared(self, execution: Execution) -> SharedModels:
-        """Return the model as tasks find it."""
+        """Return the model for tasks."""
         arrays, attributes = self.to_arrays()
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in arrays.items()}),
                             {"model": partial(type(self).from_arrays, attributes=attributes)})
 
     def values(self, X: Any, execution: Execution | None = None) -> np.ndarray:
         """Return the values (n, c) of points, Rows, an array or a sparse matrix, in blocks of rows."""
-        return self.values_and_beyond(X, execution)[0]
+        return self.values_and_unsupported(X, execution)[0]
 
-    def values_and_beyond(self, X: Any, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (n, c), and which points the model says nothing about, (n,) bool, from the same blocks."""
+    def values_and_unsupported(self, X: Any, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values (n, c), and which points are unsupported, (n,) bool."""
         parts = self.predicted(X, BlockValues(), execution)
-        return parts.rows("values").read_all(), parts.rows("beyond").read_all()
+        return parts.rows("values").read_all(), parts.rows("unsupported").read_all()
 
     def support(self, X: Any, execution: Execution | None = None) -> np.ndarray:
-        """Return how near each point is to what the model has seen, (n,); each type of model says in which measure."""
+        """Return the support (n,) of points, see `block_support` of each type of model."""
         return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
 
     def predicted(self, X: Any, output: Output, execution: Execution | None = None,
                   parts: Parts | None = None) -> Parts:
-        """Return where the arrays lie that an output makes of the values of all points: `parts`, or scratch."""
+        """Return the parts, scratch by default, with the arrays of an output for all points."""
         rows, execution = self.checked(X), execution or InProcess()
         parts = execution.scratch() if parts is None else parts
         predict_blocks(rows, self.shared(execution), output, execution, parts)
@@ -201,34 +197,34 @@ class Model(ABC):
 
 @dataclass(frozen=True)
 class BlockValues(Output):
-    """The values of one model, and which points are beyond what it knows."""
+    """The values of one model, and which points are unsupported."""
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         model, = models.values()
-        return {"values": ((model.n_columns,), np.float64), "beyond": ((), bool)}
+        return {"values": ((model.n_columns,), np.float64), "unsupported": ((), bool)}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
-        values, beyond = model.block_values(X)
-        return {"values": values, "beyond": beyond}, {}
+        values, unsupported = model.block_values(X)
+        return {"values": values, "unsupported": unsupported}, {}
 
 
 @dataclass(frozen=True)
 class BlockSupport(Output):
     """The support of points in one model."""
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         return {"support": ((), np.float64)}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         return {"support": model.block_support(X)}, {}
 
 
-def described_model(attributes: dict[str, Any], kind: str, version: int, private: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what is known of the fit of a stored model: its attributes but type, version, coding and `own`.
+def fit_attributes(attributes: JsonObject, kind: str, version: int, private: Sequence[str] = ()) -> JsonObject:
+    """Return the attributes of the fit of a stored model: all but type, version, coding and `private` ones.
 
-    Raises IntegrityError if they are of another noun or version.
+    Raises IntegrityError for another type or version.
     """
     require((attributes.get("type"), attributes.get("version")) == (kind, version), error=IntegrityError,
             what=f"{attributes.get('type')} version {attributes.get('version')} is not a {kind}",
@@ -237,8 +233,7 @@ def described_model(attributes: dict[str, Any], kind: str, version: int, private
             if name not in ("type", "version", "coding", "classes", *private)}
 
 
-def coding_of(attributes: dict[str, Any]) -> Coding:
-    """Return what the columns of a stored model mean."""
+def coding_of(attributes: JsonObject) -> Coding:
     return CODINGS[attributes["coding"]](np.array(attributes["classes"]))
 
 
@@ -246,12 +241,12 @@ MODELS: dict[str, type[Model]] = {}
 
 
 def register_model(type_name: str, model: type[Model]) -> None:
-    """Have stored models of this type be opened by `model.from_arrays`."""
+    """Open stored models of this type with `model.from_arrays`."""
     MODELS[type_name] = model
 
 
-def model_type(attributes: dict[str, Any]) -> type[Model]:
-    """Return the class of a stored model; raise IntegrityError if no module that is loaded, nor a plugin, has it."""
+def model_type(attributes: JsonObject) -> type[Model]:
+    """Return the class of a stored model; raise IntegrityError if it is not registered."""
     name = attributes.get("type")
     if name not in MODELS:
         load_plugins()
@@ -260,7 +255,7 @@ def model_type(attributes: dict[str, Any]) -> type[Model]:
     return MODELS[str(name)]
 
 
-def stored_models(parts: Parts, described: dict[str, dict[str, Any]]) -> SharedModels:
-    """Return the models that lie in part 0 as `NAME.ARRAY`, with their attributes by name."""
+def stored_models(parts: Parts, described: dict[str, JsonObject]) -> SharedModels:
+    """Return the models whose arrays are stored in part 0 as `NAME.ARRAY`; described : their attributes by name."""
     return SharedModels(parts.arrays(0), {name: partial(model_type(attributes).from_arrays, attributes=attributes)
                                           for name, attributes in described.items()})

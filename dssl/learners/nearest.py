@@ -1,9 +1,8 @@
-"""The labels of the nearest labeled points: what every model that knows of unlabeled points is to be compared with.
+"""The nearest-neighbor baseline: each point gets the label of the nearest labeled point.
 
-They name classes without scores. A model that is told how frequent classes are, what labels weigh, or for which metric
-to decide has a baseline that is told the same: its scores are the distances to the nearest labeled points of each
-class, whose smallest is that of the nearest point; they are shifted as the scores of the model are (`prior_shift`), or
-until known class sizes are met.
+For models with class frequencies, label weights or a metric for decisions, the baseline uses the same: its scores are
+the negative distances to the nearest labeled points of each class, shifted like the scores of the model
+(`prior_shift.py`), or to known class sizes.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from ..knn.index import NeighborIndex
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
 from .class_prior import LABELS, ClassPrior, smoothed
-from .model import Model, coding_of, described_model, register_model
+from .model import Model, coding_of, fit_attributes, register_model
 from .on_graph.class_sizes import offset_to
 from .on_graph.model import GraphModel, scored, signed
 from .prior_shift import prior_shift
@@ -25,16 +24,14 @@ from .target.coding import Coding
 from .target.target import Classes, Target
 
 VERSION = 1
-MOST_SEARCHED = 100  # labeled points of which the nearest ones of each class are told; a class beyond is as far
+MAX_NEIGHBORS = 100  # labeled points that are searched for the nearest of each class
 
 
 def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
                 attributes: dict[str, Any] | None = None, k: int = 1) -> GraphModel:
-    """Return the model that gives a point the mean label of its k nearest labeled ones among rows (n, d).
+    """Return the model that gives a point the mean label of its k nearest labeled points among rows (n, d).
 
-    A labeled point has its own.
-
-    Raises BudgetError: the index of the labeled points does not fit.
+    Raises BudgetError where the index of the labeled points does not fit.
     """
     m = len(target.labeled)
     return GraphModel(NeighborIndex.of(SelectedRows(rows, target.labeled), metric, execution),
@@ -42,34 +39,34 @@ def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
                       Binary(), min(k, m), scored(target), attributes or {})
 
 
-def fit_nearest_as_told(rows: Rows, target: Target, metric: str, weight: np.ndarray | None,
+def fit_nearest_baseline(rows: Rows, target: Target, metric: str, weight: np.ndarray | None,
                         shares: np.ndarray | None, execution: Execution,
                         attributes: dict[str, Any] | None = None) -> Model:
-    """Return the baseline of a model that knows what its target is told: a prior of the classes, and a scoring.
+    """Return the baseline for a target with a class prior and a scoring.
 
-    weight (l,) : of the labels. shares (n_classes,) : known class sizes, which count in place of the prior.
+    weight (l,) : of the labels. shares (n_classes,) : known class sizes, which replace the prior.
     """
     plain = fit_nearest(rows, target, metric, execution, attributes)
-    is_told = isinstance(target, Classes) and len(target.names) > 1 and (
+    needs_scores = isinstance(target, Classes) and len(target.names) > 1 and (
         weight is not None or shares is not None or target.prior != LABELS or target.scoring != "accuracy")
-    if not is_told:
+    if not needs_scores:
         return plain
     assert isinstance(target, Classes)
-    k = min(len(target.labeled), MOST_SEARCHED)
+    k = min(len(target.labeled), MAX_NEIGHBORS)
     model = NearestByClass(plain.index, target.coded, k, np.zeros(plain.n_columns), plain.coding, plain.attributes)
     if shares is not None:
-        return model.moved(offset_to(model.values(rows, execution), model.coding, shares))
+        return model.shifted(offset_to(model.values(rows, execution), model.coding, shares))
     held_out = model.held_out(SelectedRows(rows, target.labeled).read_all())
-    counted = ClassPrior("given", tuple(smoothed(target.coded, len(target.names), None).tolist()))  # weights are not
-    return model.moved(prior_shift(target, held_out, model.coding, weight, counted).columns)
+    unweighted = ClassPrior("given", tuple(smoothed(target.coded, len(target.names), None).tolist()))
+    return model.shifted(prior_shift(target, held_out, model.coding, weight, unweighted).columns)
 
 
 @dataclass(frozen=True, eq=False)
 class NearestByClass(Model):
-    """Less the distances to the nearest labeled points of each class, of two classes their difference, and an offset.
+    """Minus the distance to the nearest labeled point of each class, for two classes their difference, plus an offset.
 
-    index : of the labeled points, codes (m,) : their classes. k : of so many neighbors; a class that none of them has
-    is as far as the last of them. offset (c,).
+    index : of the labeled points, codes (m,) : their classes. A class that none of the k nearest points has gets the
+    distance of the last.
     """
 
     index: NeighborIndex
@@ -92,32 +89,31 @@ class NearestByClass(Model):
         return self._scores(distances, ids), np.zeros(len(distances), bool)
 
     def held_out(self, X: Any) -> np.ndarray:
-        """Return the values (m, c) of the labeled points, each without itself."""
+        """Return the leave-one-out values (m, c) of the labeled points."""
         distances, ids = self.index.nearest(X, self.k + 1)
         distances[ids == np.arange(len(ids))[:, None]] = np.inf
         return self._scores(distances, ids)
 
     def _scores(self, distances: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Return the values (q, c) of points whose neighbors are these, ascending; infinite distances count nothing."""
+        """Return the values (q, c) from neighbors in ascending order; infinite distances are ignored."""
         last = np.where(np.isfinite(distances), distances, 0.0).max(axis=1, keepdims=True)
         nearest = np.tile(last, (1, len(self.coding.classes)))
         np.minimum.at(nearest, (np.arange(len(ids))[:, None], self.codes[ids]), distances)
         scores = -nearest
         return (scores[:, 1:] - scores[:, :1] if self.n_columns == 1 else scores) + self.offset
 
-    def moved(self, offset: np.ndarray) -> "NearestByClass":
-        """Return the model whose values are larger by an offset (c,)."""
+    def shifted(self, offset: np.ndarray) -> "NearestByClass":
+        """Return the model plus an offset (c,)."""
         return replace(self, offset=self.offset + offset)
 
     def block_support(self, X: Any) -> np.ndarray:
-        """Return 1: a point is as near to the labeled ones as its own nearest is."""
+        """Return 1."""
         return np.ones(X.shape[0])
 
     def row_bytes(self, rows: Rows) -> int:
         return self.index.query_bytes(rows, self.k) + 16 * self.k + 24 * len(self.coding.classes)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`."""
         return {**self.index.to_arrays(), "codes": self.codes, "offset": self.offset}, {
             "type": "NearestByClass", "version": VERSION, "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
@@ -125,7 +121,7 @@ class NearestByClass(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "NearestByClass":
-        rest = described_model(attributes, "NearestByClass", VERSION, ("index", "n_neighbors"))
+        rest = fit_attributes(attributes, "NearestByClass", VERSION, ("index", "n_neighbors"))
         return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["codes"], attributes["n_neighbors"],
                    arrays["offset"], coding_of(attributes), rest)
 

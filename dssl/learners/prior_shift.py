@@ -1,18 +1,12 @@
-"""Scores that know how frequent the classes are.
+"""Correct scores for the frequencies of the classes among the points to be predicted.
 
     P(class | scores) = softmax(slope scores + intercept + log(wanted / labels))
 
-Functions that are centered over all points treat classes alike: they assume equal frequencies. Losses over labels,
-with an intercept or the mean label, assume those of the labels, but follow what is noise in these. Slope and intercept
-are those of highest probability of labels held out (`fit_log_odds`), whose frequencies then make way for the wanted
-ones. The terms beside the slope, divided by it, are added to the scores of the model itself, so that the predicted
-class is the most probable one, whoever predicts.
-
-Where no class is more frequent than another, nothing is added. Frequencies of labels are those of their counts plus
-1/2, or with weights of their sums, in units of the mean weight.
-
-Where another metric than accuracy is asked for, what its decisions add to the logarithms of probabilities
-(`decisions.py`), divided by the slope, is added to the scores too, and probabilities take it off again.
+Slope and intercept are fitted to held-out labels (`fit_log_odds`); then the wanted frequencies replace those of the
+labels. Functions that are centered over all points assume equal frequencies, fits with an intercept those of the
+labels. The terms beside the slope, divided by it, are added to the scores, so that the predicted class is the most
+probable one. For other metrics than accuracy the offsets of `decisions.py`, divided by the slope, are added too, and
+subtracted again for probabilities.
 
 References
 ----------
@@ -26,8 +20,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .class_prior import LABELS, ClassPrior
-from .class_scoring import SEARCHED
 from .decisions import f1_offset
+from .metrics import SEARCHED
 from .probabilities import Calibration, fit_log_odds
 from .target.coding import ClassCoding, Coding, margins_of
 from .target.target import Classes, Target
@@ -35,7 +29,7 @@ from .target.target import Classes, Target
 
 @dataclass(frozen=True, eq=False)
 class PriorShift:
-    """What is added to values, `columns` (c,), and the calibration of the margins of the sum; None of quantities."""
+    """The offset of values, `columns` (c,), and the calibration of the margins of the sum; None for quantities."""
 
     columns: np.ndarray
     calibration: Calibration | None = None
@@ -43,9 +37,9 @@ class PriorShift:
 
 @dataclass(frozen=True, eq=False)
 class Frequencies:
-    """Frequencies of the classes (n_classes,): `labels`, those among the labels; `wanted`; `assumed`, by the scores.
+    """Frequencies of the classes (n_classes,): among the labels, wanted, and assumed by the scores.
 
-    present (n_classes,) bool : which have a label.
+    present (n_classes,) bool : which classes have labels.
     """
 
     present: np.ndarray
@@ -56,7 +50,6 @@ class Frequencies:
 
     @classmethod
     def of(cls, target: Classes, weight: np.ndarray | None, assumed: ClassPrior) -> "Frequencies":
-        """Return those of labels of some weights (l,), by default 1."""
         present = np.isin(np.arange(len(target.names)), target.coded)
         labels, wanted, among_labels = (prior.shares(target.coded, target.names, weight)
                                         for prior in (LABELS, target.prior, assumed))
@@ -64,35 +57,35 @@ class Frequencies:
 
     def fit(self, margins: np.ndarray, codes: np.ndarray,
             weight: np.ndarray | None) -> tuple[Calibration | None, np.ndarray]:
-        """Return what is added to margins (h, n_classes) of points held out, (n_classes,), and the sum's calibration.
+        """Return the calibration of held-out margins (h, n_classes) plus an offset, and the offset (n_classes,).
 
-        Without any of them nothing is calibrated, and the slope is 1.
+        Without held-out margins there is no calibration, and the slope is 1.
         """
         if not len(margins):
-            moved = np.log(self.wanted) - np.log(self.assumed)
-            moved += self.decision(np.zeros((0, len(moved))), codes, weight)
-            return None, moved - moved.mean()
+            offset = np.log(self.wanted) - np.log(self.assumed)
+            offset += self.decision(np.zeros((0, len(offset))), codes, weight)
+            return None, offset - offset.mean()
         log_odds = np.log(self.labels)
         calibration, intercept = fit_log_odds(margins, codes, weight, log_odds, np.log(self.assumed), self.present)
-        # Nothing is known of a class without labels but its smoothed frequency.
+        # A class without labels keeps its smoothed frequency.
         intercept = np.where(self.present, intercept + log_odds[self.present].mean(), log_odds)
-        moved = np.log(self.wanted) - log_odds + intercept
-        decision = self.decision(calibration.slope * margins + moved, codes, weight)
+        offset = np.log(self.wanted) - log_odds + intercept
+        decision = self.decision(calibration.slope * margins + offset, codes, weight)
         if np.ptp(decision) > 0:
             calibration = replace(calibration, decision=decision - decision.mean())
-        moved += decision
-        return calibration, (moved - moved.mean()) / calibration.slope
+        offset += decision
+        return calibration, (offset - offset.mean()) / calibration.slope
 
     def decision(self, logs: np.ndarray, codes: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-        """Return what is added to log probabilities for the class that is best by the scoring, (n_classes,).
+        """Return the offsets of log probabilities, (n_classes,), for the scoring; classes without labels gain nothing.
 
-        logs (h, n_classes) : those of points held out. A class without a label is never favored.
+        logs (h, n_classes) : log probabilities of held-out points.
         """
         if self.scoring == "balanced_accuracy":
             return np.where(self.present, -np.log(self.wanted), np.log(1 / self.wanted[self.present]).min())
         if self.scoring not in SEARCHED or not len(logs):
             return np.zeros(len(self.present))
-        # Labels count such that their classes have the wanted frequencies.
+        # Weights that give the classes of the labels the wanted frequencies.
         of_label = (self.wanted / self.labels)[codes] * (1.0 if weight is None else weight)
         scored = np.array([1]) if self.scoring == "f1" else np.unique(codes)
         return f1_offset(np.where(self.present, logs, -np.inf), of_label / of_label.mean(), scored)
@@ -100,44 +93,42 @@ class Frequencies:
 
 def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
                 assumed: ClassPrior, held: np.ndarray | None = None, n_columns: int | None = None) -> PriorShift:
-    """Return the shift of the values of a fit to a target, by values (h, c) of labels without themselves.
+    """Return the shift of values whose held-out values are (h, c), from the labels of `calibration_labels`.
 
-    assumed : what the values assume, `LABELS` or `EQUAL`. held (h,) : the labels that these are, by their places; all
-    by default.
-    n_columns : of the values that are moved, where a model of two classes has both columns and its held-out values have
-    one. Slope and intercepts follow from labels whose classes have two or more: left out, the only label of its class
-    says nothing of the others.
+    assumed : the frequencies that the values assume, `LABELS` or `EQUAL`. held (h,) : the positions of the held-out
+    labels, all by default. n_columns : of the values, where a model of two classes has two columns and its held-out
+    values have one.
     """
     n_columns = held_out.shape[1] if n_columns is None else n_columns
     if not isinstance(target, Classes):
         return PriorShift(np.zeros(n_columns))
     assert isinstance(coding, ClassCoding)
-    judged = judged_labels(target, held_out, held)
-    places = judged if held is None else held[judged]
+    rows = calibration_labels(target, held_out, held)
+    positions = rows if held is None else held[rows]
     calibration, offset = Frequencies.of(target, weight, assumed).fit(
-        margins_of(held_out[judged], coding), target.coded[places], None if weight is None else weight[places])
-    return PriorShift(coding.moved_by(offset, n_columns), calibration)
+        margins_of(held_out[rows], coding), target.coded[positions], None if weight is None else weight[positions])
+    return PriorShift(coding.column_shift(offset, n_columns), calibration)
 
 
-def judged_labels(target: Classes, held_out: np.ndarray, held: np.ndarray | None = None) -> np.ndarray:
-    """Return the places among values (h, c) of labels that are held out and whose class has another label.
+def calibration_labels(target: Classes, held_out: np.ndarray, held: np.ndarray | None = None) -> np.ndarray:
+    """Return the rows of held-out values (h, c) that are finite and whose class has another label.
 
-    held (h,) : the labels that these are, by their places; all by default.
+    held (h,) : the positions of the labels, all by default.
     """
     codes = target.coded if held is None else target.coded[held]
     several = np.bincount(target.coded, minlength=len(target.names))[codes] > 1
     return np.flatnonzero(several & np.isfinite(held_out).all(axis=1))
 
 
-def moved_by_others(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
+def cross_fitted_values(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
                     assumed: ClassPrior, groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the values (l, c) of labels without themselves, those of each group moved as the others say.
+    """Return the held-out values (l, c) plus, for each group of positions, the prior shift fitted to the other groups.
 
-    groups : disjoint places of labels; those of a lone group are moved as they themselves say.
+    With one group only, its shift is fitted to the group itself.
     """
-    values, places = held_out.copy(), np.concatenate(groups)
+    values, positions = held_out.copy(), np.concatenate(groups)
     for group in groups:
-        seen = np.setdiff1d(places, group)
-        seen = seen if len(seen) else group
-        values[group] += prior_shift(target, held_out[seen], coding, weight, assumed, seen).columns
+        others = np.setdiff1d(positions, group)
+        others = others if len(others) else group
+        values[group] += prior_shift(target, held_out[others], coding, weight, assumed, others).columns
     return values

@@ -21,11 +21,11 @@ from ..execution.cost import Cost
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
-from ..learners.class_scoring import ClassScoring, require_decisions
 from ..learners.kernel_family import KernelSum
+from ..learners.metrics import ClassScoring, require_decisions
 from ..learners.model import Model
-from ..learners.nearest import fit_nearest_as_told
-from ..learners.on_graph.automatic import Automatic, Loss, fit_automatic, measure_of, memory_binds, most_labels
+from ..learners.nearest import fit_nearest_baseline
+from ..learners.on_graph.automatic import AutomaticFit, Loss, fit_automatic, label_limit, limited_by_memory, metric_of
 from ..learners.on_graph.class_sizes import known_shares, offset_to
 from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
@@ -50,7 +50,7 @@ from .sections import GraphSections, SizedModel
 from .step import Context, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
-Fit = Callable[[Target, "np.ndarray | None"], Automatic]
+Fit = Callable[[Target, "np.ndarray | None"], AutomaticFit]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class AutomaticSections(GraphSections):
     def params(self) -> AutomaticParams:
         family = GraphRidgeParams(random_state=self.model.random_state)
         return AutomaticParams(
-            graph=self.graph.builder(), family=family, most=most_labels(family, self.budget), loss=self.model.loss,
+            graph=self.graph.builder(), family=family, most=label_limit(family, self.budget), loss=self.model.loss,
             prior=self.prior, weight=self.weight, scoring=self.model.scoring)
 
 
@@ -135,7 +135,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     weight, shares = context.label_weights(target, params.weight), known_shares(params.prior.sizes, target)
     _warn_if_memory_binds(len(target.labeled), params)
     fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
-                       most=params.most, knn=params.graph, judged_by=held_out_loss, execution=execution,
+                       max_labels=params.most, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
                        loss=params.loss)
     fitted = fit(target, weight)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
@@ -149,15 +149,15 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
         at_labels |= {name: models[name].values(labeled, execution) for name in params.baselines}
     described = context.write_models(models)
     for name, values in at_labels.items():
-        described[name] |= {"name": name, "n_labeled": len(target.labeled), **target.missed(values, coding)}
+        described[name] |= {"name": name, "n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
     described["model"] |= calibration_attributes(calibration)
     compared = dict[str, Any]()
     if params.compares:
-        described["base"] |= calibration_attributes(fitted.calibration_alone)
+        described["base"] |= calibration_attributes(fitted.calibration_supervised)
         compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state),
                                  **({} if shares is None else {"without_class_sizes": True})}
-    gain = gain_of(held, coding, fitted.held_out, fitted.held_out_alone, _of_held(weight, fitted), measure_of(target),
-                   without_class_sizes=shares is not None)
+    gain = gain_of(held, coding, fitted.held_out, fitted.held_out_supervised, _of_held(weight, fitted),
+                   metric_of(target), without_class_sizes=shares is not None)
     odd = odd_labels(held, fitted.held_out, context.numbers_of(held.labeled))
     warn_odd_labels(odd)
     return {"models": described, **compared, "choice": {
@@ -165,7 +165,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
-    if memory_binds(count, params.most):
+    if limited_by_memory(count, params.most):
         warnings.warn(explain(
             f"harmonic functions or nearest labels, not the average of kernels, of {count:,} labels",
             why=f"kernels of labeled points fit half the memory budget up to {params.most:,}",
@@ -173,7 +173,7 @@ def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
             UserWarning, stacklevel=3)
 
 
-def _of_held(weight: np.ndarray | None, fitted: Automatic) -> np.ndarray | None:
+def _of_held(weight: np.ndarray | None, fitted: AutomaticFit) -> np.ndarray | None:
     """Return the weights of the labels that were held out."""
     return None if weight is None else weight[fitted.held]
 
@@ -191,31 +191,31 @@ def _left_out(fit: Fit, target: Target, weight: np.ndarray | None, random_state:
     return values
 
 
-def _baselines(fitted: Automatic, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
+def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
                shares: np.ndarray | None, execution: Execution) -> dict[str, Model]:
     """Return the baselines by name; shares : known class sizes, to which they are moved."""
-    base = fitted.alone
-    nearest = fit_nearest_as_told(points, target, params.graph.metric, weight, shares, execution)
+    base = fitted.supervised
+    nearest = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution)
     if shares is not None:
         assert isinstance(base, KernelSum)  # class sizes with many labels are refused
         base = replace(base, offset=base.offset + offset_to(base.values(points, execution), base.coding, shares))
     return {"base": base, "nearest": nearest}
 
 
-def _by_labels(target: Target, weight: np.ndarray | None, fitted: Automatic, random_state: int) -> dict[str, Any]:
+def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
     coding, whole = fitted.model.coding, LabelFolds.of(target, random_state)
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
         return by_labels(target, whole, {})
-    if fitted.left_out is None and whole.curve:
+    if fitted.refit_held_out is None and whole.curve:
         whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing"
                         if isinstance(target, Classes) else "the labels are weighed by their residuals")
     alone, held = list(np.arange(len(fitted.held))[:, None]), target.take(fitted.held)
     left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
-                for name, values in (("model", fitted.held_out), ("base", fitted.held_out_alone))}
+                for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised))}
     for _, folds in whole.curve:
-        assert fitted.left_out is not None
-        for name, values in zip(left_out, fitted.left_out(folds), strict=True):
+        assert fitted.refit_held_out is not None
+        for name, values in zip(left_out, fitted.refit_held_out(folds), strict=True):
             left_out[name].append(HeldOut(target, coding, values, folds))
     return by_labels(held, replace(whole, compared=alone), left_out)
 

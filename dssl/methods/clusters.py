@@ -21,9 +21,8 @@ from ..execution.cost import Cost, cost_of
 from ..kernels.base import BaseKernels, Linear
 from ..kernels.cluster_params import ClusterParams, basis_cost
 from ..kernels.multiscale import MultiscaleParams, multiscale_cost
-from ..learners.clustering import center_model
-from ..learners.feature_maps import ETA, PAIRS, Source, SpaceParams
-from ..learners.kmeans import KMeansParams, kmeans, kmeans_cost
+from ..learners.feature_maps import ETA, PAIRS, FeatureMapParams, Source
+from ..learners.kmeans import KMeansParams, center_model, kmeans, kmeans_cost
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.model import Model, predict_cost
 from ..learners.on_graph.cost import predicted_cost
@@ -130,7 +129,7 @@ class ClusteringSections(Sections):
     model: ClustersModel
 
     @abstractmethod
-    def space(self) -> SpaceParams:
+    def space(self) -> FeatureMapParams:
         """Return the kernel in which points are clustered."""
 
     @cached_property
@@ -155,9 +154,9 @@ class GraphClusteringSections(ClusteringSections, GraphSections):
     graph: ClusterGraph = ClusterGraph()
     model: GraphClustersModel
 
-    def space(self) -> SpaceParams:
+    def space(self) -> FeatureMapParams:
         model = self.model
-        return SpaceParams(space=model.space, regularizer=self.graph.regularizer(), eta=model.eta,
+        return FeatureMapParams(space=model.space, regularizer=self.graph.regularizer(), eta=model.eta,
                            n_landmarks=model.n_landmarks, graph=self.graph.builder(), budget=self.budget,
                            random_state=model.random_state)
 
@@ -168,9 +167,9 @@ class KernelClusteringSections(ClusteringSections):
 
     model: KernelClustersModel
 
-    def space(self) -> SpaceParams:
+    def space(self) -> FeatureMapParams:
         model = self.model
-        return SpaceParams(space=model.space, n_landmarks=model.n_landmarks, budget=self.budget,
+        return FeatureMapParams(space=model.space, n_landmarks=model.n_landmarks, budget=self.budget,
                            random_state=model.random_state)
 
 
@@ -183,7 +182,7 @@ class ClustersParams:
     """
 
     kernels: BaseKernels
-    space: SpaceParams
+    space: FeatureMapParams
     kmeans: KMeansParams
     rule: NumberRule | None
     baselines: tuple[str, ...] = ("euclidean",)
@@ -212,7 +211,7 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     return attributes_of_step
 
 
-def source_of(context: Context, space: SpaceParams) -> Source:
+def source_of(context: Context, space: FeatureMapParams) -> Source:
     """Return the graph that a space takes, or its covariance; None of a space without a graph."""
     if space.space == "graph":
         return context.graph()
@@ -220,7 +219,7 @@ def source_of(context: Context, space: SpaceParams) -> Source:
         return None
     unlabeled = Quantities(np.empty(0, np.int64), np.empty((0, 1)))
     made = MemoryWorkspace(Fit(context.points("train"), unlabeled, graph=context.graph()), context.execution)
-    params = CovarianceParams(regularizer=space.regularizer, n_subsample=space.measured,
+    params = CovarianceParams(regularizer=space.regularizer, n_subsample=space.n_subsample,
                               random_state=space.random_state)
     made.run(COVARIANCE_STEPS, params, keep=("system",))
     return covariance_of(made.context(), params)
@@ -239,7 +238,7 @@ def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
 def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
     """Return that of the features and k-means; of a graph, of its lowest eigenpairs."""
     kmeans, space, n = params.kmeans, params.space, f.n
-    k, s = kmeans.n_clusters, min(n, space.carriers)
+    k, s = kmeans.n_clusters, min(n, space.max_landmarks)
     if space.space == "graph":
         width = min(PAIRS * k, f.vertices)
         first = cost_of(1, 12 * f.nnz, 8 * f.vertices * width, eigenpairs_bytes(f.vertices, f.nnz, width)
@@ -270,7 +269,7 @@ def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
     if space.space == "graph":
         return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, space.graph.n_neighbors, space.graph.metric, k, False,
                               f.budget)
-    s = min(f.n, space.carriers)
+    s = min(f.n, space.max_landmarks)
     return predict_cost(params.kernels.for_costs(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
 
 

@@ -23,10 +23,10 @@ from ..kernels.base import BaseKernels, Kernel
 from ..kernels.features import LandmarkMap
 from ..kernels.nystrom import whiten
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
-from ..learners.linear.features import SampleLearner
+from ..learners.linear.features import FeatureLearner
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.losses import LOSSES, LossName, Squared
-from ..learners.measures import HINGE
+from ..learners.metrics import HINGE
 from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.coding import Coding
@@ -79,9 +79,9 @@ class LinearModel(ClassModel):
         _ = self.learner  # raises where a value is out of range
 
     @property
-    def learner(self) -> SampleLearner:
+    def learner(self) -> FeatureLearner:
         """Return the linear learner."""
-        return SampleLearner(loss=self.loss, C=self.C)
+        return FeatureLearner(loss=self.loss, C=self.C)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ class LinearSections(Sections):
         bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
         return {"kernels": BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
-                "learners": tuple(SampleLearner(loss=loss, C=C) for loss, C in learners),
+                "learners": tuple(FeatureLearner(loss=loss, C=C) for loss, C in learners),
                 "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST_ERROR,
                 "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
 
@@ -159,7 +159,7 @@ class Shared(TypedDict):
     """The parameters that methods of linear learners have."""
 
     kernels: BaseKernels
-    learners: tuple[SampleLearner, ...]
+    learners: tuple[FeatureLearner, ...]
     cv: FoldParams | None
     rule: SelectionRule
     prior: ClassPrior
@@ -190,7 +190,7 @@ class LinearParams(ABC):
     """
 
     kernels: BaseKernels
-    learners: tuple[SampleLearner, ...]
+    learners: tuple[FeatureLearner, ...]
     cv: FoldParams | None = None
     rule: SelectionRule = LOWEST_ERROR
     prior: ClassPrior = LABELS
@@ -269,7 +269,7 @@ class LinearEvaluator:
                 for scored in self.scores_of(params, "model", variant, folds)]
 
 
-def linear_scores(F: np.ndarray, target: Target, learners: Sequence[SampleLearner], repetitions: Repetitions,
+def linear_scores(F: np.ndarray, target: Target, learners: Sequence[FeatureLearner], repetitions: Repetitions,
                   scoring: str | None = None, weight: np.ndarray | None = None, *,
                   complete: bool = False) -> list[CandidateScores]:
     """Return the scores of each learner on the features F (l, k) of the labeled points."""
@@ -281,7 +281,7 @@ def linear_scores(F: np.ndarray, target: Target, learners: Sequence[SampleLearne
     return scores
 
 
-def held_out_linear(F: np.ndarray, target: Target, learner: SampleLearner, repetitions: Repetitions,
+def held_out_linear(F: np.ndarray, target: Target, learner: FeatureLearner, repetitions: Repetitions,
                     weight: np.ndarray | None = None) -> list[HeldOut]:
     """Return the held-out values of a learner on the features F (l, k) of the labeled points in each repetition."""
     held = []
@@ -312,7 +312,7 @@ def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
             "scores": {name: each.all_scores for name, each in selected.items()}}
 
 
-def _parameters(variant: Variant, learner: SampleLearner) -> dict[str, Any]:
+def _parameters(variant: Variant, learner: FeatureLearner) -> dict[str, Any]:
     """Return the parameters of a candidate by name."""
     return {**variant, "loss_function": learner.loss, "C": learner.C}
 
@@ -327,7 +327,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     models, facts, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
         variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}
-        learner = SampleLearner(loss=chosen["loss_function"], C=chosen["C"])
+        learner = FeatureLearner(loss=chosen["loss_function"], C=chosen["C"])
         features = _features(context, params, name, variant, target)
         b, intercept, coding = learner.fit(features.F, target, weight)
         models[name], calibration, held_out[name] = with_prior(
@@ -335,7 +335,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
             held_out_linear(features.F, target, learner, folds.repetitions, weight))
         probabilities = calibration_attributes(calibration) if name == "model" else {}
         facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _parameters(variant, learner),
-                      **features.told, **target.missed(features.F @ b + intercept, coding), **probabilities}
+                      **features.told, **target.training_metrics(features.F @ b + intercept, coding), **probabilities}
     described = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
     return models, {"models": {name: {**described[name], **facts_of} for name, facts_of in facts.items()}, **compared}

@@ -82,7 +82,7 @@ def make_sample(context: Context, params: SampleParams) -> Sample:
     models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
     parts = context.parts.within("predicted")
     predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, parts)
-    values, unsupported = parts.rows("values").read_all(), parts.rows("beyond").read_all()
+    values, unsupported = parts.rows("values").read_all(), parts.rows("unsupported").read_all()
     parts.remove()
     model = models.open()["model"]
     coding = model.coding
@@ -163,7 +163,7 @@ def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding:
     if len(free) < LISTED or not isinstance(coding, ClassCoding):
         return {}
     likely = margins_of(values, coding)
-    likely = Calibration.from_described(calibration).probabilities(likely) if calibration else likely
+    likely = Calibration.from_dict(calibration).probabilities(likely) if calibration else likely
     likely = np.where(unsupported[:, None], np.nan, likely)
     described: Sample = {"judged": len(free), "calibrated": calibration is not None}
     if likely.shape[1] < 2:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..execution.cost import STEP_BYTES, Cost
 from ..learners.class_prior import ClassPrior, ClassWeight
-from ..learners.class_scoring import ClassScoring
+from ..learners.metrics import ClassScoring
 from ..learners.model import stored_models
 from ..learners.on_graph.model import scored
 from ..learners.target.target import Classes

@@ -115,13 +115,13 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     skipped = np.flatnonzero(np.isin(train.read(0, len(train)), outliers)) if outliers else None
     chosen = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins,
                      skipped=skipped)
-    values, unsupported = model.values_and_beyond(SelectedRows(points, chosen.ids), execution)
+    values, unsupported = model.values_and_unsupported(SelectedRows(points, chosen.ids), execution)
     rejected = unsupported & model.abstains
     predicted = [None if gone else label for label, gone in zip(coding.labels(values).tolist(), rejected, strict=True)]
     described, probability = model.attributes.get(CALIBRATION), np.full(len(values), np.nan)
     if described is not None:
         assert isinstance(coding, ClassCoding)  # calibrated
-        likely = Calibration.from_described(described).probabilities(margins_of(values, coding))
+        likely = Calibration.from_dict(described).probabilities(margins_of(values, coding))
         probability = np.where(rejected, np.nan, likely[np.arange(len(likely)), coding.codes(values)])
     rows = train.take(chosen.ids)
     return SuggestedRows(rows, chosen.scores, predicted, probability, chosen.attributes)
@@ -151,5 +151,5 @@ def _margins(model: Model, context: Context, vertices: Vertices, n_labeled: int)
         values, unsupported = model.values_at, ~model.reached
     else:
         rows = distinct_rows(context.points("train"), vertices, context.execution)
-        values, unsupported = model.values_and_beyond(context.execution.share_rows(rows), context.execution)
+        values, unsupported = model.values_and_unsupported(context.execution.share_rows(rows), context.execution)
     return np.where(unsupported[:, None], np.nan, margins_of(values, model.coding))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
-from ..learners.measures import SQUARED, WRONG_CLASS, PointMeasure
+from ..learners.metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..learners.prior_shift import PriorShift, prior_shift
 from ..learners.probabilities import Calibration
 from ..learners.target.coding import Coding
@@ -147,7 +147,7 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
-def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], measure: PointMeasure) -> dict[str, Any]:
+def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], measure: PointMetric) -> dict[str, Any]:
     """Return the mean errors of draws of so many labels, by model, with their 95 % intervals over labels; JSON.
 
     A label that several draws predict counts once, by its mean error.
@@ -190,7 +190,7 @@ def nested_error(candidates: Sequence[CandidateScores]) -> float | None:
     return float(errors[selected, np.arange(n_folds)].mean() ** (1 / power))
 
 
-def _scored(held: HeldOut, measure: PointMeasure) -> dict[str, Any]:
+def _scored(held: HeldOut, measure: PointMetric) -> dict[str, Any]:
     """Return the error at the held-out labels by its name, with its standard error and 95 % interval; JSON."""
     score = held.of(measure)
     measured = held.measured(measure)
@@ -206,7 +206,7 @@ def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], assumed:
     weight : of the labels (l,), where none is held out.
     """
     shift = shift_by(target, held_out, model.coding, model.n_columns, assumed, weight)
-    moved = model.moved(shift.columns) if isinstance(target, Classes) else model
+    moved = model.shifted(shift.columns) if isinstance(target, Classes) else model
     return moved, shift.calibration, [fit.with_prior(assumed) for fit in held_out]
 
 

@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
-from ..learners.prior_shift import PriorShift, judged_labels, prior_shift
+from ..learners.prior_shift import PriorShift, calibration_labels, prior_shift
 from ..learners.probabilities import Calibration, fit_calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
 from ..learners.target.target import Classes, Target
@@ -61,7 +61,7 @@ def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Cod
     held_out = values()
     wanted, labels = (prior.shares(target.coded, target.names, weight) for prior in (target.prior, LABELS))
     counts = (wanted / labels)[target.coded] * (1.0 if weight is None else weight)
-    judged = judged_labels(target, held_out)
+    judged = calibration_labels(target, held_out)
     return fit_calibration(margins_of(held_out[judged], coding), target.coded[judged], counts[judged])
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..learners.measures import PointMeasure
+from ..learners.metrics import PointMetric
 from ..learners.target.target import Classes
 from .held_out_scores import (
     CLASS_SCORES,
@@ -45,7 +45,7 @@ class CandidateScores:
     all_scores: Mapping[str, float | None] | None = None
 
     @classmethod
-    def of(cls, repetitions: Sequence[HeldOut], tie: PointMeasure, scoring: str | None = None,
+    def of(cls, repetitions: Sequence[HeldOut], tie: PointMetric, scoring: str | None = None,
            fitted: Sequence[HeldOut] | None = None, *, complete: bool = False, **parameters: Any) -> Self:
         """Return the scores of held-out values in each repetition of the folds.
 
@@ -54,7 +54,7 @@ class CandidateScores:
         fitted : the values before they were shifted to the class frequencies, for `tie`; the same by default.
         """
         target = repetitions[0].target
-        measures = target.measures(tie)
+        measures = target.metrics(tie)
         scores: dict[str, float | None] = {}
         for measure in measures:
             values = (fitted or repetitions) if measure == tie else repetitions

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..learners.class_scoring import LOSSES
-from ..learners.measures import SQUARED, PointMeasure
+from ..learners.metrics import LOSSES, SQUARED, PointMetric
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from .interval import interval_of_rmse, interval_of_score, interval_of_share
@@ -97,7 +96,7 @@ def held_out_loss(target: Target, coding: Coding, values: np.ndarray, weight: np
 
 
 def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.ndarray, weight: np.ndarray | None,
-            measure: PointMeasure, *, without_class_sizes: bool = False) -> Gain:
+            measure: PointMetric, *, without_class_sizes: bool = False) -> Gain:
     """Return the gain of held-out values (l, c) with the graph over those without it.
 
     measure : used if the scoring of the target is accuracy, or undefined. weight (l,) : weighs the errors; the test
@@ -134,7 +133,7 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
                 pair.p_value, verdict, ends, other_ends, without_class_sizes)
 
 
-def _interval(measure: PointMeasure, losses: np.ndarray, shares: np.ndarray, is_classes: bool,
+def _interval(measure: PointMetric, losses: np.ndarray, shares: np.ndarray, is_classes: bool,
               unit: float) -> list[float] | None:
     """Return the 95 % interval of the error of points with losses (l,) and weights `shares` (l,), times `unit`.
 

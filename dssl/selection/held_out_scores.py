@@ -25,8 +25,8 @@ import numpy as np
 
 from ..base.errors import require
 from ..learners.class_prior import ClassPrior
-from ..learners.measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
-from ..learners.prior_shift import moved_by_others
+from ..learners.metrics import ABSOLUTE, SQUARED, WRONG_CLASS, PointMetric
+from ..learners.prior_shift import cross_fitted_values
 from ..learners.target.coding import ClassCoding, Coding
 from ..learners.target.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
@@ -79,7 +79,7 @@ class HeldOut:
         """
         if not isinstance(self.target, Classes) or assumed.source == "given":
             return self
-        values = moved_by_others(self.target, self.values, self.coding, self.weight, assumed,
+        values = cross_fitted_values(self.target, self.values, self.coding, self.weight, assumed,
                                  shared_calibrations(self.folds))
         return replace(self, values=values)
 
@@ -116,7 +116,7 @@ class HeldOut:
         whole[self.points] = influence
         return Score(value, whole)
 
-    def mean(self, measured: np.ndarray, measure: PointMeasure | None = None) -> Score:
+    def mean(self, measured: np.ndarray, measure: PointMetric | None = None) -> Score:
         """Return the mean of a measure of the held-out points."""
         # NumPy's plain mean without weights, so that equal numbers of errors are equal.
         mean = float(np.average(measured, weights=None if self.weight is None else self.weight[self.points]))
@@ -125,17 +125,17 @@ class HeldOut:
             return self.score(mean, influence)
         return self.score(float(measure.shown(mean)), influence * measure.slope(mean))
 
-    def measured(self, measure: PointMeasure) -> np.ndarray:
+    def measured(self, measure: PointMetric) -> np.ndarray:
         """Return the measure at the held-out points."""
         losses = measure.of(self.coding, self.values[self.points], self.true)
         if self.unreachable is None or measure != WRONG_CLASS:
             return losses
         return np.where(self.unreachable[self.points], 1.0, losses)
 
-    def of(self, measure: PointMeasure) -> Score:
+    def of(self, measure: PointMetric) -> Score:
         return self.mean(self.measured(measure), measure)
 
-    def of_folds(self, measure: PointMeasure) -> list[float]:
+    def of_folds(self, measure: PointMetric) -> list[float]:
         """Return the measure of each fold."""
         measured = self.measured(measure)
         edges = np.cumsum([len(fold) for fold in self.folds])

@@ -10,7 +10,7 @@ from ..execution.tasks import Execution, one_thread
 from ..kernels.landmarks import Landmarks
 from ..learners.class_prior import LABELS
 from ..learners.laprls.problem import PreparedLapRLS
-from ..learners.measures import SQUARED, PointMeasure
+from ..learners.metrics import SQUARED, PointMetric
 from .candidates import LOWEST_ERROR, CandidateScores, SelectionRule, every_score
 from .held_out_scores import HeldOut
 
@@ -36,7 +36,7 @@ class KernelSearch:
 
 def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: SelectionRule = LOWEST_ERROR,
                      further: Sequence[Sequence[np.ndarray]] = (), landmarks: Landmarks | None = None,
-                     tie: PointMeasure = SQUARED) -> list[CandidateScores]:
+                     tie: PointMetric = SQUARED) -> list[CandidateScores]:
     """Return the candidates in one kernel, in the order of `tried`; those that may be selected have `all_scores`.
 
     further : the folds of repetitions after the problem's. landmarks : those of the systems, None if they chose them.
@@ -46,11 +46,12 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Selec
     """
     problem = prepared.problem
     weight = problem.lines.weight
-    repetitions = [prepared, *(prepared.refolded(folds, execution, landmarks) for folds in further)]
+    repetitions = [prepared, *(prepared.with_new_folds(folds, execution, landmarks) for folds in further)]
     candidates: list[CandidateScores] = []
     values_of: dict[int, list[HeldOut]] = {}
     contenders: dict[str, list[int]] = {}
-    models = [[name for name, systems in problem.allowed.items() if system in systems] for system in problem.tried]
+    models = [[name for name, systems in problem.candidates.items() if system in systems]
+              for system in problem.all_candidates]
     with one_thread():  # around all: contexts of repetitions that take turns would undo one another
         for index, values in enumerate(zip(*(repetition.held_out() for repetition in repetitions), strict=True)):
             system = values[0][0]

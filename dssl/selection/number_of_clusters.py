@@ -26,9 +26,8 @@ from ..base.errors import DataError, require
 from ..base.profiler import library
 from ..execution.tasks import Execution, one_thread
 from ..kernels.base import Kernel
-from ..learners.clustering import Clustering, clustered
-from ..learners.feature_maps import OF_NUMBER, Features, Source, SpaceParams, features_of
-from ..learners.kmeans import KMeansParams, distinct, sample_of
+from ..learners.feature_maps import CLUSTER_COUNT_MAPS, FeatureMapParams, Features, Source, make_features
+from ..learners.kmeans import Clustering, KMeansParams, fit_clusters, n_distinct, sample_of
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 
 NumberRule = Literal["eigengap", "gap"]
@@ -48,25 +47,25 @@ class SelectedClusters:
     evidence: dict[str, list[float]]
 
 
-def selected_clusters(rows: Rows, kernel: Kernel, space: SpaceParams, source: Source, params: KMeansParams,
+def selected_clusters(rows: Rows, kernel: Kernel, space: FeatureMapParams, source: Source, params: KMeansParams,
                     rule: NumberRule | None, execution: Execution, parts: Parts | None = None) -> SelectedClusters:
     """Return the clusters of rows (n, d) in a feature space; with a rule, at most `params.n_clusters`.
 
     source : of the features, see `Source`. parts : where they are written; scratch by default.
 
-    Raises, warns : `features_of`, `kmeans`, `clustered`.
+    Raises, warns : `make_features`, `kmeans`, `fit_clusters`.
     """
     largest = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
     place = None if parts is None else parts.within("most")
-    features = features_of(rows, kernel, space, source, largest, execution, place)
+    features = make_features(rows, kernel, space, source, largest, execution, place)
     evidence: dict[str, list[float]] = {}
     if rule is not None:
         k, evidence = number_of_clusters(features, rule, largest, params.random_state, execution)
         params = replace(params, n_clusters=k)
-        if space.space in OF_NUMBER:
+        if space.space in CLUSTER_COUNT_MAPS:
             place = None if parts is None else parts.within("chosen")
-            features = features_of(rows, kernel, space, source, k, execution, place)
-    return SelectedClusters(features, clustered(features, params, execution), evidence)
+            features = make_features(rows, kernel, space, source, k, execution, place)
+    return SelectedClusters(features, fit_clusters(features, params, execution), evidence)
 
 
 def number_of_clusters(features: Features, rule: NumberRule, largest: int, random_state: int,
@@ -127,9 +126,9 @@ class SpreadTask:
         rng = block_rng(self.random_state, STREAM, self.number)
         if self.number:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
-        n_distinct = distinct(X)  # with so many clusters or more the sum is 0
+        most = n_distinct(X)  # with so many clusters or more the sum is 0
         with one_thread():
-            inertias = [KMeans(min(k, n_distinct), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
+            inertias = [KMeans(min(k, most), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
                         for k in range(1, self.largest + 1)]
         return out.write(logs=np.log(np.maximum(inertias, np.finfo(float).tiny)))
 

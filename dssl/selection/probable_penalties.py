@@ -7,9 +7,9 @@ import numpy as np
 
 from ..execution.tasks import Execution
 from ..graph.spectral_concentration import sampled_concentration
-from ..learners.held_out.closed_form import kept_means
+from ..learners.held_out.closed_form import training_means
 from ..learners.laprls.params import SystemParams
-from ..learners.laprls.penalties import MOST_LABELS, log_priors, log_priors_of_bandwidths
+from ..learners.laprls.penalties import MAX_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.problem import LapRLSProblem
 from ..learners.target.target import Target
 from .candidates import CandidateScores, SelectionRule
@@ -22,7 +22,7 @@ FOLDS = 5  # where each fold is a refit, or labels are many
 def automatic_folds(system: SystemParams, n_labeled: int, random_state: int) -> FoldParams:
     """Return the folds: leave-one-out if labels are few and there is a closed form, or else `FOLDS`."""
     has_closed_form = system.solver in ("auto", "nystrom-direct", "direct") and system.held_out != "refit"
-    leaves_one_out = has_closed_form and not system.inductive and n_labeled <= MOST_LABELS
+    leaves_one_out = has_closed_form and not system.inductive and n_labeled <= MAX_LABELS
     return FoldParams(folds="leave_one_out" if leaves_one_out else FOLDS, random_state=random_state)
 
 
@@ -61,9 +61,9 @@ class MostProbable(SelectionRule):
         """
         target = problem.target
         concentration = None
-        if problem.graph is not None and len(target.labeled) <= MOST_LABELS:
-            concentration = sampled_concentration(problem.graph, problem.copies, len(problem.rows), 0, execution)
-        priors = zip(problem.tried, log_priors(problem.tried, concentration), strict=True)
+        if problem.graph is not None and len(target.labeled) <= MAX_LABELS:
+            concentration = sampled_concentration(problem.graph, problem.multiplicity, len(problem.rows), 0, execution)
+        priors = zip(problem.all_candidates, log_priors(problem.all_candidates, concentration), strict=True)
         of_bandwidths = tuple(zip(bandwidths, log_priors_of_bandwidths(concentration), strict=False))
         return cls(priors=tuple((system.gamma_A, system.gamma_I, float(prior)) for system, prior in priors),
                    of_bandwidths=of_bandwidths if len(bandwidths) > 1 else (),
@@ -76,7 +76,7 @@ class MostProbable(SelectionRule):
         w = held.shares[:, None]
         mean = np.zeros_like(Y[held.points])
         if self.centered:
-            mean = np.repeat(kept_means(Y, held.folds, held.weight), [len(fold) for fold in held.folds], axis=0)
+            mean = np.repeat(training_means(Y, held.folds, held.weight), [len(fold) for fold in held.folds], axis=0)
         unit = float(np.abs(Y[held.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
         labels = (Y[held.points] - mean) / unit
         values = (held.values[held.points] - mean) / unit

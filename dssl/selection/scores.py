@@ -93,7 +93,7 @@ def margins_and_log_losses(model: Model, values: np.ndarray, true: np.ndarray) -
     described = model.attributes.get(CALIBRATION)
     losses = np.full(len(values), np.nan)
     if described is not None:
-        P = Calibration.from_described(described).probabilities(margins)
+        P = Calibration.from_dict(described).probabilities(margins)
         losses = -np.log(np.maximum(P[np.arange(len(true)), true], MIN_PROBABILITY))
     return {"log_losses": losses.astype(np.float32),
             "margins": margins[:, -margin_columns(len(model.coding.classes)):].astype(np.float32)}

@@ -23,11 +23,11 @@ from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import Eta, absolute_eta, factor_positive, require_eta
 from ..learners.class_prior import LABELS
-from ..learners.eta import ETAS, shares_of_etas, sum_of, weights_of
+from ..learners.eta import ETAS, eta_shares, kernel_weights, weighted_sum
 from ..learners.held_out.closed_form import held_out_of_gram
 from ..learners.laprls.params import HeldOutPoints
 from ..learners.linear.gram import LearnerParams
-from ..learners.measures import HINGE
+from ..learners.metrics import HINGE
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
 from .candidates import CandidateScores
@@ -181,8 +181,8 @@ def held_out_means(grams: Iterable[Sequence[np.ndarray]], validation: CrossValid
         training = np.setdiff1d(np.arange(len(fold_grams[0])), fold)
         weight = None if validation.weight is None else validation.weight[training]
         inner = [K[np.ix_(training, training)] for K in fold_grams]
-        shares = shares_of_etas(inner, validation.target.take(training), weight, concentration)
-        yield sum_of(fold_grams, weights_of(inner, shares, weight)), float(shares[0])
+        shares = eta_shares(inner, validation.target.take(training), weight, concentration)
+        yield weighted_sum(fold_grams, kernel_weights(inner, shares, weight)), float(shares[0])
 
 
 def search_base(base: Kernel, X_l: np.ndarray, params: GridParams,
@@ -206,7 +206,7 @@ def _search_C(grams: Iterable[tuple[np.ndarray, float]], params: GridParams, val
     coding = validation.target.coding
     for (K, unpenalized), fold, repetition in zip(grams, validation.folds, number.tolist(), strict=True):
         for C in params.C:
-            learner = LearnerParams(kind=validation.kind, C=C, free=unpenalized)
+            learner = LearnerParams(kind=validation.kind, C=C, unpenalized_intercept=unpenalized)
             values, coding = held_out([K], validation.target, [fold], learner, validation.weight)
             by_penalty.setdefault((C, repetition), values)[fold] = values[fold]
     return [validation.scores([by_penalty[C, repetition] for repetition in range(n_repetitions)], coding,

@@ -29,7 +29,7 @@ KEEL = [f"keel:{name}" for name in (
     "banana", "bands", "bupa", "contraceptive", "heart", "ionosphere", "magic", "mammographic", "monk-2",
     "movement_libras", "mushroom", "optdigits", "phoneme", "ring", "saheart", "satimage", "segment", "sonar",
     "spambase", "texture", "tic-tac-toe", "twonorm", "vehicle", "vowel", "wdbc")]
-OF_STRUCTURE = blend.prior_of_labels
+OF_STRUCTURE = blend.supervised_prior
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ def fitted(X: np.ndarray, y: np.ndarray, labels: np.ndarray, graph: object,
         known = labels[labels >= 0]
         return float(prior) * (1 - len(np.unique(known)) / len(known))
 
-    with patch.object(blend, "prior_of_labels", OF_STRUCTURE if prior == "structure" else constant):
+    with patch.object(blend, "supervised_prior", OF_STRUCTURE if prior == "structure" else constant):
         found = SemiSupervisedClassifier(scale="none").fit(X, labels, graph=graph)
     prediction = {"predicted": found.transduction_, "classes": found.classes_, **scores_of(found, X)}
     metrics = metrics_at(labels < 0, y, prediction)

@@ -75,7 +75,7 @@ def _verdicts(X: np.ndarray, y: np.ndarray, n_labels: int) -> tuple[str, str]:
     test, places = model.scaling_.transform(X[POINTS:]), np.arange(TEST)
     true = Quantities(places, y[POINTS:]) if quantities else Classes(places, y[POINTS:], np.unique(y))
     predicted, alone = ({"values" if quantities else "codes": function.predict(test)}
-                        for function in (model.model_, model.model_.alone))
+                        for function in (model.model_, model.model_.supervised))
     return model.gain_.verdict, compare(true, predicted, alone).verdict
 
 

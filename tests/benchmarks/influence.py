@@ -22,10 +22,10 @@ from dssl import KNNGraph, open_dataset
 from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
 from dssl.learners.held_out.influence import influence_of_labels
-from dssl.learners.laprls.dense import DenseSystems, FullKernel, without_folds
+from dssl.learners.laprls.dense import DenseSystems, FullKernel, smooth_held_out
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale
-from dssl.learners.linear.newton import GramOfLabels, minimize
+from dssl.learners.linear.newton import LabelGram, minimize
 from dssl.learners.losses import Logistic
 from dssl.selection.folds import labeled_folds
 from tests.benchmarks.influence_on_graph import FittedOnGraph, FullSpace, NystromSpace, influence_on_graph, whole_graph
@@ -59,7 +59,7 @@ def main() -> None:
     found: dict[str, Any] = {"part": "influence", "data": args.set, "n": n, "solver": args.solver,
                              "gram_seconds": round(time.perf_counter() - begin, 3)}
     scale = LABELS / pair.lambda_A
-    space, loss = GramOfLabels(scale * N), Logistic()
+    space, loss = LabelGram(scale * N), Logistic()
     lines = LabelLines.of(labeled, weight, Y, folds)
     least = minimize(space, loss, *lines.columns([-1]), fit_intercept=True)
     fit = FittedOnGraph(labeled, Y, weight, loss, GAMMA_A, pair.gamma_I, K(scale * (Z @ least.coef)) + least.intercept,
@@ -71,7 +71,7 @@ def main() -> None:
         return influence_of_labels(space.N, Y, weight, loss, least.values, folds, intercept=True, refine=refine)
 
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "refits": lambda: without_folds(space, loss, lines, least, True, None), "labels": lambda: among_labels(0),
+        "refits": lambda: smooth_held_out(space, loss, lines, least, True, None), "labels": lambda: among_labels(0),
         "refined": lambda: among_labels(1), "landmarks": lambda: influence_on_graph(
             NystromSpace.of(kernel, X, graph, labeled, some), fit, folds)}
     if args.full:

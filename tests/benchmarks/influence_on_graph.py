@@ -45,7 +45,7 @@ from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import Kernel
 from dssl.kernels.landmarks import ceil_root, uniform_rows
 from dssl.kernels.nystrom import whiten
-from dssl.learners.held_out.influence import CurvedLabels, distinct_folds, mean_of_folds, removal
+from dssl.learners.held_out.influence import CurvedLabels, distinct_folds, mean_of_folds, removal_ratio
 from dssl.learners.losses import SmoothLoss
 from dssl.storage.blocks import block_rng, row_ranges
 
@@ -227,7 +227,7 @@ def influence_on_graph(space: GraphSpace, fit: FittedOnGraph, folds: Sequence[np
                 f"{len(held)} folds and parts of {[part.n for part in leaving]} points of {whole.n:g}",
                 why="a part of the graph leaves with each fold, and another is left", fix="use graph_parts")
     energy_weight = 2 * fit.gamma_I / whole.n**2
-    kappa = np.array([removal(p, fold) for fold in held])
+    kappa = np.array([removal_ratio(p, fold) for fold in held])
     predicted = [np.empty((len(fold), fit.y.shape[1])) for fold in held]
     G = fit.values if fit.intercept is None else fit.values - fit.intercept
     gone = [space.of_points(part.rows, 2 * fit.gamma_I / part.n**2 * (part.E @ G[part.rows])) for part in leaving or ()]

@@ -18,7 +18,7 @@ import numpy as np
 from dssl.execution.in_process import InProcess
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
-from dssl.learners.laprls.solve import least_squares
+from dssl.learners.laprls.solve import least_squares_solver
 from dssl.selection.folds import labeled_folds
 
 from .laprls_problems import Problem, problem
@@ -59,7 +59,7 @@ def seconds(data: Problem, systems: list[Penalties], held: list[np.ndarray], met
     begin = time.perf_counter()
     system = data.system(landmarks, SystemParams(), execution, held=held)
     params = SystemParams(solver=method)  # type: ignore[arg-type]
-    least_squares(replace(system, params=params), systems, execution).solve(systems)
+    least_squares_solver(replace(system, params=params), systems, execution).solve(systems)
     return time.perf_counter() - begin
 
 

@@ -62,7 +62,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     from dssl.knn.search import find_neighbors
     from dssl.learners.laprls.params import LabelLines, SystemParams
     from dssl.learners.laprls.penalties import Penalties
-    from dssl.learners.laprls.solve import least_squares
+    from dssl.learners.laprls.solve import least_squares_solver
     from dssl.learners.laprls.system import assemble
     from dssl.storage.blocks import ArrayRows, MemoryParts
 
@@ -90,7 +90,8 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
                     lines = LabelLines.of(labeled, np.ones(len(labeled)), targets)
                     system = assemble(ArrayRows(X), lines, kernel, landmarks, graph, "normalized", SystemParams(
                         solver=solver), execution)  # type: ignore[arg-type]
-                    found = least_squares(system, [Penalties(0.01, 0.01)], execution).solve([Penalties(0.01, 0.01)])
+                    pairs = [Penalties(0.01, 0.01)]
+                    found = least_squares_solver(system, pairs, execution).solve(pairs)
                 seconds.append(time.perf_counter() - begin)
                 peaks.append(peak.bytes or 0)
             print(json.dumps({

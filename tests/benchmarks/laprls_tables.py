@@ -37,7 +37,7 @@ from dssl.learners.laprls.gram import gram_system, solve_from_gram
 from dssl.learners.laprls.iterations import solve_by_products
 from dssl.learners.laprls.params import Functions, SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
-from dssl.learners.laprls.solve import held_out_values, method_of
+from dssl.learners.laprls.solve import held_out_values, solver_method
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.learners.target.coding import Values
 from dssl.selection.folds import labeled_folds
@@ -150,7 +150,7 @@ def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], de
         def run() -> tuple[Functions, Any, RBF]:
             system = data.system(SHARE, replace(params, solver=solver), execution, bandwidth=sigma,
                                  random_state=random_state)
-            if method_of(system, [laprls], execution)[0] == "nystrom-direct":
+            if solver_method(system, [laprls], execution)[0] == "nystrom-direct":
                 functions = solve_from_gram(gram_system(system, [laprls], execution), [laprls], execution)
             else:
                 functions = solve_by_products(system, [laprls], execution, preconditioned=preconditioned,

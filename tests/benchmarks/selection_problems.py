@@ -22,7 +22,7 @@ REGRESSION = ("bodyfat_scale", "mpg_scale", "housing_scale", "abalone_scale", "c
 CLASSIFICATION = ("fourclass", "german_numer", "svmguide3", "splice", "a1a", "a2a", "madelon", "w1a")
 OFFICIAL = ("svmguide3", "splice", "a1a", "a2a", "madelon", "w1a")  # whose training part alone is meant
 TRAINING, LABELED = 0.7, 0.1  # shares
-LEAST_PIVOT = 1e-12  # of a Gram matrix with a diagonal of ones
+MIN_PIVOT_RATIO = 1e-12  # of a Gram matrix with a diagonal of ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def label_kernels(X: np.ndarray, E: sp.csr_array, labeled: np.ndarray, others: n
     with clock.of("gram"):
         K = kernel(X, X)
     with clock.of("factors"):
-        factor, order, rank, _ = dpstrf(K, tol=LEAST_PIVOT, lower=1, overwrite_a=1)
+        factor, order, rank, _ = dpstrf(K, tol=MIN_PIVOT_RATIO, lower=1, overwrite_a=1)
         pivots, L = order[:rank] - 1, np.tril(factor)[:, :rank]
         R = np.empty_like(L)
         R[order - 1] = L

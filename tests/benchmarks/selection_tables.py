@@ -39,9 +39,9 @@ from dssl.base.errors import NotConverged
 from dssl.kernels.base import RBF
 from dssl.learners.held_out.closed_form import held_out_ridge
 from dssl.learners.held_out.influence import influence_of_labels
-from dssl.learners.laprls.dense import without_folds
+from dssl.learners.laprls.dense import smooth_held_out
 from dssl.learners.laprls.params import LabelLines
-from dssl.learners.linear.newton import GramOfLabels, Minimum, minimize
+from dssl.learners.linear.newton import LabelGram, Minimum, minimize
 from dssl.learners.losses import SQUARES, HuberHinge, SmoothLoss
 from dssl.selection.folds import labeled_folds
 from tests.benchmarks.influence_on_graph import (
@@ -115,7 +115,7 @@ class Labels:
     folds: dict[int, list[np.ndarray]]
 
     def lines(self, held: Sequence[np.ndarray]) -> LabelLines:
-        """Return the labels as `without_folds` takes them."""
+        """Return the labels as `smooth_held_out` takes them."""
         return LabelLines.of(np.arange(len(self.y)), np.ones(len(self.y)), self.y, held)
 
     def fit(self, N: np.ndarray) -> Minimum:
@@ -123,13 +123,13 @@ class Labels:
         if self.loss is SQUARES:
             coef = np.linalg.solve(N + len(N) * np.eye(len(N)), self.y)
             return Minimum(coef, np.zeros(1), N @ coef, np.ones(1, np.int64))
-        return minimize(GramOfLabels(N), self.loss, self.y, np.full(self.y.shape, 1 / len(N)), fit_intercept=False)
+        return minimize(LabelGram(N), self.loss, self.y, np.full(self.y.shape, 1 / len(N)), fit_intercept=False)
 
     def held_out(self, way: str, N: np.ndarray, whole: Minimum, t: int) -> np.ndarray:
         """Return the values (l, 1) of each label without its fold, N over gamma_A."""
         held = self.folds[t]
         if self.loss is not SQUARES:
-            return without_folds(GramOfLabels(N), self.loss, self.lines(held), whole, False, REFINE[way])
+            return smooth_held_out(LabelGram(N), self.loss, self.lines(held), whole, False, REFINE[way])
         if way != "refit":
             return influence_of_labels(N, self.y, np.ones(len(N)), self.loss, whole.values, held, intercept=False,
                                        refine=REFINE[way] or 0)

@@ -54,7 +54,7 @@ from dssl.kernels.cluster import ClusterBasis
 from dssl.kernels.cluster_params import ClusterParams, basis_of
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.kernels.stochastic import StochasticParams
-from dssl.learners.linear.features import SampleLearner, sample_model
+from dssl.learners.linear.features import FeatureLearner, sample_model
 from dssl.learners.target.target import Classes
 from dssl.methods.linear import base_map, linear_scores
 from dssl.selection.candidates import CandidateScores, SelectionRule
@@ -175,7 +175,7 @@ def table3(given: argparse.Namespace) -> None:
 
 def chosen(maps: dict[tuple[str, str], np.ndarray], target: Classes) -> np.ndarray:
     """Return the scores (n,) of the machine on the features that cross-validation chooses, with its C."""
-    learners = [SampleLearner(loss="hinge", C=C) for C in PENALTIES]
+    learners = [FeatureLearner(loss="hinge", C=C) for C in PENALTIES]
     repetitions, rows, keys = held_out_folds(5, target), list[CandidateScores](), list[Any]()
     with one_thread():
         for key, F in maps.items():
@@ -220,7 +220,7 @@ def one(given: argparse.Namespace) -> None:
 
 def chosen_on(basis: ClusterBasis, rows: Any, known: np.ndarray, budget: int) -> np.ndarray:
     """Return the scores (n,) of least squares with the transfer function and C that cross-validation chooses."""
-    target, learners = target_of(known), [SampleLearner(C=10.0**power) for power in range(-3, 3)]
+    target, learners = target_of(known), [FeatureLearner(C=10.0**power) for power in range(-3, 3)]
     repetitions, found, keys = held_out_folds(5, target), list[CandidateScores](), list[Any]()
     for transfer in TRANSFERS:
         samples = basis.samples(TransferParams(transfer=transfer), len(target.labeled))

@@ -20,7 +20,7 @@ from dssl import TransferParams
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import kernel_from
 from dssl.kernels.cluster_params import ClusterParams, basis_of
-from dssl.learners.linear.features import SampleLearner
+from dssl.learners.linear.features import FeatureLearner
 from dssl.storage.csr import as_rows
 
 from .draws import add_draw_option, draw_labels, target_of
@@ -56,7 +56,7 @@ def main() -> None:
                     for form in FORMS:
                         F = basis.samples(form, len(target.labeled))(X)
                         for loss in ("squared", "hinge", "squared_hinge") if form in OF_ALL_LOSSES else ("squared",):
-                            b, intercept, coding = SampleLearner(loss=loss).fit(F[target.labeled], target)
+                            b, intercept, coding = FeatureLearner(loss=loss).fit(F[target.labeled], target)
                             right = target.names[coding.codes(F @ b + intercept)] == y
                             own = rate, form.transfer, form.exponent, loss, bandwidth
                             found[own][name].append(100 * float(right[free].mean()))

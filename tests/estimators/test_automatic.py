@@ -30,7 +30,7 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.average import shares_of
 from dssl.learners.model import model_type
 from dssl.learners.on_graph import automatic
-from dssl.learners.on_graph.blend import prior_of_labels
+from dssl.learners.on_graph.blend import supervised_prior
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.odd_labels import OddLabels
 from dssl.storage.blocks import ArrayRows
@@ -106,9 +106,9 @@ def test_where_there_are_no_clusters_the_labels_decide():
 
 def test_the_more_structure_a_graph_has_the_less_the_labels_count_before_they_have_said_anything():
     few = Classes.of(np.repeat([0, 1, -1], [5, 5, 20]), np.array([0, 1]))
-    priors = [prior_of_labels(structure, few) for structure in (0.0, 1.0, 15.0, 30.0, 1e6)]
+    priors = [supervised_prior(structure, few) for structure in (0.0, 1.0, 15.0, 30.0, 1e6)]
     assert_allclose(priors, 0.8 * np.array([1, 1, 1, 0.25, 0.1]))  # two of ten labels are the first of their class
-    assert prior_of_labels(1.0, Classes.of(np.array([0, 1, -1]), np.array([0, 1]))) == 0
+    assert supervised_prior(1.0, Classes.of(np.array([0, 1, -1]), np.array([0, 1]))) == 0
     assert fitted(1)[0].evidence_["structure"] > 20
     noise = np.random.default_rng(0).normal(size=(800, 15))
     found = SemiSupervisedClassifier().fit(noise, labeled((noise[:, 0] > 0).astype(int), 5))
@@ -136,7 +136,7 @@ def test_a_warning_where_the_graph_hurts(monkeypatch):
     X = np.stack([line * 0.2 + rng.normal(0, 1e-3, 1000), t], axis=1)
     shuffled = KNNGraph().build(X[rng.permutation(1000)])
     true = (t > 0.5).astype(int)
-    monkeypatch.setattr("dssl.learners.on_graph.blend.prior_of_labels", lambda *of: 1e-30)  # the graph alone predicts
+    monkeypatch.setattr("dssl.learners.on_graph.blend.supervised_prior", lambda *of: 1e-30)  # the graph alone predicts
     with pytest.warns(GraphDoesNotHelp, match="do not help"):
         SemiSupervisedClassifier(scale="none").fit(X, labeled(true, 30), graph=shuffled)
 
@@ -214,7 +214,7 @@ def test_thousands_of_labels_take_one_system(monkeypatch):
     X, true = all_digits()
     y = labeled(true, 40)
     few = SemiSupervisedClassifier().fit(X, y)
-    monkeypatch.setattr(automatic, "MOST_LABELS", 300)
+    monkeypatch.setattr(automatic, "MAX_LABELS", 300)
     found = SemiSupervisedClassifier().fit(X, y)
     assert found.evidence_["chosen"] in ("graph", "nearest_labels")
     assert found.evidence_["held_out_labels"] == 80
@@ -337,7 +337,7 @@ def test_support_tells_how_far_a_point_is_from_what_was_seen(tmp_path):
     again = model_type(attributes).from_arrays(arrays, attributes)
     assert_array_equal(again.support(ArrayRows(found.scaling_.transform(outside.astype(np.float32))), InProcess(1)),
                        found.support(outside))
-    alone = found.model_.alone.support(found.scaling_.transform(outside))
+    alone = found.model_.supervised.support(found.scaling_.transform(outside))
     assert (np.diff(alone) <= 0).all()
     assert alone[1:].max() < 1e-6
 

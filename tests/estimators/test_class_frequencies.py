@@ -18,7 +18,7 @@ from dssl import (
 )
 from dssl.base.errors import ParameterError
 from dssl.learners.class_prior import EQUAL, LABELS
-from dssl.learners.prior_shift import moved_by_others, prior_shift
+from dssl.learners.prior_shift import cross_fitted_values, prior_shift
 from dssl.learners.target.target import Classes
 
 FITTED_TO_LABELS = [LapSVC, LapRLSClassifier, LapSVM, ClusterKernelSVC, MultiscaleKernelClassifier, LaplaceLearning]
@@ -147,7 +147,7 @@ def test_the_label_that_is_held_out_does_not_say_how_its_value_is_moved():
     codes = np.repeat([0, 1], [30, 6])
     target, values = Classes(np.arange(36), codes, np.arange(2)), rng.normal(size=(36, 1))
     groups = [np.arange(first, 36, 4) for first in range(4)]
-    found = moved_by_others(target, values, target.coding, None, EQUAL, groups)
+    found = cross_fitted_values(target, values, target.coding, None, EQUAL, groups)
     for own in groups:
         seen = np.setdiff1d(np.arange(36), own)
         shift = prior_shift(target, values[seen], target.coding, None, EQUAL, seen)

@@ -119,7 +119,7 @@ def test_eta_auto_is_the_mean_of_kernels_of_several_etas(loss):
                 for which in (0, 1))
     target = classes_of(y, None, len(y))
     coef, intercept, coding = fit_gram(K[np.ix_(labeled, labeled)], target, LearnerParams(
-        kind=gram_learner(loss), free=shares[0]))
+        kind=gram_learner(loss), unpenalized_intercept=shares[0]))
     expected = coding.decision(K_new[:, labeled] @ coef + intercept)
     assert_allclose(estimator.decision_function(new), expected, atol=1e-6 if loss == "squared" else 1e-3)
 

@@ -22,8 +22,8 @@ from dssl import (
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.graph import UnreachablePoints
-from dssl.learners.average import member_of, shares_of
-from dssl.learners.held_out.averages import HeldOutKernel, KeptLabels, averaged
+from dssl.learners.average import fit_member, shares_of
+from dssl.learners.held_out.averages import HeldOutKernel, TrainingLabels, averaged
 from dssl.learners.on_graph import held_out
 from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
@@ -79,9 +79,9 @@ def assert_refits(estimator, params, X, y, weight, seen, atol):
             expected = own.transduction_[held] if y.dtype.kind == "f" else own.decision_function(X[held])
             expected, mine = expected.reshape(len(fold), -1), module.signed(values.values[fold], target)
             lost = np.isnan(expected).all(axis=1)
-            assert_array_equal(values.lost[fold], lost)
+            assert_array_equal(values.unreachable[fold], lost)
             assert_allclose(mine[~lost], expected[~lost], atol=atol)
-        assert values.lost.any()
+        assert values.unreachable.any()
 
 
 @pytest.mark.parametrize("cv", [4, "leave_one_out"])
@@ -121,7 +121,7 @@ def test_quantities_of_two_columns(monkeypatch, estimator):
     search, seen = searched(monkeypatch, estimator, {}, X, quantities, weight)
     target, repetitions, found = seen[0]
     assert_refits(estimator, search.cv_results_["params"][0], X, quantities, weight, seen[0], 1e-7)
-    point = int(np.flatnonzero(found[0].lost)[0])
+    point = int(np.flatnonzero(found[0].unreachable)[0])
     fold = next(fold for fold in repetitions[0] if point in fold)
     others, w = np.delete(target.coded, fold, axis=0), np.delete(weight[target.labeled], fold)
     assert_allclose(found[0].values[point], np.average(others, axis=0, weights=w))
@@ -211,15 +211,15 @@ def test_members_without_a_fold_are_those_that_are_fitted_without_it(penalty, qu
     target = Quantities(np.arange(25), rng.normal(size=(25, 2))) if quantities else Classes(
         np.arange(25), np.arange(25) % 3, np.arange(3))
     sample = np.arange(5, 40)
-    kept = KeptLabels.of(target, weight, fold, sample)
-    others, kernels = kept.kept, [K, K**2 / 30]
+    kept = TrainingLabels.of(target, weight, fold, sample)
+    others, kernels = kept.train, [K, K**2 / 30]
     mine = [HeldOutKernel(own[:25, :25], own[25:, :25], weight).member(kept, penalty) for own in kernels]
-    theirs = [member_of(own[np.ix_(others, others)], own[25:][sample][:, others], target.take(others), weight[others],
+    theirs = [fit_member(own[np.ix_(others, others)], own[25:][sample][:, others], target.take(others), weight[others],
                         penalty) for own in kernels]
     for own, found, expected in zip(kernels, mine, theirs, strict=True):
         assert_allclose(found.values, (own[fold][:, others] @ expected.coef - expected.center) / expected.scale)
     shares = shares_of([own.held_out for own in theirs], target.take(others), weight[others])
-    assert_allclose(averaged(mine, kept, alike=False), shares[0] * mine[0].values + shares[1] * mine[1].values)
+    assert_allclose(averaged(mine, kept, equal_shares=False), shares[0] * mine[0].values + shares[1] * mine[1].values)
 
 
 def test_a_fold_that_leaves_one_quantity_is_refused():

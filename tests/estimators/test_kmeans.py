@@ -122,8 +122,8 @@ def test_one_cluster(space, blobs):
 
 @pytest.mark.parametrize(("space", "times"), [("base", 1), ("cluster", 2)])
 def test_features_that_do_not_depend_on_the_number_of_clusters_are_made_once(space, times, blobs, monkeypatch):
-    made, plain = [], number_of_clusters.features_of
-    monkeypatch.setattr(number_of_clusters, "features_of", lambda *given: made.append(given) or plain(*given))
+    made, plain = [], number_of_clusters.make_features
+    monkeypatch.setattr(number_of_clusters, "make_features", lambda *given: made.append(given) or plain(*given))
     KernelKMeans("eigengap", space=space, bandwidth="0.25*median", max_clusters=8).fit(blobs[0])
     assert len(made) == times
 

@@ -7,7 +7,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from dssl import SemiSupervisedClassifier
 from dssl.base.errors import ParameterError
-from dssl.learners.class_scoring import LOSSES
+from dssl.learners.metrics import LOSSES
 from dssl.learners.on_graph import automatic
 
 
@@ -75,7 +75,7 @@ def test_with_a_label_a_class_decisions_need_no_held_out_labels():
 
 
 def test_of_many_labels_the_model_is_chosen_by_the_metric(monkeypatch):
-    monkeypatch.setattr(automatic, "MOST_LABELS", 60)
+    monkeypatch.setattr(automatic, "MAX_LABELS", 60)
     X, y, _ = gaussians(n=400, n_labels=200)
     plain, balanced = (SemiSupervisedClassifier(scoring=scoring).fit(X, y) for scoring in (None, "balanced_accuracy"))
     assert balanced.gain_.measure == "balanced error"

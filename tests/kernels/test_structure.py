@@ -17,7 +17,7 @@ def structure(X, n_subsample=1000, n_neighbors=6, **regularizer):
     params = CovarianceParams(regularizer=RegularizerParams(**regularizer), n_subsample=n_subsample)
     graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1), scale="none")
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
-    return actual.structure[params.regularizer.power]
+    return actual.concentration[params.regularizer.power]
 
 
 @pytest.mark.parametrize(("laplacian", "power"), [("normalized", 1), ("normalized", 2), ("normalized", 3),
@@ -47,7 +47,7 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     inverse = np.linalg.inv(made.matrix(ridge).toarray())
     diagonal = np.diagonal(inverse @ inverse)[actual.chosen]
     found_again = matrix_concentration(diagonal, actual.chosen, made.matrix(ridge), made.vector, ridge, 2)
-    assert found_again == pytest.approx(actual.structure[2], rel=1e-4)
+    assert found_again == pytest.approx(actual.concentration[2], rel=1e-4)
 
 
 def test_noise_has_none_and_clusters_have_much():

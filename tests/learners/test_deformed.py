@@ -19,7 +19,7 @@ from dssl.kernels.base import RBF
 from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
 from dssl.knn.search import neighbors
 from dssl.learners.deformed import draw_subsample
-from dssl.learners.feature_maps import SpaceParams
+from dssl.learners.feature_maps import FeatureMapParams
 from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.solvers.solver_params import SolverParams
 from tests import reference
@@ -73,7 +73,7 @@ def test_the_draw_depends_on_the_seed_and_has_a_size():
     assert_array_equal(draw_subsample(labeled, 50, 10, 0)[:2], [1, 3])
     assert set(draw_subsample(labeled, 50, 10, 0).tolist()) != set(draw_subsample(labeled, 50, 10, 1).tolist())
     with pytest.raises(ParameterError, match="n_landmarks=0"):
-        SpaceParams(n_landmarks=0)
+        FeatureMapParams(n_landmarks=0)
 
 
 def covariance(X, labeled, params, **graph):
@@ -259,7 +259,7 @@ def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
                                solver=SolverParams(tol=1e-10))
     found = covariance(X, [5, 9], params)
     values = np.random.default_rng(1).normal(size=(12, 2))
-    h = found.of_least_energy(values, power, InProcess(2))
+    h = found.minimum_energy(values, power, InProcess(2))
     assert_array_equal(h[found.subsample], values)
     Q = reference.regularizer(reference.normalized_laplacian(reference.knn_weights(X, 5)), power, 0.05)
     others = np.setdiff1d(np.arange(50), found.subsample)

@@ -127,7 +127,7 @@ def test_classes_are_kept():
     assert names.tolist() == ["4", "9"]
     with pytest.raises(DataError, match=r"no class is 5[\s\S]*'4', '7', '9'"):
         keep_classes(codes, classes, [4, 5])
-    with pytest.raises(DataError, match="each is kept once"):
+    with pytest.raises(DataError, match="each is named once"):
         keep_classes(codes, classes, [4, "4"])
 
 

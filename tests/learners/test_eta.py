@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import AUTO, KernelMean, deform, require_eta
-from dssl.learners.eta import ETAS, EVEN, deform_by, prior_of, shares_of_etas
+from dssl.learners.eta import ETAS, EVEN, deform_by, eta_prior, eta_shares
 from dssl.learners.target.target import Classes, Quantities
 
 
@@ -44,23 +44,23 @@ def test_shares_are_by_what_refits_without_each_label_get_wrong(random_state, we
     w, Y = np.ones(len(points)) if weight is None else weight, target.indicators()
     losses = np.array([float(w / w.mean() @ ((by_refits(K, Y, w) - Y) ** 2).sum(axis=1)) for K in grams])
     unit = losses.min() / len(Y) if quantities else 1.0
-    expected = prior_of(structure) * np.exp(-(losses - losses.min()) / (2 * unit))
-    assert_allclose(shares_of_etas(grams, target, weight, structure), expected / expected.sum(), rtol=1e-6)
+    expected = eta_prior(structure) * np.exp(-(losses - losses.min()) / (2 * unit))
+    assert_allclose(eta_shares(grams, target, weight, structure), expected / expected.sum(), rtol=1e-6)
 
 
 def test_with_one_label_a_class_the_prior_decides():
     grams = [np.eye(3) * scale for scale in (1.0, 0.2, 0.1)]
-    expected = prior_of(3.0) / prior_of(3.0).sum()
-    assert_allclose(shares_of_etas(grams, Classes(np.arange(3), np.arange(3), np.arange(3)), None, 3.0), expected)
+    expected = eta_prior(3.0) / eta_prior(3.0).sum()
+    assert_allclose(eta_shares(grams, Classes(np.arange(3), np.arange(3), np.arange(3)), None, 3.0), expected)
     quantity = Quantities(np.arange(1), np.ones(1))
-    assert_allclose(shares_of_etas([K[:1, :1] for K in grams], quantity, None, 3.0), expected)
+    assert_allclose(eta_shares([K[:1, :1] for K in grams], quantity, None, 3.0), expected)
 
 
 def test_the_less_structure_the_more_the_base_kernel_counts_for():
-    of_base = [prior_of(structure)[0] for structure in (100.0, 3.0, EVEN, EVEN / 2, 0.1, 0.0)]
+    of_base = [eta_prior(structure)[0] for structure in (100.0, 3.0, EVEN, EVEN / 2, 0.1, 0.0)]
     assert of_base == sorted(of_base)
     assert of_base[2:] == pytest.approx([1, 4, 100, 100])
-    assert all(prior_of(structure)[1:].tolist() == [0.5, 0.5] for structure in (None, 2.0))
+    assert all(eta_prior(structure)[1:].tolist() == [0.5, 0.5] for structure in (None, 2.0))
 
 
 @pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])
@@ -85,7 +85,7 @@ def test_what_the_graph_and_what_the_base_kernel_says_sum_to_the_function_on_the
     X_S, A, points, target = problem(0)
     found = deform_by(eta, RBF(1.0), X_S, A, points, target)
     coef = np.random.default_rng(2).normal(size=(len(points), 2))
-    off, values = found.off_the_subsample(X_S, points, coef)
+    off, values = found.outside_subsample(X_S, points, coef)
     assert isinstance(off, KernelMean)
     assert_allclose(off(X_S, points) @ coef + values, found.kernel(X_S, points) @ coef, atol=1e-10)
     assert values.any() == (eta != 0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize as scipy_minimize
 
 from dssl.base.errors import NotConverged
-from dssl.learners.linear.newton import FeaturesOfLabels, GramOfLabels, Minimum, minimize
+from dssl.learners.linear.newton import LabelFeatures, LabelGram, Minimum, minimize
 from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 
 LOSSES = [Squared(), SquaredHinge(), HuberHinge(0.01), HuberHinge(0.5), Logistic()]
@@ -29,7 +29,7 @@ def objective(loss, Psi, G, y, p, c, b):
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_the_minimum_is_that_of_another_minimizer(loss, fit_intercept):
     Psi, G, y, p = problem(0)
-    found = minimize(FeaturesOfLabels(Psi, G), loss, y, p, fit_intercept=fit_intercept)
+    found = minimize(LabelFeatures(Psi, G), loss, y, p, fit_intercept=fit_intercept)
 
     def of(z, column):
         c, b = z[:-1], z[-1] * fit_intercept
@@ -50,8 +50,8 @@ def test_the_minimum_is_that_of_another_minimizer(loss, fit_intercept):
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_labels_or_features_give_the_same_function(loss):
     Psi, G, y, p = problem(1)
-    of_features = minimize(FeaturesOfLabels(Psi, G), loss, y, p, fit_intercept=True)
-    of_labels = minimize(GramOfLabels(Psi @ np.linalg.solve(G, Psi.T)), loss, y, p, fit_intercept=True)
+    of_features = minimize(LabelFeatures(Psi, G), loss, y, p, fit_intercept=True)
+    of_labels = minimize(LabelGram(Psi @ np.linalg.solve(G, Psi.T)), loss, y, p, fit_intercept=True)
     assert np.allclose(of_labels.values, of_features.values, atol=1e-6)
     assert np.allclose(np.linalg.solve(G, Psi.T @ of_labels.coef), of_features.coef, atol=1e-6)
 
@@ -64,7 +64,7 @@ def test_a_number_of_steps_may_be_given_and_none_raises_the_objective(loss, fit_
     c, b = np.random.default_rng(random_state).normal(size=(40, 3)) / 40, np.full(3, 0.5 * fit_intercept)
     at = Minimum(c, b, N @ c + b, np.zeros(3, np.int64))
     for _ in range(4):
-        after = minimize(GramOfLabels(N), loss, y, p, fit_intercept=fit_intercept, start=at, max_steps=1,
+        after = minimize(LabelGram(N), loss, y, p, fit_intercept=fit_intercept, start=at, max_steps=1,
                          required=False)
         assert (after.steps == 1).all()
         assert np.allclose(after.values, N @ after.coef + after.intercept, rtol=1e-6, atol=1e-6)
@@ -78,7 +78,7 @@ def test_a_number_of_steps_may_be_given_and_none_raises_the_objective(loss, fit_
 
 def test_the_squared_loss_takes_one_step():
     Psi, G, y, p = problem(2)
-    found = minimize(FeaturesOfLabels(Psi, G), Squared(), y, p, fit_intercept=False)
+    found = minimize(LabelFeatures(Psi, G), Squared(), y, p, fit_intercept=False)
     assert found.steps.max() <= 2  # the second finds nothing left
     for column in range(y.shape[1]):
         exact = np.linalg.solve(Psi.T @ (p[:, [column]] * Psi) + G, Psi.T @ (p[:, column] * y[:, column]))
@@ -90,7 +90,7 @@ def test_the_squared_loss_takes_one_step():
        loss=st.sampled_from(LOSSES), m=st.sampled_from([1, 2, 7, 60]))
 def test_no_column_can_be_improved(random_state, gamma, loss, m):
     Psi, G, y, p = problem(random_state, m=m, r=5, t=2, gamma=gamma)
-    space = FeaturesOfLabels(Psi, G)
+    space = LabelFeatures(Psi, G)
     found = minimize(space, loss, y, p, fit_intercept=True)
     rng = np.random.default_rng(random_state + 1)
     for column in range(2):
@@ -104,27 +104,27 @@ def test_no_column_can_be_improved(random_state, gamma, loss, m):
 
 def test_a_column_does_not_depend_on_those_beside_it_nor_on_points_without_weight():
     Psi, G, y, p = problem(3)
-    whole = minimize(FeaturesOfLabels(Psi, G), SquaredHinge(), y, p, fit_intercept=True)
-    alone = minimize(FeaturesOfLabels(Psi, G), SquaredHinge(), y[:, 1:2], p[:, 1:2], fit_intercept=True)
+    whole = minimize(LabelFeatures(Psi, G), SquaredHinge(), y, p, fit_intercept=True)
+    alone = minimize(LabelFeatures(Psi, G), SquaredHinge(), y[:, 1:2], p[:, 1:2], fit_intercept=True)
     assert np.allclose(whole.values[:, 1], alone.values[:, 0], atol=1e-9)
     kept = np.arange(len(y)) % 4 != 0
-    without = minimize(FeaturesOfLabels(Psi, G), SquaredHinge(), y, p * kept[:, None], fit_intercept=True)
-    fewer = minimize(FeaturesOfLabels(Psi[kept], G), SquaredHinge(), y[kept], p[kept], fit_intercept=True)
+    without = minimize(LabelFeatures(Psi, G), SquaredHinge(), y, p * kept[:, None], fit_intercept=True)
+    fewer = minimize(LabelFeatures(Psi[kept], G), SquaredHinge(), y[kept], p[kept], fit_intercept=True)
     assert np.allclose(without.values[kept], fewer.values, atol=1e-9)
 
 
 def test_a_start_nearby_takes_fewer_steps_to_the_same_minimum():
     Psi, G, y, p = problem(4, m=200, gamma=1e-4)
-    first = minimize(FeaturesOfLabels(Psi, G), SquaredHinge(), y, p, fit_intercept=True)
-    cold = minimize(FeaturesOfLabels(Psi, 2 * G), SquaredHinge(), y, p, fit_intercept=True)
-    warm = minimize(FeaturesOfLabels(Psi, 2 * G), SquaredHinge(), y, p, fit_intercept=True, start=first)
+    first = minimize(LabelFeatures(Psi, G), SquaredHinge(), y, p, fit_intercept=True)
+    cold = minimize(LabelFeatures(Psi, 2 * G), SquaredHinge(), y, p, fit_intercept=True)
+    warm = minimize(LabelFeatures(Psi, 2 * G), SquaredHinge(), y, p, fit_intercept=True, start=first)
     assert np.allclose(warm.values, cold.values, atol=1e-8)
     assert warm.steps.sum() < cold.steps.sum()
 
 
 def test_labels_of_one_sign_have_the_intercept_alone():
     Psi, G, y, p = problem(5)
-    found = minimize(FeaturesOfLabels(Psi, G), SquaredHinge(), np.ones_like(y), p, fit_intercept=True)
+    found = minimize(LabelFeatures(Psi, G), SquaredHinge(), np.ones_like(y), p, fit_intercept=True)
     assert np.abs(found.coef).max() < 1e-8
     assert (found.intercept >= 1 - 1e-9).all()
 
@@ -132,4 +132,4 @@ def test_labels_of_one_sign_have_the_intercept_alone():
 def test_a_minimum_that_is_not_reached_is_told():
     Psi, G, y, p = problem(6)
     with pytest.raises(NotConverged, match="no minimum of logistic after 1 Newton steps"):
-        minimize(FeaturesOfLabels(Psi, G), Logistic(), y, p, fit_intercept=True, max_steps=1)
+        minimize(LabelFeatures(Psi, G), Logistic(), y, p, fit_intercept=True, max_steps=1)

@@ -221,7 +221,8 @@ def test_a_free_intercept_is_that_of_least_squares_and_norm():
     scale = np.average(np.diagonal(K), weights=weight)
     system = np.block([[np.zeros((1, 1)), np.ones((1, 9))], [np.ones((9, 1)), K / scale + np.diag(1 / (3 * weight))]])
     expected = np.linalg.solve(system, np.vstack([np.zeros((1, 2)), Y]))
-    coef, intercept = ridge(K, Y, 3.0, weight, free=1.0)
+    coef, intercept = ridge(K, Y, 3.0, weight, unpenalized_intercept=1.0)
     assert_allclose(intercept, expected[0])
     assert_allclose(coef * scale, expected[1:])
-    assert_allclose(ridge(K, Y, 3.0, weight, free=0.25)[1], 0.25 * expected[0] + 0.75 * ridge(K, Y, 3.0, weight)[1])
+    assert_allclose(ridge(K, Y, 3.0, weight, unpenalized_intercept=0.25)[1],
+                    0.25 * expected[0] + 0.75 * ridge(K, Y, 3.0, weight)[1])

@@ -9,12 +9,12 @@ from sklearn.svm import LinearSVC
 from dssl.base.errors import BudgetError, NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
-from dssl.learners.linear.newton import FeaturesOfLabels, minimize
+from dssl.learners.linear.newton import LabelFeatures, minimize
 from dssl.learners.linear.transductive import (
     TEMPERATURES,
-    HeldFeatures,
     NystromFeatures,
     Signs,
+    StoredFeatures,
     TransductiveParams,
     annealing,
     expected_signs,
@@ -44,7 +44,7 @@ def held(X, signs, bandwidth=1.0):
     model, _ = feature_model(RBF(bandwidth), X[::2])
     Psi = model.values(as_rows(X), InProcess())
     total = signs.weight.sum(axis=0).max()
-    return Psi, HeldFeatures(Psi, 1 / (2 * total), signs.weight.max(axis=1) / total), Signs(
+    return Psi, StoredFeatures(Psi, 1 / (2 * total), signs.weight.max(axis=1) / total), Signs(
         signs.known, signs.weight / total, signs.share)
 
 
@@ -115,7 +115,7 @@ def test_the_end_is_the_minimum_for_its_signs_and_signs_are_decided_in_their_sha
     Psi, space, signs = held(X, given, bandwidth=1.0 if C == 1 else 0.5)
     *_, now = annealing(space, signs)
     assert C > 1 or ((now.values[:, 0] > 0) == (y > 0)).mean() > 0.95, "the boundary lies in the gap"
-    free = signs.free[:, 0]
+    free = signs.unlabeled[:, 0]
     assert now.p[free, 0].mean() == pytest.approx(signs.share[0], abs=1e-8)
     assert np.minimum(now.p, 1 - now.p)[free].mean() < 0.01
     assert (now.values[free, 0] > 0).mean() == pytest.approx(signs.share[0], abs=2 / free.sum())
@@ -130,7 +130,7 @@ def test_a_column_that_is_no_minimum_is_an_error(monkeypatch):
     given = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), None, TransductiveParams())
     _, space, signs = held(X, given)
     monkeypatch.setattr("dssl.learners.linear.newton._line_search", lambda loss, y, *args: np.zeros(y.shape[1]))
-    with pytest.raises(NotConverged, match=r"no minimum for its signs(.|\n)*lower C"):
+    with pytest.raises(NotConverged, match=r"did not reach the minimum(.|\n)*lower C"):
         list(annealing(space, signs))
 
 
@@ -138,7 +138,7 @@ def test_steps_by_iterations_are_those_of_a_factor():
     X, y, labeled = two_blobs()
     signs = Signs.of(np.where(labeled, y, 0.0)[:, None], np.ones(len(X)), None, TransductiveParams())
     Psi, space, scaled = held(X, signs)
-    other = FeaturesOfLabels(Psi, np.diag(space.ridge[:, 0]))
+    other = LabelFeatures(Psi, np.diag(space.ridge[:, 0]))
     target = np.where(labeled, y, 0.3)[:, None]
     own, factored = (minimize(each, ExpectedSquaredHinge(), target, scaled.weight, fit_intercept=False)
                      for each in (space, other))

@@ -14,7 +14,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.cluster import cluster_basis
 from dssl.kernels.transfer import TransferParams
-from dssl.learners.linear.features import SampleLearner, SampleModel, sample_model
+from dssl.learners.linear.features import FeatureLearner, SampleModel, sample_model
 from dssl.learners.losses import LOSSES
 from dssl.learners.target.target import Classes
 from dssl.storage.csr import as_rows
@@ -38,7 +38,7 @@ def test_the_primal_and_the_gram_matrix_give_one_function(problem, loss, weighte
     F, target = problem
     F = F * np.linspace(0.5, 3, 60)[:, None]
     weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
-    learner = SampleLearner(loss=loss, C=3.0)
+    learner = FeatureLearner(loss=loss, C=3.0)
     b, intercept, coding = learner.fit(F, target, weight)
     wide, same, _ = learner.fit(np.concatenate([F, np.zeros((60, 60))], axis=1), target, weight)
     assert_allclose(wide[:12], b, atol=1e-6)
@@ -52,16 +52,16 @@ def test_machines_are_those_of_scikit_learn(problem):
     F, target = problem
     target = two(target)
     y = 2 * target.coded - 1
-    b, intercept, _ = SampleLearner(loss="squared", C=3.0).fit(F, target)
+    b, intercept, _ = FeatureLearner(loss="squared", C=3.0).fit(F, target)
     scale = (F**2).sum() / 60
     ridge = Ridge(alpha=scale / 3, fit_intercept=False).fit(F, y - y.mean())
     assert_allclose(b[:, 1], ridge.coef_, atol=1e-9)
     assert_allclose(intercept[1], y.mean())
-    b, intercept, _ = SampleLearner(loss="logistic", C=3.0).fit(F, target)
+    b, intercept, _ = FeatureLearner(loss="logistic", C=3.0).fit(F, target)
     logistic = LogisticRegression(C=3.0, tol=1e-10).fit(F, y)
     assert_allclose(b[:, -1], logistic.coef_[0], atol=1e-5)
     assert_allclose(intercept[-1], logistic.intercept_[0], atol=1e-5)
-    b, _, _ = SampleLearner(loss="squared_hinge", C=3.0).fit(F, target)
+    b, _, _ = FeatureLearner(loss="squared_hinge", C=3.0).fit(F, target)
     machine = LinearSVC(C=3.0, loss="squared_hinge", dual=False, intercept_scaling=1e3, tol=1e-10).fit(F, y)
     assert_allclose(b[:, -1], machine.coef_[0], atol=1e-3)
 
@@ -69,7 +69,7 @@ def test_machines_are_those_of_scikit_learn(problem):
 @pytest.mark.parametrize("loss", list(LOSSES))
 def test_values_held_out_are_those_of_fits_without_a_fold(problem, loss):
     F, target = problem
-    folds, learner = [np.arange(0, 20), np.arange(20, 35), np.array([40])], SampleLearner(loss=loss, C=3.0)
+    folds, learner = [np.arange(0, 20), np.arange(20, 35), np.array([40])], FeatureLearner(loss=loss, C=3.0)
     weight = np.random.default_rng(0).uniform(0.5, 2, 60)
     values, coding = learner.held_out(F, target, folds, weight)
     assert np.isnan(values[41:]).all()
@@ -85,7 +85,7 @@ def test_weight_two_counts_as_two_points(loss):
     rng = np.random.default_rng(3)
     F = rng.normal(size=(40, 6))
     codes = (F[:, 0] + rng.normal(size=40) > 0).astype(int)
-    learner = SampleLearner(loss=loss, C=0.3)
+    learner = FeatureLearner(loss=loss, C=0.3)
     twice = np.arange(40) < 15
     b, intercept, _ = learner.fit(F, Classes.of(codes, np.arange(2)), np.where(twice, 2.0, 1.0))
     more = np.concatenate([F, F[twice]])
@@ -97,13 +97,13 @@ def test_a_model_is_stored_and_says_nothing_far_away():
     X, y = make_blobs(100, 3, centers=2, random_state=0)
     samples = cluster_basis(as_rows(X), RBF(2.0), X[::2], None, "exact", InProcess(1)).samples(TransferParams(), 10)
     target = Classes.of(y, np.arange(2))
-    model = sample_model(samples, *SampleLearner().fit(samples(X), target), attributes={"name": "model"})
+    model = sample_model(samples, *FeatureLearner().fit(samples(X), target), attributes={"name": "model"})
     arrays, attributes = model.to_arrays()
     again = SampleModel.from_arrays(arrays, attributes)
     assert_array_equal(again.predict(X), model.predict(X))
     assert again.attributes == {"name": "model"}
     assert (model.predict(X) == y).mean() > 0.95
-    _, beyond = model.values_and_beyond(np.array([X[0], X[0] + 1e6]))
+    _, beyond = model.values_and_unsupported(np.array([X[0], X[0] + 1e6]))
     assert beyond.tolist() == [False, True]
     support = model.support(np.array([X[0], X[0] + 1e6]))
     assert support[0] == pytest.approx(1)
@@ -119,10 +119,10 @@ def test_a_model_is_stored_and_says_nothing_far_away():
                                                 ({"C": np.inf}, "C=inf")])
 def test_wrong_learners(given, message):
     with pytest.raises(ParameterError, match=message):
-        SampleLearner(**given)
+        FeatureLearner(**given)
 
 
 def test_what_does_not_fit_is_refused():
-    SampleLearner(loss="squared_hinge").require_fits(50_000, 100, 100_000_000)
+    FeatureLearner(loss="squared_hinge").require_fits(50_000, 100, 100_000_000)
     with pytest.raises(BudgetError, match="50,000 labels, 100 features and the hinge loss"):
-        SampleLearner(loss="hinge").require_fits(50_000, 100, 100_000_000)
+        FeatureLearner(loss="hinge").require_fits(50_000, 100, 100_000_000)

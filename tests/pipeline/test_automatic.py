@@ -62,7 +62,7 @@ def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
     assert result.metrics["error"] < min(one["error"] for one in result.baselines.values())
     assert set(result.baselines) == {"base", "nearest", "majority"}
     assert set(result.gain) == {"over_base", "over_nearest", "over_majority", "unlabeled_data", "by_labels"}
-    alone = own.model_.alone.predict(own.scaling_.transform(test))
+    alone = own.model_.supervised.predict(own.scaling_.transform(test))
     assert result.baselines["base"]["error"] == pytest.approx((alone != true).mean())
     scores = own.decision_function(test)
     areas = [roc_auc_score(true == name, scores[:, code]) for code, name in enumerate(own.classes_)]
@@ -89,7 +89,7 @@ def test_the_choice_is_that_of_the_told_budget_and_not_of_the_machine(digits_fil
 
 
 def test_many_labels_take_one_system(digits_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(automatic, "MOST_LABELS", 200)
+    monkeypatch.setattr(automatic, "MAX_LABELS", 200)
     result = run(automatic_spec(digits_file, labels={"fraction": 0.5}), workspace=tmp_path, execution=InProcess(1))
     assert "harmonic functions on the graph" in (tmp_path / "runs" / result.run / "report.html").read_text()
     with pytest.raises(ParameterError, match="class_sizes with"):

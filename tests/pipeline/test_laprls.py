@@ -206,7 +206,7 @@ def test_equal_points_count_as_many(fields, points_file, tmp_path):
 
 
 def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, tmp_path, monkeypatch):
-    monkeypatch.setattr(laprls_system, "LEAST_ROWS", 32)  # several shares of 200 points
+    monkeypatch.setattr(laprls_system, "MIN_BLOCK_ROWS", 32)  # several shares of 200 points
     spec, real = {**fields, "selection": GRID}, GramTask.__call__
     made: list[tuple[int, int]] = []
 

@@ -11,7 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc
 from dssl import SemiSupervisedClassifier
 from dssl.base.errors import DsslError, SpecError
 from dssl.execution.in_process import InProcess
-from dssl.learners.class_scoring import LOSSES
+from dssl.learners.metrics import LOSSES
 from dssl.learners.on_graph import automatic
 from dssl.pipeline.load import load_spec, schema
 from dssl.pipeline.plan.plan import plan
@@ -144,7 +144,7 @@ def test_what_cannot_be_decided_is_refused_by_the_spec(task, model, why):
 
 def test_of_many_labels_model_and_base_have_probabilities_to_compare(points, tmp_path, monkeypatch):
     path, *_ = points
-    monkeypatch.setattr(automatic, "MOST_LABELS", 20)
+    monkeypatch.setattr(automatic, "MAX_LABELS", 20)
     result = run_of(path, tmp_path, scoring="neg_log_loss")
     models = read_manifest(next((tmp_path / "artifacts" / "models").iterdir()) / "manifest.json")
     assert models["attributes"]["choice"]["chosen"] == "nearest_labels"  # by which rows are suggested as by any model

@@ -115,8 +115,8 @@ def test_suggestions_have_their_line_and_cells_and_name_the_files_of_all_rounds(
 
 
 def test_a_learner_on_the_graph_is_not_asked_for_values_it_holds(problem, finished, monkeypatch):
-    folder, result, calls, values = problem[0], finished("graph"), [], Model.values_and_beyond
-    monkeypatch.setattr(Model, "values_and_beyond", lambda self, X, *rest: (calls.append(len(X)), values(
+    folder, result, calls, values = problem[0], finished("graph"), [], Model.values_and_unsupported
+    monkeypatch.setattr(Model, "values_and_unsupported", lambda self, X, *rest: (calls.append(len(X)), values(
         self, X, *rest))[1])
     suggest_rows(result.run, InProcess(1), count=3, workspace=folder / "work")
     assert calls == [3]

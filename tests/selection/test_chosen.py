@@ -11,7 +11,7 @@ from dssl.base.errors import ParameterError
 from dssl.estimators.lapsvm import LapSVM
 from dssl.kernels.base import RBF, median_bandwidth
 from dssl.learners.laprls.params import SystemParams
-from dssl.learners.laprls.penalties import BANDWIDTHS, MOST_LABELS, Penalties, log_priors, log_priors_of_bandwidths
+from dssl.learners.laprls.penalties import BANDWIDTHS, MAX_LABELS, Penalties, log_priors, log_priors_of_bandwidths
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.probable_penalties import FOLDS, automatic_folds, folds_of_labels
 
@@ -178,7 +178,7 @@ def test_a_loss_that_has_no_residuals_chooses_nothing():
 def test_labels_are_held_out_one_by_one_where_that_costs_little():
     for params in (SystemParams(), SystemParams(solver="direct")):
         assert automatic_folds(params, 50, 0).folds == "leave_one_out"
-        assert automatic_folds(params, MOST_LABELS + 1, 0).folds == FOLDS
+        assert automatic_folds(params, MAX_LABELS + 1, 0).folds == FOLDS
     for params in (SystemParams(solver="nystrom-pcg"), SystemParams(solver="cg"), SystemParams(held_out="refit"),
                    SystemParams(held_out_points="inductive")):
         assert automatic_folds(params, 50, 0).folds == FOLDS

@@ -12,12 +12,17 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
-from dssl.learners.held_out.closed_form import held_out_of_gram, held_out_ridge, held_out_ridge_of_features, kept_means
+from dssl.learners.held_out.closed_form import (
+    held_out_of_gram,
+    held_out_ridge,
+    held_out_ridge_of_features,
+    training_means,
+)
 from dssl.learners.laprls.closed_form import closed_form_flops
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.laprls.solve import least_squares
+from dssl.learners.laprls.solve import least_squares_solver
 from dssl.learners.linear.gram import LearnerParams
 from dssl.learners.losses import Logistic
 from dssl.learners.target.target import Classes, Quantities
@@ -138,7 +143,7 @@ def test_weights_that_differ_by_orders_of_magnitude():
     folds = dealt(24, 4)
     assert_exact(held_out_ridge(Phi @ Phi.T, Y, folds, np.full(4, 3.0), weight),
                  refits(Phi @ Phi.T, Y, folds, np.full(4, 3.0), weight), 1e-7)
-    assert_exact(kept_means(Y, folds, weight), [np.average(
+    assert_exact(training_means(Y, folds, weight), [np.average(
         np.delete(Y, fold, axis=0), axis=0, weights=np.delete(weight, fold)) for fold in folds], 1e-14)
 
 
@@ -257,7 +262,7 @@ def laprls(folds, m=40, n=150, s=25, weighted=True, copies=False, laplacian="nor
         problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, weight=weight, folds=folds)
         prepared = problem.prepared(kernel or RBF(0.8), execution, held_out=True)
         actual = list(prepared.held_out())
-        assert [pair for pair, _ in actual] == problem.tried
+        assert [pair for pair, _ in actual] == problem.all_candidates
         assert prepared.evidence["held_out"] == {"method": held_out, "held_out_points": "transductive"}
         return np.array([item for _, item in actual])
 
@@ -328,7 +333,7 @@ def test_the_control_and_penalties_of_the_paper():
     actual = []
     for method in ("closed_form", "refit"):
         made = case(held_out=method, solver="nystrom-direct")
-        solver = least_squares(made.system, pairs, made.execution, held=pairs)
+        solver = least_squares_solver(made.system, pairs, made.execution, held=pairs)
         assert solver.held_out_method == method
         actual.append(np.concatenate(list(solver.held_out(with_folds(pairs, 3))), axis=1).swapaxes(0, 1))
     assert_same_values(*actual)

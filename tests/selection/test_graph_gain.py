@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dssl.learners.class_scoring import LOSSES
-from dssl.learners.measures import SQUARED, WRONG_CLASS
+from dssl.learners.metrics import LOSSES, SQUARED, WRONG_CLASS
 from dssl.learners.target.coding import Scores
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import MEANINGS, gain_of

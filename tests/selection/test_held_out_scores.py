@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn import metrics
 
 from dssl.base.errors import ParameterError
-from dssl.learners.measures import HINGE, SQUARED
+from dssl.learners.metrics import HINGE, SQUARED
 from dssl.learners.probabilities import fit_calibration
 from dssl.learners.target.coding import OneVsOne, OneVsRest, Values
 from dssl.learners.target.target import Classes, Quantities

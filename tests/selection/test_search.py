@@ -11,9 +11,9 @@ from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import AUTO, absolute_eta, subsample_deformation
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
-from dssl.learners.eta import ETAS, shares_of_etas
+from dssl.learners.eta import ETAS, eta_shares
 from dssl.learners.linear.gram import LearnerParams, fit_gram
-from dssl.learners.measures import HINGE
+from dssl.learners.metrics import HINGE
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.candidates import CandidateScores
 from dssl.selection.folds import held_out, labeled_folds
@@ -105,11 +105,11 @@ def test_eta_auto_takes_its_shares_from_the_labels_outside_a_fold(kind):
         grams = [subsample_deformation(kernel, X_S[left], A[np.ix_(left, left)], absolute_eta(A, eta))(X_l, X_l)
                  for eta in ETAS]
         inner = [K[np.ix_(kept, kept)] for K in grams]
-        shares = shares_of_etas(inner, target.take(kept), None, 2.5)
+        shares = eta_shares(inner, target.take(kept), None, 2.5)
         K = sum(share * item / (np.trace(of_kept) / len(kept))
                 for share, item, of_kept in zip(shares, grams, inner, strict=True))
         coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), LearnerParams(
-            kind=kind, C=5.0, free=shares[0]))
+            kind=kind, C=5.0, unpenalized_intercept=shares[0]))
         actual = K[np.ix_(fold, kept)] @ coef + intercept
         values = np.zeros((len(codes), actual.shape[1])) if values is None else values
         values[fold] = actual

@@ -1,14 +1,14 @@
-"""Cross-validation of ridge regression from one training: what refits without each fold predict, exactly.
+"""Exact cross-validation of ridge regression without refits.
 
 With weights W of m labeled points, in coordinates z = W^1/2 (y - mean), kernels S = W^1/2 N W^1/2 and features
-X = W^1/2 Phi, the residual at a fold F of ridge regression that was fitted without it is
+X = W^1/2 Phi, the held-out residual of a fold F is
 
     [((S + lambda I)^-1)_FF]^-1 ((S + lambda I)^-1 z)_F                          "dual", from N (m, m)
     (I - H_FF)^-1 (z - H z)_F,    H = X (X'X + lambda I)^-1 X'                   "primal", from Phi (m, r)
 
-Both need the blocks Q_F Q_F' of one root, Q Q' = (S + lambda I)^-1 or H. The mean of the kept labels is one of each
-fold: residuals are linear in the columns, so those of a column of ones tell what any mean adds. Folds of equal lambda
-share a Cholesky factor; where there are many lambdas, of folds or of a grid, an eigendecomposition serves all.
+Both need the blocks Q_F Q_F' of one root, Q Q' = (S + lambda I)^-1 or H. Each fold has its own mean of the training
+labels; residuals are linear in the columns, so those of a column of ones give the effect of any mean. Folds of equal
+lambda share a Cholesky factor; for many lambdas one eigendecomposition serves all.
 
 References
 ----------
@@ -30,11 +30,11 @@ from ..linear.gram import mean_diagonal, require_scale
 from ..target.target import Target
 
 EIGEN_FLOPS, INVERSE_FLOPS = 6.5, 2 / 3  # times k^3: an eigendecomposition, a Cholesky factor with its inverse
-CANCELED = 1e-6  # of 1 - leverage: a fold below it is fitted anew, since the primal form has lost so many digits
+MIN_PIVOT = 1e-6  # of I - H_FF: below, cancellation has lost so many digits that the fold is refitted
 
 
-def kept_means(values: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the weighted means (F, c) of values (m, c) without each fold; sums alone, no differences."""
+def training_means(values: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarray | None = None) -> np.ndarray:
+    """Return the weighted means (F, c) of values (m, c) outside each fold, by sums without cancellation."""
     weight = np.ones(len(values)) if weight is None else weight
     number = np.full(len(values), len(folds))
     for index, fold in enumerate(folds):
@@ -42,24 +42,22 @@ def kept_means(values: np.ndarray, folds: Sequence[np.ndarray], weight: np.ndarr
     sums = np.zeros((len(folds) + 1, values.shape[1] + 1))
     np.add.at(sums, number, weight[:, None] * np.column_stack([values, np.ones(len(values))]))
     before, after = np.cumsum(sums, axis=0), np.cumsum(sums[::-1], axis=0)[::-1]
-    kept = after[1:]
-    kept[1:] += before[:-2]
-    return kept[:, :-1] / kept[:, -1:]
+    training = after[1:]
+    training[1:] += before[:-2]
+    return training[:, :-1] / training[:, -1:]
 
 
 def held_out_ridge(N: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray], penalty: np.ndarray,
                    weight: np.ndarray | None = None, centered: bool = True) -> np.ndarray:
-    """Return the values (..., m, c) of each labeled point by ridge regression without its fold; NaN of none.
+    """Return the held-out values (..., m, c) of labeled points by ridge regression, NaN outside the folds.
 
-    A function f = sum over kept points of N_ij beta_j + mean solves (N + lambda W^-1) beta = y - mean, with the points
-    and the weighted mean of those that are kept.
+    `f = sum over training points of N_ij beta_j + mean` solves (N + lambda W^-1) beta = y - mean on these points.
 
     N : (m, m), symmetric, positive semi-definite. Y : (m, c). folds : F disjoint lists of positions.
-    penalty : (..., F), lambda > 0 of each fold, in as many grid points as there are values. weight : (m,) > 0, or 1.
-    centered : whether there is a mean, or else 0.
+    penalty : (..., F), lambda > 0 of each fold, for a grid of any shape. weight : (m,) > 0, or 1. centered : False for
+    mean 0.
 
     Cost: `2 m^3 / 3` flops a distinct lambda, or `6.5 m^3` for all; and `2 m^2` times the mean size of a fold each.
-
     Raises DataError: N + lambda W^-1 is not positive definite, or values are not finite.
     """
     root = np.ones(len(Y)) if weight is None else np.sqrt(weight)
@@ -68,13 +66,11 @@ def held_out_ridge(N: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray], pe
 
 def held_out_ridge_of_features(Phi: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray], penalty: np.ndarray,
                                weight: np.ndarray | None = None, centered: bool = True) -> np.ndarray:
-    """Return the same for N = Phi Phi' of features (m, r); where m > r without a matrix of m x m.
+    """Return `held_out_ridge` for N = Phi Phi' of features (m, r), without an m x m matrix where m > r.
 
-    A fold of more than r points, and one whose points alone determine a direction (`CANCELED`), are fitted without
-    their share of X'X.
-
-    Cost: where m > r, `m r^2` flops, and `r^3 / 3 + m r^2` a distinct lambda, or `6.5 r^3 + 2 m r^2` for all; `2 m r`
-    times the mean size of a fold each; and `r^3 / 3` a fold that is fitted.
+    A fold of more than r points, or one that alone determines a direction (`MIN_PIVOT`), is refitted. Cost for m > r:
+    `m r^2` flops; `r^3 / 3 + m r^2` a distinct lambda, or `6.5 r^3 + 2 m r^2` for all; `2 m r` times the mean size of
+    a fold each; and `r^3 / 3` a refit.
     """
     if len(Phi) <= Phi.shape[1]:
         return held_out_ridge(Phi @ Phi.T, Y, folds, penalty, weight, centered)
@@ -85,26 +81,24 @@ def held_out_ridge_of_features(Phi: np.ndarray, Y: np.ndarray, folds: Sequence[n
 
 def held_out_of_gram(K: np.ndarray, target: Target, folds: Sequence[np.ndarray], Cs: Sequence[float],
                      weight: np.ndarray | None = None) -> np.ndarray:
-    """Return the values (p, m, c) of `fit_gram`, kind "ridge", without each point's fold, for each C.
+    """Return the held-out values (p, m, c) of `fit_gram`, kind "ridge", for each C.
 
-    K : (m, m), the Gram matrix of the labeled points, which does not depend on the fold. Its scale does: the mean
-    diagonal of the kept points.
-
-    Raises DataError: as `fit_gram` of what a fold leaves.
+    K : (m, m), the Gram matrix of the labeled points; it is scaled by the mean diagonal of the training points. Raises
+    DataError: as `fit_gram` on training points.
     """
     scale = mean_diagonal(K, weight)
     for fold in folds:
         target.take(np.setdiff1d(np.arange(len(K)), fold)).require_labels()
-    scales = kept_means(np.diagonal(K)[:, None], folds, weight)[:, 0]
+    scales = training_means(np.diagonal(K)[:, None], folds, weight)[:, 0]
     for gram_scale in scales:
         require_scale(gram_scale)
     return held_out_ridge(K / scale, target.each_column(), folds, scales / scale / np.asarray(Cs)[:, None], weight)
 
 
 def ridge_flops(k: int, m: int, n_folds: int, n_lambdas: int, n_points: int) -> float:
-    """Return the flops of `held_out_ridge_of_features` for k = min(m, r) features, beside those of the products.
+    """Return the flops of `held_out_ridge_of_features` with k = min(m, r), without the product X'X.
 
-    n_lambdas : distinct ones. n_points : of the grid, as many blocks of all folds.
+    n_lambdas : distinct lambdas. n_points : of the grid.
     """
     rows = 0.0 if k == m else m * k * k
     factors = min(n_lambdas * (INVERSE_FLOPS * k**3 + rows), EIGEN_FLOPS * k**3 + 2 * rows)
@@ -115,9 +109,9 @@ def ridge_flops(k: int, m: int, n_folds: int, n_lambdas: int, n_points: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Roots:
-    """Roots Q (m, k) of `(A + lambda I)^-1`, or `X (A + lambda I)^-1 X'`, of one A (k, k) and any lambda.
+    """Roots Q (m, k) of `(A + lambda I)^-1`, or of `X (A + lambda I)^-1 X'`, for one A (k, k) and any lambda.
 
-    X : (m, k) of the primal form, or None. Z : (m, t), the columns. n_lambdas : that will be asked for.
+    X : (m, k) of the primal form, or None. Z : (m, t), the columns. n_lambdas : the number of distinct lambdas.
     """
 
     A: np.ndarray
@@ -127,7 +121,6 @@ class _Roots:
 
     @cached_property
     def moments(self) -> np.ndarray:
-        """Return X'Z (k, t)."""
         return self.Z if self.X is None else self.X.T @ self.Z
 
     @cached_property
@@ -147,7 +140,7 @@ class _Roots:
             try:
                 L = cholesky(self.A + penalty * np.eye(len(self.A)), lower=True, check_finite=False)
             except np.linalg.LinAlgError:
-                pass  # the penalty is below the rounding of A, or the kernel is negative: eigenvalues tell
+                pass  # the penalty is below the rounding errors of A, or the kernel is negative: see the eigenvalues
             else:
                 if self.X is None:
                     inverse = dtrtri(L, lower=1)[0]
@@ -166,7 +159,7 @@ class _Roots:
         return rows[held] * scale, scale[:, None] * columns
 
     def refitted(self, penalty: float, members: np.ndarray) -> np.ndarray:
-        """Return the residuals (k, t) at the points `members` of the primal problem without them."""
+        """Return the held-out residuals (k, t) at the points `members` by a refit of the primal problem."""
         assert self.X is not None
         X, columns = self.X[members], self.Z[members]
         A = self.A - X.T @ X + penalty * np.eye(len(self.A))
@@ -175,35 +168,36 @@ class _Roots:
 
 def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarray, folds: Sequence[np.ndarray],
               penalty: np.ndarray, centered: bool) -> np.ndarray:
-    """Return the held-out values (..., m, c) of the dual form, or of the primal one with X; root : W^1/2 (m,)."""
+    """Return the held-out values (..., m, c) of the dual form, or of the primal form with X; root : W^1/2 (m,)."""
     penalty = np.asarray(penalty, np.float64)
     points, (m, c) = penalty.reshape(-1, len(folds)), Y.shape
-    # Centered once, so that the means of folds are small beside the targets' own spread.
+    # Centered first, so that the means of folds are small beside the variation of the targets.
     middle = np.average(Y, axis=0, weights=root**2) if centered else np.zeros(c)
-    means = kept_means(Y - middle, folds, root**2) if centered else np.zeros((len(folds), c))
+    means = training_means(Y - middle, folds, root**2) if centered else np.zeros((len(folds), c))
     roots = _Roots(A, X, root[:, None] * np.column_stack([Y - middle, np.ones(m)]), len(np.unique(points)))
     held_out = np.full((len(points), m, c), np.nan)
     for value in np.unique(points):
         point, number = np.nonzero(points == value)
-        some = sorted(np.unique(number), key=lambda index: len(folds[index]))  # equal sizes in a row
-        held = np.concatenate([folds[index] for index in some])
-        residuals = np.concatenate([batch.reshape(-1, c + 1) for batch in _residuals(
-            roots, value, [len(folds[index]) for index in some], held)]) / root[held, None]
-        of_line = np.repeat(some, [len(folds[index]) for index in some])
-        values = Y[held] - (residuals[:, :-1] - means[of_line] * residuals[:, -1:])
+        by_size = sorted(np.unique(number), key=lambda index: len(folds[index]))
+        sizes = [len(folds[index]) for index in by_size]
+        held = np.concatenate([folds[index] for index in by_size])
+        batches = _residuals(roots, value, sizes, held)
+        residuals = np.concatenate([batch.reshape(-1, c + 1) for batch in batches]) / root[held, None]
+        fold_of = np.repeat(by_size, sizes)
+        values = Y[held] - (residuals[:, :-1] - means[fold_of] * residuals[:, -1:])
         require(bool(np.isfinite(values).all()), f"held-out values with a penalty of {value:g} are not finite",
                 error=DataError, why="kernel, targets or penalties are too large or too small for floats",
                 fix="scale targets, weights and penalties to about 1")
         for index in np.unique(point):
-            mine = np.isin(of_line, number[point == index])
-            held_out[index, held[mine]] = values[mine]
+            mask = np.isin(fold_of, number[point == index])
+            held_out[index, held[mask]] = values[mask]
     return held_out.reshape(*penalty.shape[:-1], m, c)
 
 
 def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], held: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the residuals (n, k, t) of n folds of k points at a time, in scaled coordinates.
+    """Yield the residuals (n, k, t), in scaled coordinates, of n folds of equal size k at a time.
 
-    sizes : of folds, ascending. held : their points one after the other.
+    sizes : of the folds, ascending. held : their points, concatenated.
     """
     Q, QZ = roots.of(penalty, held)
     start = 0
@@ -214,18 +208,18 @@ def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], held: np.nda
         if roots.X is None:
             yield np.linalg.solve(q @ q.transpose(0, 2, 1), q @ QZ)
             continue
-        residuals, lost = roots.Z[members] - q @ QZ, np.ones(n, bool)
+        residuals, refit = roots.Z[members] - q @ QZ, np.ones(n, bool)
         if size <= Q.shape[1]:
             blocks = np.eye(size) - q @ q.transpose(0, 2, 1)
-            lost = _smallest_pivots(blocks) < CANCELED
-            residuals[~lost] = np.linalg.solve(blocks[~lost], residuals[~lost])
-        for index in np.flatnonzero(lost):
+            refit = _smallest_pivots(blocks) < MIN_PIVOT
+            residuals[~refit] = np.linalg.solve(blocks[~refit], residuals[~refit])
+        for index in np.flatnonzero(refit):
             residuals[index] = roots.refitted(penalty, members[index])
         yield residuals
 
 
 def _smallest_pivots(blocks: np.ndarray) -> np.ndarray:
-    """Return the smallest pivot (n,) of a Cholesky factor of each block (n, k, k); 0 of all where one has none."""
+    """Return the smallest Cholesky pivot (n,) of each block (n, k, k); 0 for all where one has no factor."""
     try:
         factors = np.linalg.cholesky(blocks)
     except np.linalg.LinAlgError:

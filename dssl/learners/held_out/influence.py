@@ -41,7 +41,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ...base.errors import DataError, explain, require
 from ...storage.blocks import row_ranges
-from ..linear.newton import GramOfLabels, Minimum, minimize
+from ..linear.newton import LabelGram, Minimum, minimize
 from ..losses import SmoothLoss
 
 COLUMN_BYTES = 16 << 20  # of the values of folds that are refined side by side
@@ -107,7 +107,7 @@ def mean_of_folds(folds: Sequence[np.ndarray], predicted: Sequence[np.ndarray], 
     return np.divide(total, times, out=np.full_like(total, np.nan), where=times > 0)
 
 
-def removal(p: np.ndarray, fold: np.ndarray) -> float:
+def removal_ratio(p: np.ndarray, fold: np.ndarray) -> float:
     """Return -eps = p_F / (1 - p_F): without the fold, the shares of the others are larger by this factor of theirs."""
     return float(p[fold].sum() / np.delete(p, fold).sum())
 
@@ -166,7 +166,7 @@ def _without_folds(problem: LabelProblem, system: CurvedLabels, p: np.ndarray, f
     """Return the values of each fold without it."""
     N, active = problem.N, system.active
     mu = p * problem.loss.gradient(f, problem.y)
-    N_mu, kappa = N @ mu, np.array([removal(p, fold) for fold in folds])
+    N_mu, kappa = N @ mu, np.array([removal_ratio(p, fold) for fold in folds])
     # r = kappa mu - (1 + kappa) mu_F, so that N r needs no product with all of N for each fold.
     V = np.stack([(1 + k) * (N[:, fold] @ mu[fold]) - k * N_mu for k, fold in zip(kappa, folds, strict=True)], axis=1)
     totals = np.array([k * mu.sum() - (1 + k) * mu[fold].sum() for k, fold in zip(kappa, folds, strict=True)])
@@ -186,7 +186,7 @@ def _without_folds(problem: LabelProblem, system: CurvedLabels, p: np.ndarray, f
         here = Minimum(whole.coef[:, None] - moved / 2, b + shift[of],
                        whole.values[:, None] + steps[:, of] + shift[of], np.zeros(len(some), np.int64))
         at = _better(problem, kept, here, whole)
-        least = minimize(GramOfLabels(N), problem.loss, np.broadcast_to(problem.y[:, None], kept.shape), kept,
+        least = minimize(LabelGram(N), problem.loss, np.broadcast_to(problem.y[:, None], kept.shape), kept,
                          fit_intercept=problem.intercept, start=at, max_steps=refine, required=False)
         without += [least.values[fold, j] for j, fold in enumerate(some)]
     return without

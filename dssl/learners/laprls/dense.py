@@ -1,25 +1,25 @@
-"""LapRLS on all points, the form of equation (3), for comparison and for a few thousand points.
+"""LapRLS with a coefficient for each point, equation (3), for comparison and for a few thousand points.
 
     (M K + lambda_A I) alpha = J (y - mean),   M = J + lambda_I E
 
-J is the diagonal of the labels' weights at their points. "direct" factors that matrix. In the inner product x'K y it is
-self-adjoint and positive definite, so that conjugate gradients need one product with K an iteration, "cg". "pcg" is
-preconditioned on the span of the landmarks, V = S T, exactly, and by 1 / lambda_A on the rest:
+J is the diagonal matrix of the label weights. "direct" factors the matrix. In the inner product x'K y it is
+self-adjoint and positive definite, so conjugate gradients ("cg") need one product with K an iteration. "pcg" has a
+two-level preconditioner, exact on the span V = S T of the landmarks and 1 / lambda_A on the rest:
 
     P^-1 r = V (Phi' M Phi + lambda_A I)^-1 V'K r + (r - V V'K r) / lambda_A
 
-With lambda_I = 0 the coefficients of unlabeled points are zero: the points are then the labeled ones alone, plain RLS.
+With lambda_I = 0 the coefficients of unlabeled points are zero and only the labeled points are used, plain RLS.
 
-Other losses see the labeled points alone, where the functions are those of the kernel `J K (gamma_A I + gamma_I E K /
-n^2)^-1 J'`: one such system for all folds, classes, Newton steps and norms of a ratio of penalties. Folds are fitted
-from the minimum of all labels on, or left out by the influence function, which that kernel gives too: it is exact to
-first order, and takes nothing of the size of n (`learners/held_out/influence.py`).
+For other losses the functions at the labeled points have the kernel `J K (gamma_A I + gamma_I E K / n^2)^-1 J'`: one
+system for all folds, classes and Newton steps of a ratio of penalties. Folds are refitted from the minimum of all
+labels, or approximated by the influence function (`learners/held_out/influence.py`).
 
 References
 ----------
 Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation (3) and Table 1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve, lu_factor, lu_solve
 
+from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, require
 from ...graph.energy.blocks import StoredGraph
 from ...graph.energy.vertex_removal import energy_change
@@ -39,25 +40,26 @@ from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..held_out.closed_form import held_out_ridge
 from ..held_out.influence import influence_of_labels
-from ..linear.newton import GramOfLabels, LabelSpace, Minimum, minimize
+from ..linear.newton import FunctionSpace, LabelGram, Minimum, minimize
 from ..losses import SQUARES, SmoothLoss
 from .iterations import convergence, require_converged
 from .params import LabelLines, SystemParams
-from .penalties import Penalties, by_pair, by_ratio, norms_without
+from .penalties import Penalties, by_pair, by_ratio, fold_norms
 
-COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted side by side
-REFINE = {"influence": 0, "refined_influence": 1}  # steps of Newton's method after the influence function
+COLUMN_BYTES = 64 << 20  # of the values of columns that are fitted together
+REFINE = {"influence": 0, "refined_influence": 1}  # Newton steps after the influence function
+TwoLevel = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]  # R, systems, K R -> Z, K Z
 
 
-def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole: Minimum, fit_intercept: bool,
+def smooth_held_out(space: FunctionSpace, loss: SmoothLoss, lines: LabelLines, whole: Minimum, fit_intercept: bool,
                   refine: int | None) -> np.ndarray:
-    """Return the value (m, c) of each label by the function without its fold, NaN where it is never held out.
+    """Return the held-out values (m, c) of the labels, NaN where a label is never held out.
 
-    whole : the minimum of all labels. refine : None where each fold is fitted, from there on; or else the steps that
-    follow on the influence function.
+    whole : the minimum of all labels, from which folds are refitted. refine : None for refits, or the number of Newton
+    steps after the influence function.
     """
     (m, c), held_out = lines.target.shape, np.full(lines.target.shape, np.nan)
-    if refine is not None and isinstance(space, GramOfLabels):
+    if refine is not None and isinstance(space, LabelGram):
         held = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
         return influence_of_labels(space.N, lines.target, lines.weight, loss, whole.values, held,
                                    intercept=fit_intercept, refine=refine)
@@ -66,22 +68,22 @@ def without_folds(space: LabelSpace, loss: SmoothLoss, lines: LabelLines, whole:
         start = Minimum(*(np.tile(array, last - first) for array in (whole.coef, whole.intercept, whole.values,
                                                                      whole.steps)))
         values = minimize(space, loss, y, weight, fit_intercept=fit_intercept, start=start).values.reshape(m, -1, c)
-        places = np.flatnonzero((lines.fold >= first) & (lines.fold < last))
-        held_out[places] = values[places, lines.fold[places] - first]
+        rows = np.flatnonzero((lines.fold >= first) & (lines.fold < last))
+        held_out[rows] = values[rows, lines.fold[rows] - first]
     return held_out
 
 
 DIRECT_RESIDUAL = 1e-6  # relative, of a factored system; above it the penalties are too far apart for float64
-CHUNK_BYTES = 128 << 20  # of the kernel at most, where it is evaluated anew for each product
+CHUNK_BYTES = 128 << 20  # upper bound of a chunk of the kernel that is evaluated for each product
 
 
 def chunk_bytes(limit: int) -> int:
-    """Return the bytes of K that are evaluated at a time, where `limit` may be held."""
+    """Return the bytes of a chunk of K within a limit."""
     return min(CHUNK_BYTES, limit // 2)
 
 
 class FullKernel:
-    """Products with K (n, n) of all points: kept where `limit` bytes allow, or evaluated again a chunk at a time."""
+    """Products with K (n, n), which is stored if it fits in `limit` bytes, and else evaluated in chunks each time."""
 
     def __init__(self, kernel: Kernel, X: Any, limit: int):
         self.kernel, self.X, self.n = kernel, X, X.shape[0]
@@ -103,22 +105,22 @@ class FullKernel:
 class DenseTask:
     """Solve systems on all points; write `coef` (p, n, c) and `intercept` (p, c).
 
-    If `held_out`, write instead `values` (m, p / F, c) of pairs of penalties, F systems each, at the labeled points,
-    each by the one of its fold; NaN at points that are never held out. "direct" does so in closed form,
-    by a factorization a ratio of penalties, unless refits are asked for.
+    If `held_out`, write the held-out `values` (m, p / F, c) of the labeled points instead, for pairs of penalties of F
+    systems each; NaN at points that are never held out. "direct" does so in closed form, by one factorization for each
+    ratio of penalties, unless refits are requested.
 
-    Memory: `8 n^2` bytes for K where they fit in half the budget, or else `chunk_bytes` of it at a time; `16 n^2` more
-    for "direct", `16 n m` with them in closed form, and `8 n (s + 2 r)` for "pcg".
+    Memory: `8 n^2` bytes for K if they fit in half the budget, else `chunk_bytes`; `16 n^2` more for "direct", `16 n m`
+    in closed form, and `8 n (s + 2 r)` for "pcg".
     """
 
     rows: Rows
     kernel: Kernel
     graph: Parts | None
-    copies: Rows | None
+    multiplicity: Rows | None
     laplacian: LaplacianKind
     labels: Arrays  # row, fold, weight, target
     n_held: int
-    landmarks: np.ndarray | None  # rows, of "pcg"
+    landmarks: np.ndarray | None  # row numbers, for "pcg"
     systems: tuple[Penalties, ...]
     params: SystemParams  # of solver "direct", "pcg" or "cg"
     fit_intercept: bool
@@ -128,12 +130,10 @@ class DenseTask:
 
     @property
     def closed_form(self) -> bool:
-        """Return whether held-out values are found without a system a fold."""
         return self.params.solver == "direct" and self.params.held_out != "refit" and self.loss == SQUARES
 
     @property
     def held_out_method(self) -> str:
-        """Return how held-out values are found."""
         if self.closed_form:
             return "closed_form"
         return self.params.held_out if self.params.held_out in REFINE else "refit"
@@ -143,11 +143,11 @@ class DenseTask:
         n, method = X.shape[0], self.params.solver
         require(method != "direct" or 24 * n * n <= self.budget, f'solver="direct" with {n:,} points',
                 error=BudgetError, why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
-                fix=f'use solver "auto", which needs landmarks only, or raise memory_budget to {24 * n * n:,} bytes')
+                fix=f'use solver "auto", which needs only landmarks, or raise memory_budget to {24 * n * n:,} bytes')
         K = FullKernel(self.kernel, X, self.budget if method == "direct" else self.budget // 2)
         E, relabeled_mean = sp.csr_array((n, n)), (0.0, 0.0)
         if self.graph is not None:
-            stored = StoredGraph(self.graph, self.laplacian, self.copies)
+            stored = StoredGraph(self.graph, self.laplacian, self.multiplicity)
             energy = stored.energy()
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
             if self.held_out and self.params.inductive:
@@ -155,22 +155,22 @@ class DenseTask:
                 values, evidence = np.full(shape, np.nan), dict[str, Any]()
                 for fold, held in enumerate(lines.fold == fold for fold in range(self.n_held)):
                     change = energy_change(energy, self.laplacian, lines.row[held], stored.multiplicity())
-                    coef, lines_of_fold = self.without_others(fold)._solved(
+                    arrays, fold_evidence = self.of_fold(fold)._solved(
                         K, E + change.matrix(n), relabeled_mean, replace(lines, fold=np.where(held, 0, 1), n_held=1))
-                    values[held] = coef["values"][held]
-                    evidence = lines_of_fold | {name: max(lines_of_fold[name], evidence.get(name, 0))
-                                      for name in ("max_residual", "not_converged")}
+                    values[held] = arrays["values"][held]
+                    evidence = fold_evidence | {name: max(fold_evidence[name], evidence.get(name, 0))
+                                                for name in ("max_residual", "not_converged")}
                 return {**out.write(values=values), "evidence": evidence}
         arrays, evidence = self._solved(K, E, relabeled_mean, lines)
         return {**out.write(**arrays), "evidence": evidence}
 
-    def without_others(self, fold: int) -> "DenseTask":
-        """Return the task of the systems of one fold, the only one that is held out: of its own graph."""
-        return replace(self, n_held=1, systems=tuple(item.alone for item in self.systems[fold::self.n_held]))
+    def of_fold(self, fold: int) -> "DenseTask":
+        """Return the task of the systems of one fold, the only one that is held out."""
+        return replace(self, n_held=1, systems=tuple(item.single_fold for item in self.systems[fold::self.n_held]))
 
     def _solved(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
                 lines: LabelLines) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return what is written, of the systems in the graph of energy E, and the evidence."""
+        """Return the arrays to write for the systems with energy E, and the evidence."""
         n, method = K.n, self.params.solver
         if self.loss != SQUARES:
             return self._newton(K, E, relabeled_mean, lines)
@@ -184,9 +184,9 @@ class DenseTask:
         means = lines.intercepts([item.held for item in self.systems], self.fit_intercept)
         B, weights = np.zeros((n, p, c)), np.zeros((n, p))
         for index, item in enumerate(self.systems):
-            seen = lines.fold != item.held
-            np.add.at(weights[:, index], lines.row[seen], lines.weight[seen])
-            np.add.at(B[:, index], lines.row[seen], lines.weight[seen, None] * (lines.target[seen] - means[index]))
+            train = lines.fold != item.held
+            np.add.at(weights[:, index], lines.row[train], lines.weight[train])
+            np.add.at(B[:, index], lines.row[train], lines.weight[train, None] * (lines.target[train] - means[index]))
         systems = DenseSystems(K, E, relabeled_mean, weights, self.systems)
         alpha, evidence = systems.solve(B, self.params, self.landmarks)
         evidence["method"] = method
@@ -197,56 +197,56 @@ class DenseTask:
 
     def _newton(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
                 lines: LabelLines) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return what `_solved` does, of another loss than the squared one."""
+        """Return the arrays and evidence of `_solved` for another loss than the squared one."""
         n, p, c, m = K.n, len(self.systems), lines.target.shape[1], len(lines.row)
-        rows, place = np.unique(lines.row, return_inverse=True)
+        rows, position = np.unique(lines.row, return_inverse=True)
         groups = by_pair(self.systems)
         pairs = tuple(self.systems[numbers[0]].whole for numbers in groups)
         systems = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), pairs)
         coef, intercept, values = np.zeros((p, n, c)), np.empty((p, c)), np.empty((m, len(pairs), c))
         steps, solutions, start = np.zeros(p, np.int64), [], None
         for members in by_ratio(pairs).values():
-            X, N, evidence = systems.smoothed(members[0], rows, self.params, self.landmarks)
+            X, N, evidence = systems.label_kernel(members[0], rows, self.params, self.landmarks)
             solutions.append(evidence)
             for index in members:
                 scale = lines.weight.sum() / pairs[index].lambda_A
-                space = GramOfLabels(scale * N[np.ix_(place, place)])
+                space = LabelGram(scale * N[np.ix_(position, position)])
                 if self.held_out:
                     start = minimize(space, self.loss, *lines.columns([-1]), fit_intercept=self.fit_intercept,
                                      start=start)
-                    values[:, index] = without_folds(space, self.loss, lines, start, self.fit_intercept,
+                    values[:, index] = smooth_held_out(space, self.loss, lines, start, self.fit_intercept,
                                                      REFINE.get(self.params.held_out))
                     continue
                 numbers = groups[index]
                 y, weight = lines.columns([self.systems[number].held for number in numbers])
-                least = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept)
+                minimum = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept)
                 of_rows = np.zeros((len(rows), len(numbers) * c))
-                np.add.at(of_rows, place, scale * least.coef)
+                np.add.at(of_rows, position, scale * minimum.coef)
                 coef[numbers] = (X @ of_rows).reshape(n, -1, c).transpose(1, 0, 2)
-                intercept[numbers] = least.intercept.reshape(-1, c)
-                steps[numbers] = least.steps.reshape(-1, c).max(axis=1)
+                intercept[numbers] = minimum.intercept.reshape(-1, c)
+                steps[numbers] = minimum.steps.reshape(-1, c).max(axis=1)
         evidence = {"method": self.params.solver, "loss": self.loss.name, "newton_steps": steps.tolist(),
                     "max_residual": max(item["max_residual"] for item in solutions), "not_converged": 0}
         return {"values": values} if self.held_out else {"coef": coef, "intercept": intercept}, evidence
 
 
 def _require_solved(residual: float, system: Penalties) -> float:
-    """Return the relative residual of a factored system; raise NotConverged if it is above the bound, or no number."""
+    """Return the relative residual of a factored system; raise NotConverged if it is above the bound, or NaN."""
     require(residual <= DIRECT_RESIDUAL, f"gamma_A={system.gamma_A:g} and gamma_I={system.gamma_I:g}: their system on "
             f"all points is solved to a relative residual of {residual:.1e} only, above {DIRECT_RESIDUAL:g}",
-            why="one penalty is below the rounding errors of the other: coefficients that do not solve the system are "
-                "no estimate of anything", fix="bring the penalties nearer to each other, by a larger gamma_A or a "
-            'smaller gamma_I; or use solver "auto", whose systems of landmarks bear such ratios', error=NotConverged)
+            why="one penalty is below the rounding errors of the other, so the coefficients are meaningless",
+            fix="use a larger gamma_A or a smaller gamma_I; or solver \"auto\", whose systems of landmarks allow such "
+            "ratios", error=NotConverged)
     return residual
 
 
-def _evidence(residuals: list[float]) -> dict[str, Any]:
+def _evidence(residuals: list[float]) -> JsonObject:
     return {"max_residual": max(residuals, default=0.0), "not_converged": 0}
 
 
 @dataclass(frozen=True)
 class DenseSystems:
-    """Systems on all points: K, E or the mean of its relabelings, and the weights of labels (n, p)."""
+    """Systems on all points: K, E, the mean of E over relabelings of its vertices, and label weights (n, p)."""
 
     K: FullKernel
     E: sp.csr_array
@@ -270,16 +270,13 @@ class DenseSystems:
 
     def solve(self, B: np.ndarray, params: SystemParams,
               landmarks: np.ndarray | None) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return alpha (n, p, c) of right-hand sides B by the method of the parameters, and the evidence (JSON)."""
+        """Return alpha (n, p, c) of right-hand sides B, and the evidence."""
         if params.solver == "direct":
             return self.direct(B)
         return self.iterate(B, landmarks if params.solver == "pcg" else None, params)
 
     def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return alpha (n, p, c) of right-hand sides B by an LU factorization each.
-
-        Raises NotConverged: rounding errors leave a relative residual above `DIRECT_RESIDUAL`.
-        """
+        """Return alpha (n, p, c) of right-hand sides B by an LU factorization each; raise NotConverged."""
         alpha, residuals = np.empty_like(B), []
         for index in range(len(self.systems)):
             alpha[:, index], residual = self._factored(index, B[:, index])
@@ -288,52 +285,50 @@ class DenseSystems:
 
     def held_out(self, lines: LabelLines, fit_intercept: bool,
                  params: SystemParams) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the values (m, p, c) at the labels of p pairs, none held out, each without its fold; by an LU a ratio.
+        """Return the held-out values (m, p, c) of the labels for p pairs of penalties, by an LU for each ratio.
 
-        The kernel of a ratio is `N = K (I + rho E K)^-1` among the labeled points, rho = lambda_I / lambda_A, and the
-        penalty of a fold its lambda_A; see `closed_form.py`.
+        Ridge regression in the kernel `N = K (I + rho E K)^-1` of the labeled points, rho = lambda_I / lambda_A, with
+        the penalty lambda_A of each fold; see `closed_form.py`.
         """
-        points, place = np.unique(lines.row, return_inverse=True)
+        points, position = np.unique(lines.row, return_inverse=True)
         folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held)]
         values, residuals = np.empty((len(self.systems), *lines.target.shape)), [0.0]
         for members in by_ratio(self.systems).values():
-            _, N, evidence = self.smoothed(members[0], points, params)
+            _, N, evidence = self.label_kernel(members[0], points, params)
             residuals.append(evidence["max_residual"])
-            lambda_A = norms_without([self.systems[index] for index in members], lines.n_held)
-            values[members] = held_out_ridge(N[np.ix_(place, place)], lines.target, folds, lambda_A, lines.weight,
-                                             fit_intercept)
+            lambda_A = fold_norms([self.systems[index] for index in members], lines.n_held)
+            values[members] = held_out_ridge(N[np.ix_(position, position)], lines.target, folds, lambda_A,
+                                             lines.weight, fit_intercept)
         return values.transpose(1, 0, 2), _evidence(residuals)
 
-    def smoothed(self, index: int, points: np.ndarray, params: SystemParams,
-                 landmarks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return `X = (I + rho E K)^-1` at some of the points (n, m), K X among these (m, m), and the evidence (JSON).
+    def label_kernel(self, index: int, points: np.ndarray, params: SystemParams,
+                     landmarks: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, JsonObject]:
+        """Return columns `points` of `X = (I + rho E K)^-1` (n, m), K X among these (m, m), and the evidence.
 
-        rho = lambda_I / lambda_A; no label has a weight in it.
-
-        Raises NotConverged: a residual is above the bound of the method.
+        rho = lambda_I / lambda_A. Raises NotConverged.
         """
         system, X, evidence = self.systems[index], np.zeros((self.K.n, len(points)), order="F"), _evidence([])
         X[points, np.arange(len(points))] = 1
         if system.lambda_I and params.solver == "direct":
             assert self.K.K is not None
             A = self.regularized(index, self.K.K)
-            with np.errstate(over="ignore"):  # the residual tells
+            with np.errstate(over="ignore"):  # the residual shows it
                 A /= system.lambda_A
             A[np.diag_indices_from(A)] += 1
             X = lu_solve(lu_factor(A, check_finite=False), X, overwrite_b=True, check_finite=False)
-            left = A @ X
-            left[points, np.arange(len(points))] -= 1
-            evidence = _evidence([_require_solved(float(np.linalg.norm(left, axis=0).max()), system)])
+            residual = A @ X
+            residual[points, np.arange(len(points))] -= 1
+            evidence = _evidence([_require_solved(float(np.linalg.norm(residual, axis=0).max()), system)])
         elif system.lambda_I:
-            alone = replace(self, weights=self.weights[:, [index]], systems=(system,))
-            solved, evidence = alone.solve(X[:, None], params, landmarks)
+            single = replace(self, weights=self.weights[:, [index]], systems=(system,))
+            solved, evidence = single.solve(X[:, None], params, landmarks)
             require_converged(evidence | {"method": params.solver}, params)
             X = system.lambda_A * solved[:, 0]
         N = self.K.of_rows(points, X)
         return X, (N + N.T) / 2, evidence
 
     def _factored(self, index: int, b: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the solution (n, c) of one system, and its relative residual; three matrices at a time, with K."""
+        """Return the solution (n, c) of one system, and its relative residual; memory of three matrices, with K."""
         assert self.K.K is not None
         A = self.regularized(index, self.K.K)
         A[np.diag_indices_from(A)] += self.systems[index].lambda_A
@@ -348,8 +343,8 @@ class DenseSystems:
         of_column = np.repeat(np.arange(p), c)
 
         def apply(P: np.ndarray, columns: np.ndarray, KP: np.ndarray) -> np.ndarray:
-            return by_system(of_column[columns], P, lambda index, mine: (
-                self.regularized(index, KP[:, mine]) + self.systems[index].lambda_A * P[:, mine]))
+            return by_system(of_column[columns], P, lambda index, mask: (
+                self.regularized(index, KP[:, mask]) + self.systems[index].lambda_A * P[:, mask]))
 
         two_level = None if landmarks is None else self.two_level(landmarks, params)
         precondition = None if two_level is None else (lambda R, columns, KR: two_level(R, of_column[columns], KR))
@@ -357,8 +352,8 @@ class DenseSystems:
                            metric=self.K)
         return solution.value.reshape(n, p, c), convergence(solution, p)
 
-    def two_level(self, landmarks: np.ndarray, params: SystemParams) -> Any:
-        """Return the preconditioner on the span of the landmarks: (R, systems (u,), K R) -> (Z, K Z)."""
+    def two_level(self, landmarks: np.ndarray, params: SystemParams) -> TwoLevel:
+        """Return the preconditioner on the span of the landmarks."""
         C = np.asarray(self.K.kernel(self.K.X, self.K.X[landmarks]))
         T = whiten(C[landmarks], params.cutoff or 1e-10).T
         Phi = C @ T
@@ -369,8 +364,8 @@ class DenseSystems:
         def precondition(R: np.ndarray, of: np.ndarray, KR: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             lambda_A = np.array([self.systems[index].lambda_A for index in of])
             reduced = T.T @ KR[landmarks]
-            coarse = by_system(of, reduced, lambda index, mine: cho_solve(
-                factors[self.systems[index]], reduced[:, mine], check_finite=False)) - reduced / lambda_A
+            coarse = by_system(of, reduced, lambda index, mask: cho_solve(
+                factors[self.systems[index]], reduced[:, mask], check_finite=False)) - reduced / lambda_A
             Z, KZ = R / lambda_A, KR / lambda_A
             Z[landmarks] += T @ coarse
             return Z, KZ + Phi @ coarse

@@ -1,12 +1,12 @@
-"""Systems of landmarks as matrices: Gram matrices summed over all points, and solutions by a factor each."""
+"""Nystrom systems from Gram matrices, which are summed over all points, solved by Cholesky factors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
 
+from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...solvers.blocked_cg import column_scale
@@ -18,63 +18,60 @@ from .products import MAX_RUNS, GramTask, gram_bytes
 from .system import Basis, NystromSystem
 
 SYSTEMS_IN_A_TASK = 8
-REFINEMENTS, EXACT = 10, 1e-12  # steps at most, and the residual at which there is nothing to improve
+REFINEMENTS, EXACT = 10, 1e-12  # upper bound of refinement steps, and the residual at which they end
 
 
 @dataclass(frozen=True, eq=False)
 class GramSystem(Basis):
-    """Systems that are solved without the points.
+    """Gram matrices from which systems are solved without the points.
 
     relabeled_mean : see `GraphEnergy.relabeled_mean`.
-    sums : `energy` (r, r) where a gamma_I is positive, `points` (r, r) and `sums` (r,) where one is the control's,
-    `labels` (F, r, r) and `moments` (F, r, c + 1) of each fold, or of all labels in one, `features` (m, r) of the
-    labels for what is not made of sums.
+    sums : `energy` (r, r) for gamma_I > 0; `points` (r, r) and `sums` (r,) for the control; `labels` (F, r, r) and
+    `moments` (F, r, c + 1) of each fold, or of all labels; and perhaps `features` (m, r) of the labels.
     """
 
     relabeled_mean: tuple[float, float]
     sums: dict[str, np.ndarray]
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return what a fit to all labels needs, read by `from_arrays`: labels of all folds in one."""
-        of_folds = self.sums.keys() & {"labels", "moments"}
-        total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in sorted(of_folds)}
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
+        """Return the arrays for `from_arrays`, with the labels of all folds summed."""
+        by_fold = self.sums.keys() & {"labels", "moments"}
+        total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in sorted(by_fold)}
         whitened = {} if self.T is None else {"T": self.T}
         return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"relabeled_mean": list(self.relabeled_mean)}
 
     def energy(self, control: bool) -> np.ndarray | None:
-        """Return E (r, r), or its mean over relabelings; None where no gamma_I is positive."""
+        """Return E (r, r), or for the control its mean over relabelings; None where no gamma_I is positive."""
         if not control:
             return self.sums.get("energy")
         a, b = self.relabeled_mean
         return a * self.sums["points"] + b * np.outer(self.sums["sums"], self.sums["sums"])
 
     def energies(self, systems: Sequence[Penalties]) -> dict[str, np.ndarray]:
-        """Return what these systems weigh by lambda_I: `energy` of the graph, and `control`, as far as they ask."""
+        """Return the `energy` of the graph and of the `control`, as far as these systems need them."""
         graph, control = any(item.has_graph for item in systems), any(item.has_control for item in systems)
         energies = {"energy": self.energy(False) if graph else None, "control": self.energy(True) if control else None}
         return {name: E for name, E in energies.items() if E is not None}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any], lines: LabelLines,
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject, lines: LabelLines,
                     params: SystemParams, fit_intercept: bool) -> "GramSystem":
-        """Return the systems of all labels, none held out, that `to_arrays` described; `lines` are those labels."""
+        """Return the system of all labels `lines`, none held out, from `to_arrays`."""
         summed = {name: array for name, array in arrays.items() if name not in ("K_ss", "T")}
         mean = tuple(attributes["relabeled_mean"])
         return cls(arrays["K_ss"], arrays.get("T"), lines.whole, params, fit_intercept, mean, summed)
 
 
 def runs_that_fit(sums_bytes: int, budget: int) -> int:
-    """Return into how many runs of blocks sums of so many bytes each are dealt: as many as fit at once, 2 or more."""
+    """Return the number of runs of blocks, each with its own sums: as many as fit at once, 2 to `MAX_RUNS`."""
     return int(np.clip(budget // max(1, sums_bytes), 2, MAX_RUNS))
 
 
 def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | None = None, *, energy: bool = True,
                   points: bool = False, labels: bool = True, ones: bool = False) -> dict[str, np.ndarray]:
-    """Return the sums of `GramTask` over all blocks: `energy` (r, r), `points`, `sums`, `labels`, `moments`.
+    """Return the sums of `GramTask` over all blocks, by one pass over the points.
 
-    One pass over the points, whatever the folds and penalties are. parts : where shares go, scratch by default.
-
-    Raises BudgetError: the sums of one task do not fit.
+    parts : for the partial sums, scratch by default. Raises BudgetError where the sums of one task do not fit.
     """
     sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
     budget, also = execution.memory_budget, "" if system.inductive else ' or folds, or solver "nystrom-pcg"'
@@ -83,16 +80,16 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
             fix=f"use fewer landmarks{also}, or raise memory_budget to {sums_bytes:,} bytes")
     tasks = [GramTask(system.problem, first, last, energy, points, labels, ones)
              for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget))]
-    added = execution.reduce(sums(tasks), parts)
+    total = execution.reduce(sums(tasks), parts)
     if energy:
-        E = added["energy"] if system.T is None else added["energy"] @ system.T
-        added["energy"] = (E + E.T) / 2
-    return added | {name: system.lower(added[name]) for name in ("sums", "moments")}
+        E = total["energy"] if system.T is None else total["energy"] @ system.T
+        total["energy"] = (E + E.T) / 2
+    return total | {name: system.lower(total[name]) for name in ("sums", "moments")}
 
 
 def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: Execution, parts: Parts | None = None,
                 *, labels: bool = True) -> GramSystem:
-    """Return the Gram matrices that these systems are made of; those of the labels only if `labels`."""
+    """Return the Gram matrices that these systems need; those of the labels only if `labels`."""
     control, graph = any(item.has_control for item in systems), any(item.has_graph for item in systems)
     gram = gram_matrices(system, execution, parts, energy=graph, points=control, ones=control, labels=labels)
     return GramSystem(system.K_ss, system.T, system.lines, system.params, system.fit_intercept,
@@ -101,9 +98,9 @@ def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: 
 
 @dataclass(frozen=True)
 class GramSolveTask:
-    """Solve systems from `first` on from Gram matrices: `b` (p, r, c)."""
+    """Solve systems from `first` on; write `b` (p, r, c)."""
 
-    sums: Arrays  # `labels` (F, r, r), what `energies` returns, `penalty` (r, r), and `right` of all systems
+    sums: Arrays  # `labels` (F, r, r), those of `energies`, `penalty` (r, r), and `right` of all systems
     systems: tuple[Penalties, ...]
     first: int
 
@@ -125,42 +122,41 @@ class GramSolveTask:
 
 
 def refined(A: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the solution of a positive semi-definite system, and its largest relative residual of a column.
+    """Return the solution of a positive semi-definite system, and the largest relative residual of a column.
 
-    Where the diagonal had to be raised for a factor, that is the factor of another matrix: the solution is then
-    improved by what is left, as long as that halves the residual.
+    The factor may be that of a matrix with a raised diagonal; iterative refinement continues as long as it halves the
+    residual.
     """
     size = column_scale(right)
     right = right / size
     factor, scale = factor_raised(A), np.maximum(np.linalg.norm(right, axis=0), 1e-300)
-    solution, left, residual = np.zeros_like(right), right, np.inf
+    solution, residuals, worst = np.zeros_like(right), right, np.inf
     for _ in range(REFINEMENTS):
-        trial = solution + cho_solve(factor, left, check_finite=False)
-        rest = right - A @ trial
-        reached = float((np.linalg.norm(rest, axis=0) / scale).max())
-        if not reached < residual / 2:
-            return (trial * size, reached) if residual == np.inf else (solution * size, residual)
-        solution, left, residual = trial, rest, reached
-        if residual < EXACT:
+        trial = solution + cho_solve(factor, residuals, check_finite=False)
+        trial_residuals = right - A @ trial
+        trial_worst = float((np.linalg.norm(trial_residuals, axis=0) / scale).max())
+        if not trial_worst < worst / 2:
+            return (trial * size, trial_worst) if worst == np.inf else (solution * size, worst)
+        solution, residuals, worst = trial, trial_residuals, trial_worst
+        if worst < EXACT:
             break
-    return solution * size, residual
+    return solution * size, worst
 
 
 def require_solved(system: Basis, worst: float) -> None:
-    """Raise NotConverged where the largest relative residual is above the tolerance, or above 1e-6."""
+    """Raise NotConverged where the largest relative residual is above the tolerance and above 1e-6."""
     require(worst <= max(system.params.tol, 1e-6), error=NotConverged,
             what=f"a system of {system.s} landmarks is solved to a relative residual of {worst:.2e} only",
-            why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats: "
-                "coefficients that do not solve it are no estimate of anything",
+            why="it is singular to the precision of the kernel blocks, or its numbers are too large for floats, so the "
+                "coefficients are meaningless",
             fix="use whitening, precision float64, or a larger gamma_A; scale targets and weights to about 1")
 
 
 def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution: Execution) -> Functions:
-    """Return the functions of all systems: a Cholesky factor, r^3 / 3 flops, for each.
+    """Return the functions of all systems, by a Cholesky factor, r^3 / 3 flops, for each.
 
-    Systems of which a fold is held out need Gram matrices of each fold.
-
-    Raises ParameterError: a system is not positive. NotConverged: a residual is above the tolerance, or above 1e-6.
+    Systems with a held-out fold need the Gram matrices of each fold. Raises ParameterError: a system is not positive.
+    NotConverged: see `require_solved`.
     """
     assert all(item.held < system.lines.n_held for item in systems)
     shared = execution.share(**system.energies(systems), labels=system.sums["labels"], penalty=system.penalty(),

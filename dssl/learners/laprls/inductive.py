@@ -1,16 +1,14 @@
-"""Cross-validation in which points that are held out leave the graph: each fold has an energy of its own.
+"""Inductive cross-validation: held-out points leave the graph, so each fold has its own energy.
 
-Without fold F, whose points leave, `Phi' E_F Phi = Phi' E Phi + X + X'`, X = Phi_S' J Phi, from the change J + J' of
-the energy (`graph/energy/vertex_removal.py`), which reads the points within two edges of the fold's and no others.
-Landmarks stay what they are, those that are held out too; a point that is held out is predicted through its kernel with
-them.
+Without the points of fold F, `Phi' E_F Phi = Phi' E Phi + X + X'`, X = Phi_S' J Phi, with the change J + J' of the
+energy (`graph/energy/vertex_removal.py`), which depends only on points within two edges of the fold. Held-out landmarks
+stay landmarks.
 
-    closed form    ridge on the labels that are kept in the kernel `Phi_m (R + rho E_F)^-1 Phi_m'`: for every rho a
-                   factor, or an eigendecomposition for all, of a fold, and then one of as many labels or features
-                   as there are fewer of, a pair; that of all folds together, `closed_form.py`, has no such kernel
-    refit          a system a pair of penalties and fold; of other losses, Newton's method
+    closed form    ridge regression in the kernel `Phi_m (R + rho E_F)^-1 Phi_m'`: for each fold a factor for every
+                   rho, or one eigendecomposition, and a factor of labels or features for each pair of penalties
+    refit          a system for each pair of penalties and fold; for other losses, Newton's method
 
-Nothing is kept of a fold but its values, so that one point a fold takes no more memory than ten folds.
+Only the values of a fold are stored, so the memory does not depend on the number of folds.
 """
 
 from abc import ABC, abstractmethod
@@ -25,31 +23,30 @@ from ...execution.tasks import Execution
 from ...graph.energy.vertex_removal import EnergyChange, changes_of_folds, removal_bytes
 from ...solvers.columns import factor_raised
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
-from .closed_form import closed_form_bytes, features_of, label_features, ridge_arrays
+from .closed_form import closed_form_bytes, label_features, ridge_arrays, ridge_features
 from .gram import GramSystem, refined, require_solved
 from .params import LabelLines
 from .penalties import Penalties, by_ratio
-from .products import Landmarked, add_product
+from .products import BlockedProblem, add_product
 from .system import NystromSystem
 
 
 def inductive_bytes(m: int, s: int, block: int, solver: int) -> int:
-    """Return the bytes of a fold's task: energies and their change, features of m labels; a block, or its solver."""
+    """Return the bytes of a fold's task: energies and their change, features of m labels, and a block or the solver."""
     return 8 * (4 * s * s + m * s) + max(block, solver)
 
 
 def refit_bytes(s: int) -> int:
-    """Return the bytes that a system of a fold takes, with its factor."""
     return 8 * 4 * s * s
 
 
 def near_points(v: int, nnz: int, sizes: Sequence[int]) -> float:
-    """Return how many points folds of these sizes read at most: those within two edges, of nnz / v a point."""
+    """Return an upper bound of the points within two edges of folds of these sizes, with nnz / v edges a point."""
     return sum(min(v, size * (1 + nnz / v + (nnz / v) ** 2)) for size in sizes)
 
 
-def gram_change(problem: Landmarked, change: EnergyChange) -> np.ndarray:
-    """Return X + X' (r, r) of the change of the energy, its rows numbered by their places in the blocks."""
+def gram_change(problem: BlockedProblem, change: EnergyChange) -> np.ndarray:
+    """Return X + X' (r, r) of a change of the energy whose rows are positions in the blocks."""
     features, height = problem.features(), problem.energy.block_rows
     T = problem.landmarks.load().get("T")
     total = np.zeros((features.width, features.points.shape[0]))
@@ -68,7 +65,7 @@ def gram_change(problem: Landmarked, change: EnergyChange) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What the values of a fold follow from: features Phi (m, r) of all labels, R (None for I) and its own E (r, r)."""
+    """The inputs of a fold's values: features Phi (m, r) of all labels, R (None for I), and its own E (r, r)."""
 
     number: int
     lines: LabelLines
@@ -87,20 +84,20 @@ class Fold:
 
 
 class FoldSolver(ABC):
-    """How the values of a fold are found: picklable."""
+    """A picklable function that computes the held-out values of a fold."""
 
     @abstractmethod
     def bytes(self, m: int, s: int) -> int:
-        """Return what it takes of m labels and s landmarks."""
+        """Return its memory for m labels and s landmarks."""
 
     @abstractmethod
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        """Return the values (p, h, c) at the points held out by p systems, and their largest relative residual."""
+        """Return the held-out values (p, h, c) by p systems, and their largest relative residual."""
 
 
 @dataclass(frozen=True)
-class ClosedFormOfFold(FoldSolver):
-    """Ridge regression of the labels that are kept in the fold's own kernel, which pairs of one ratio share."""
+class FoldClosedForm(FoldSolver):
+    """Ridge regression on the training labels in the fold's kernel, one for each ratio of penalties."""
 
     centered: bool
 
@@ -108,27 +105,27 @@ class ClosedFormOfFold(FoldSolver):
         return closed_form_bytes(m, s)
 
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        lines, held, kept = fold.lines, fold.held, np.flatnonzero(fold.lines.fold != fold.number)
-        mean, root = lines.intercepts([fold.number], self.centered)[0], np.sqrt(lines.weight[kept, None])
-        z, ratios = root * (lines.target[kept] - mean), by_ratio(systems)
+        lines, held, train = fold.lines, fold.held, np.flatnonzero(fold.lines.fold != fold.number)
+        mean, root = lines.intercepts([fold.number], self.centered)[0], np.sqrt(lines.weight[train, None])
+        z, ratios = root * (lines.target[train] - mean), by_ratio(systems)
         values = np.empty((len(systems), len(held), z.shape[1]))
         arrays = ridge_arrays(fold.Phi, fold.R, fold.E, sum(ratio > 0 for _, ratio in ratios))
         for (_, ratio), members in ratios.items():
-            X = features_of(arrays, ratio)
-            of_kept, of_held, dual = root * X[kept], X[held], len(kept) <= X.shape[1]
+            X = ridge_features(arrays, ratio)
+            X_train, X_held, dual = root * X[train], X[held], len(train) <= X.shape[1]
             if dual:
-                A, right, seen = of_kept @ of_kept.T, z, of_held @ of_kept.T
+                A, right, evaluate = X_train @ X_train.T, z, X_held @ X_train.T
             else:
-                A, right, seen = of_kept.T @ of_kept, of_kept.T @ z, of_held
+                A, right, evaluate = X_train.T @ X_train, X_train.T @ z, X_held
             for index in members:
                 factor = factor_raised(A + systems[index].lambda_A * np.eye(len(A)))
-                values[index] = seen @ cho_solve(factor, right, check_finite=False) + mean
+                values[index] = evaluate @ cho_solve(factor, right, check_finite=False) + mean
         return values, 0.0
 
 
 @dataclass(frozen=True)
-class RefitOfFold(FoldSolver):
-    """A system (r, r) a pair of penalties."""
+class FoldRefit(FoldSolver):
+    """A system (r, r) for each pair of penalties."""
 
     centered: bool
 
@@ -136,10 +133,10 @@ class RefitOfFold(FoldSolver):
         return refit_bytes(s)
 
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        lines, held, kept = fold.lines, fold.held, fold.lines.fold != fold.number
+        lines, held, train = fold.lines, fold.held, fold.lines.fold != fold.number
         mean = lines.intercepts([fold.number], self.centered)[0]
-        Phi, weight = fold.Phi[kept], lines.weight[kept, None]
-        labels, right = Phi.T @ (weight * Phi), Phi.T @ (weight * (lines.target[kept] - mean))
+        Phi, weight = fold.Phi[train], lines.weight[train, None]
+        labels, right = Phi.T @ (weight * Phi), Phi.T @ (weight * (lines.target[train] - mean))
         functions, residuals = [], [0.0]
         for system in systems:
             b, residual = refined(labels + fold.penalty(system.lambda_A, system.lambda_I), right)
@@ -150,13 +147,13 @@ class RefitOfFold(FoldSolver):
 
 @dataclass(frozen=True)
 class FoldTask:
-    """Write `values` (p, h, c) at the labels of a fold, each by p systems without it, in the order of their lines.
+    """Write the held-out `values` (p, h, c) of a fold's label lines by p systems.
 
-    shared : the labels' `row`, `fold`, `weight`, `target` and `features` (m, r); `energy` (r, r) of all points, if any,
-    and `penalty` (r, r), where R is not I. Memory: a block of vertices, `inductive_bytes` and what the solver takes.
+    shared : `row`, `fold`, `weight`, `target` and `features` (m, r) of the labels; `energy` (r, r) of all points, if
+    any, and `penalty` (r, r), where R is not I. Memory: `inductive_bytes`.
     """
 
-    problem: Landmarked
+    problem: BlockedProblem
     shared: Arrays
     change: Arrays
     fold: int
@@ -175,8 +172,7 @@ class FoldTask:
 
 
 def near_bytes(v: int, nnz: int, m: int, budget: int) -> int:
-    """Return what the edges near m points take that leave a graph of v points and nnz weights; BudgetError if too much.
-    """
+    """Return the bytes of the edges near m points that leave a graph of v points; raise BudgetError over budget."""
     near = removal_bytes(v, nnz, m)
     require(near <= budget, f'held_out_points="inductive" with {m:,} labels in a graph of {v:,} points',
             error=BudgetError, why=f"the edges near points that leave it take {near:,} bytes, the budget is {budget:,}",
@@ -185,8 +181,7 @@ def near_bytes(v: int, nnz: int, m: int, budget: int) -> int:
 
 
 def require_folds_fit(system: NystromSystem, solver: FoldSolver, budget: int) -> None:
-    """Raise BudgetError where a fold's task does not fit, beside half the budget for a block, or the graph near points.
-    """
+    """Raise BudgetError where a fold's task, with half the budget for a block, or the edges near points do not fit."""
     m, s, blocks = len(system.lines.row), system.s, system.blocks
     near_bytes(blocks.n, blocks.nnz, m, budget)
     needed = inductive_bytes(m, s, budget // 2, solver.bytes(m, s))
@@ -197,13 +192,13 @@ def require_folds_fit(system: NystromSystem, solver: FoldSolver, budget: int) ->
 
 def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[Penalties], solver: FoldSolver,
                      execution: Execution, features: np.ndarray | None = None) -> Iterator[np.ndarray]:
-    """Yield the values (m, g, c) of groups of pairs at the label lines, each by the function without its fold.
+    """Yield the held-out values (m, g, c) of the label lines for groups of pairs of penalties, by a task for each fold.
 
-    systems : F of each pair, held folds 0 to F - 1 in order. gram : of all points. features : (m, r), if made before.
-    A task a fold; a group has as many pairs as have values that fit a quarter of the memory budget.
+    systems : of each pair, one for each fold 0 to F - 1. gram : of all points. features : (m, r), if known. The values
+    of a group fit in a quarter of the memory budget.
     """
     assert system.graph is not None
-    assert not any(item.control for item in systems)  # the control is never chosen
+    assert not any(item.control for item in systems)  # the control is never selected
     lines, (m, c) = system.lines, system.lines.target.shape
     F, p = lines.n_held, len(systems) // lines.n_held
     changes = changes_of_folds(system.graph, system.blocks, system.positions, lines.fold, F, execution)
@@ -225,6 +220,6 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
     changes.remove()
 
 
-def refolded(system: NystromSystem, lines: LabelLines) -> NystromSystem:
-    """Return the system with the folds of other lines, of the same labels."""
+def with_new_folds(system: NystromSystem, lines: LabelLines) -> NystromSystem:
+    """Return the system with the folds of other lines of the same labels."""
     return replace(system, lines=replace(system.lines, fold=lines.fold, n_held=lines.n_held))

@@ -1,11 +1,12 @@
-"""What the systems of LapRLS are made of, beside penalties: how they are written and solved, labels with folds."""
+"""Parameters of the systems of LapRLS, and the labeled points with their folds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import require
 from ...graph.regularizer_params import LaplacianKind
 from ...solvers.solver_params import Stop
@@ -21,15 +22,15 @@ HeldOutPoints = Literal["transductive", "inductive"]
 
 @dataclass(frozen=True, kw_only=True)
 class SystemParams:
-    """How the systems of LapRLS and LapSVM are written and solved.
+    """How the systems of LapRLS and LapSVM are formulated and solved.
 
     Parameters
     ----------
     solver : str
-        How the systems are solved: "nystrom-direct" forms Gram matrices,
-        "nystrom-pcg" and "nystrom-cg" iterate; "direct", "pcg" and "cg" are the
-        same on all points instead of landmarks, equation (3). "auto" takes
-        "nystrom-direct" or "nystrom-pcg", whichever costs less.
+        The solver: "nystrom-direct" forms Gram matrices, "nystrom-pcg" and
+        "nystrom-cg" iterate; "direct", "pcg" and "cg" are the same on all points
+        instead of landmarks, equation (3). "auto" takes "nystrom-direct" or
+        "nystrom-pcg", whichever costs less.
     laplacian : "normalized" or "unnormalized"
         The Laplacian of the graph's energy.
     preconditioner : "edges", "paper", "paper-5", "paper-6" or "none"
@@ -40,32 +41,29 @@ class SystemParams:
         The number of edges and labels that are sampled for each landmark.
     whitening : float, "auto" or None
         The share of the largest eigenvalue of K_ss below which eigenvalues are
-        dropped; "auto" is 1e-10 in float64 and 1e-6 in float32; None leaves the
-        system as the paper writes it.
+        dropped; "auto" is 1e-10 in float64 and 1e-6 in float32; None solves the
+        system without whitening, as in the paper.
     precision : "float64" or "float32"
-        The precision of kernel blocks, whose products are added in float64 either
-        way.
+        The precision of kernel blocks; their products are summed in float64.
     tol : float
         The residual, relative to the right-hand side, at which a column ends.
     max_iter : int
-        The number of iterations of a column at most.
+        The upper bound of the iterations of a column.
     held_out : str
-        How cross-validation predicts points without their fold: "closed_form",
-        exact from one training, of "nystrom-direct" and "direct"; "refit", by a
-        system for each fold; "auto", the closed form where it costs less. Of other
-        losses than the squared one "auto" is "refit"; "influence" is the influence
-        function, to first order in the weight of the labels, and
-        "refined_influence" a step of Newton's method for each fold after it, of
-        "nystrom-direct" where there are no more labels than landmarks, or else
-        "refit" again, and of "direct", "pcg" and "cg".
+        How cross-validation computes held-out values. "closed_form" is exact
+        without refits, for the squared loss and solvers "nystrom-direct" and
+        "direct"; "refit" solves a system for each fold; "auto" takes the closed
+        form where it costs less. For other losses "auto" refits; "influence" is
+        the influence function, exact to first order in the weight of the labels,
+        and "refined_influence" adds a Newton step for each fold. Both need solver
+        "direct", "pcg" or "cg", or "nystrom-direct" with at most as many labels as
+        landmarks; with more, folds are refitted.
     held_out_points : "transductive" or "inductive"
-        Where held-out points are meanwhile: "transductive", in the graph as
-        unlabeled points; "inductive", in none, as new points are: the graph is the
-        one among the points left (`graph/energy/vertex_removal.py`), whose number
-        is that in gamma_I / n^2. Landmarks that are held out stay landmarks. It
-        takes "closed_form" or "refit", and any solver but "nystrom-pcg" and
-        "nystrom-cg"; each fold then has Gram matrices of its own, and in closed
-        form a kernel.
+        Whether held-out points stay in the graph, unlabeled ("transductive"), or
+        leave it as new points would be ("inductive"); n in gamma_I / n^2 is then
+        the number of remaining points, and held-out landmarks stay landmarks.
+        "inductive" needs held_out "auto", "closed_form" or "refit", any solver but
+        "nystrom-pcg" and "nystrom-cg", and Gram matrices for each fold.
     random_state : int
         The seed of the preconditioner's samples.
 
@@ -108,9 +106,9 @@ class SystemParams:
                     why=f"it is one of {', '.join(get_args(known))}", fix=f'use "{usual}"')
         whole = isinstance(self.edges, (int, np.integer)) and not isinstance(self.edges, bool)
         require(whole and self.edges >= 1, f"edges={self.edges!r}, expected a whole number >= 1",
-                why="so many edges and labels are sampled, a landmark", fix="use 8")
+                why="it is the number of sampled edges and labels for each landmark", fix="use 8")
         require(self.precision in CUTOFFS, f"precision={self.precision!r}, expected float64 or float32",
-                why="kernel blocks are made of it", fix="use float64; float32 takes half the time")
+                why="it is the type of kernel blocks", fix="use float64; float32 takes half the time")
         given = self.whitening if self.whitening not in (None, "auto") else 0.5
         require(isinstance(given, (int, float)) and 0 < given < 1, f"whitening={self.whitening!r}",
                 why="it is a share of the largest eigenvalue", fix='use "auto", 1e-10, or None for no whitening')
@@ -118,38 +116,37 @@ class SystemParams:
                 f"held_out={self.held_out!r} with solver={self.solver!r}", why="iterations have no factor that "
                 "serves all folds", fix='use solver "nystrom-direct" or "direct", or held_out "auto"')
         require("influence" not in self.held_out or self.solver not in ("nystrom-pcg", "nystrom-cg"),
-                f"held_out={self.held_out!r} with solver={self.solver!r}", why="it is of the labels' Gram matrix, "
-                "which iterations on landmarks do not form; they would refit",
+                f"held_out={self.held_out!r} with solver={self.solver!r}", why="it needs the labels' Gram matrix, "
+                "which iterations on landmarks do not form",
                 fix='use solver "nystrom-direct", or "pcg" on all points; or held_out "auto" or "refit"')
         require(not self.inductive or self.solver not in ("nystrom-pcg", "nystrom-cg"),
-                f'held_out_points="inductive" with solver={self.solver!r}', why="each fold has a graph of its own, and "
-                "iterations one for all columns", fix='use solver "auto" or "nystrom-direct", or "transductive"')
+                f'held_out_points="inductive" with solver={self.solver!r}', why="each fold has its own graph, and "
+                "iterations share one", fix='use solver "auto" or "nystrom-direct", or "transductive"')
         require(not self.inductive or "influence" not in self.held_out,
-                f'held_out_points="inductive" with held_out={self.held_out!r}', why="the change of the graph is in no "
-                "first-order change of the labels", fix='use held_out "auto" or "refit", or "transductive"')
+                f'held_out_points="inductive" with held_out={self.held_out!r}', why="the influence function ignores "
+                "changes of the graph", fix='use held_out "auto" or "refit", or "transductive"')
         Stop(self.tol, self.max_iter)
 
     @property
     def inductive(self) -> bool:
-        """Return whether points that are held out leave the graph."""
+        """Return whether held-out points leave the graph."""
         return self.held_out_points == "inductive"
 
     @property
     def cutoff(self) -> float | None:
-        """Return the share of the largest eigenvalue of K_ss below which directions are dropped, None for all kept."""
+        """Return the relative cutoff of eigenvalues of K_ss; None without whitening."""
         return CUTOFFS[self.precision] if self.whitening == "auto" else self.whitening
 
     @property
     def itemsize(self) -> int:
-        """The bytes of a number of a kernel block."""
         return np.dtype(self.precision).itemsize
 
 
 @dataclass(frozen=True)
 class LabelLines:
-    """Labeled points: `row` (m,) among the vertices, `fold` (m,) from 0, `weight` (m,) > 0, `target` (m, c).
+    """A table with a line for each label: `row` (m,) of its vertex, `fold`, `weight` (m,) > 0, `target` (m, c).
 
-    The first `n_held` folds are held out in turn; points of another are never held out.
+    Folds 0 to `n_held` - 1 are held out in turn; labels of fold `n_held` never are.
     """
 
     row: np.ndarray
@@ -161,7 +158,7 @@ class LabelLines:
     @classmethod
     def of(cls, row: np.ndarray, weight: np.ndarray, target: np.ndarray,
            held: Sequence[np.ndarray] = ()) -> "LabelLines":
-        """Return the lines of labeled points whose folds are these lists of positions."""
+        """Return the lines of labeled points; held : the positions of each fold."""
         fold = np.full(len(row), len(held), np.int64)
         for number, members in enumerate(held):
             fold[members] = number
@@ -179,49 +176,45 @@ class LabelLines:
 
     @property
     def counts(self) -> list[int]:
-        """Return the number of points of each fold that is held out."""
         return [int((self.fold == fold).sum()) for fold in range(self.n_held)]
 
     @property
-    def weights_without(self) -> tuple[float, ...]:
-        """Return the weight of the points without each fold that is held out; last, of all."""
+    def training_weights(self) -> tuple[float, ...]:
+        """Return the total weight of the training labels of each fold; last, of all labels."""
         whole = float(self.weight.sum())
         return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held)), whole
 
     def intercepts(self, held: Sequence[int], fit: bool = True) -> np.ndarray:
-        """Return the weighted means of the targets without one of these folds each (-1 for none), (p, c); or zeros."""
+        """Return the weighted means (p, c) of the training targets of folds, -1 for no fold; zeros if not `fit`."""
         if not fit:
             return np.zeros((len(held), self.target.shape[1]))
         means = {}
         for fold in set(held):
-            seen = self.fold != fold
-            means[fold] = np.average(self.target[seen], axis=0, weights=self.weight[seen])
+            train = self.fold != fold
+            means[fold] = np.average(self.target[train], axis=0, weights=self.weight[train])
         return np.array([means[fold] for fold in held])
 
     def columns(self, held: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return targets and weights (m, p c) of p functions, each without one of these folds (-1: none).
-
-        The weights of a column sum to 1.
-        """
+        """Return targets and weights (m, p c), of sum 1, of p functions that hold out these folds (-1: none)."""
         weight = np.stack([np.where(self.fold == fold, 0.0, self.weight) for fold in held], axis=1)
         return np.tile(self.target, len(held)), np.repeat(weight / weight.sum(axis=0), self.target.shape[1], axis=1)
 
     def of_own_fold(self, values: np.ndarray) -> np.ndarray:
-        """Return values (m, g, c), each of the function without the point's fold; NaN at points that none is without.
+        """Return the held-out values (m, g, c) from values (m, g F, c) of functions that hold out the F folds in turn.
 
-        values : (m, g F, c), of groups of F functions, the folds held out in turn.
+        NaN for labels that are never held out.
         """
         m, p, c = values.shape
         held = np.flatnonzero(self.fold < self.n_held)
-        of_fold = np.full((m, p // self.n_held, c), np.nan)
-        of_fold[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
-        return of_fold
+        held_out = np.full((m, p // self.n_held, c), np.nan)
+        held_out[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
+        return held_out
 
 
-def params_left_out(params: SystemParams, loss: SmoothLoss, lines: LabelLines) -> SystemParams:
-    """Return how labels are left out of one pair of penalties, for probabilities: they stay in the graph, unlabeled.
+def calibration_params(params: SystemParams, loss: SmoothLoss, lines: LabelLines) -> SystemParams:
+    """Return the parameters of held-out values for probabilities: transductive, with the cheapest method.
 
-    Of other losses than the squared one, single points by the influence function and a step of Newton's method.
+    For other losses than the squared one, single labels take the influence function and a Newton step.
     """
     single = loss != SQUARES and max(lines.counts) == 1
     return replace(params, held_out_points="transductive", held_out="refined_influence" if single else "auto")
@@ -229,8 +222,8 @@ def params_left_out(params: SystemParams, loss: SmoothLoss, lines: LabelLines) -
 
 @dataclass(frozen=True)
 class Functions:
-    """Coefficients of points (p, s, c) and intercepts (p, c) of p systems, with the evidence (JSON)."""
+    """Coefficients of points (p, s, c) and intercepts (p, c) of p systems, with evidence."""
 
     coef: np.ndarray
     intercept: np.ndarray
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: JsonObject = field(default_factory=dict)

@@ -1,15 +1,15 @@
-"""LapRLS: points, labels, a graph and penalties; the systems of a kernel, prepared; and the functions that solve them.
+"""LapRLS and LapSVM: the problem, its systems for a kernel, and the fitted models.
 
     min over f of  (1 / sum of w_i) sum over labels of w_i (y_i - f(x_i))^2 + gamma_A |f|_K^2 + gamma_I f' E f / n^2
 
-(`penalties.py`), E the energy of the graph of all n points. All folds and penalties are columns of one problem, for
-which the kernel is evaluated once. Penalties are chosen in `selection/laprls.py`:
+(`penalties.py`), with the energy E of the graph of all n points. The kernel is evaluated once for all folds and
+penalties. `selection/laprls.py` selects penalties:
 
     problem = LapRLSProblem.of(rows, target, params, execution, graph=graph, folds=folds)
     prepared = problem.prepared(kernel, execution, held_out=True)     a pass over the points
     search_penalties(prepared, execution)                             a row for each pair of penalties
-    prepared.fitted({"model": penalties})                             the models of chosen penalties
-    prepared.to_arrays()                                              what `restored` fits from, without the points
+    prepared.fitted({"model": penalties})                             the models of selected penalties
+    prepared.to_arrays()                                              Gram matrices, from which `restored` fits
 """
 
 import time
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import require
 from ...execution.cost import largest_within, rank_budget
 from ...execution.size import MEMORY_BUDGET
@@ -38,9 +39,9 @@ from .dense import DenseTask
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
-from .smooth import SmoothGram, least_loss
-from .solve import FromKeptGram, LinearSystem, OnAllPoints, least_squares
-from .system import InBlocks, assemble, block_budget
+from .smooth import SmoothSolver, smooth_solver
+from .solve import DenseSolver, StoredGramSolver, SystemSolver, least_squares_solver
+from .system import BlockedPoints, assemble, block_budget
 
 DENSE = ("pcg", "cg", "direct")  # solvers on all points
 WITHOUT_LANDMARKS = ("cg", "direct")  # of these
@@ -48,12 +49,12 @@ WITHOUT_LANDMARKS = ("cg", "direct")  # of these
 
 @dataclass(frozen=True, kw_only=True)
 class LapRLSParams:
-    """Penalties, of which all pairs are tried where there are several, and how the systems are made.
+    """The candidate penalties and the parameters of the systems.
 
-    gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. Numbers, "auto" or its
-    multiples: see `penalties.py`. loss : the squared one, or another of `losses.py`: LapSVM. chosen : whether
-    the pair, or the kernel's bandwidth, is chosen as `penalties.py` says. budget : bytes by which landmarks are
-    counted; it is told, not that of the machine, so that the model is the same wherever it is computed.
+    gamma_A : > 0, of the norm; gamma_I : >= 0, of the graph's energy; 0 is plain (Nystrom) RLS. See `penalties.py`.
+    loss : the squared one, or another of `losses.py` for LapSVM. chosen : whether penalties or bandwidth are selected
+    by the posterior of `penalties.py`. budget : bytes that limit the landmarks, a parameter of the model and not the
+    memory of the machine.
     """
 
     gamma_A: tuple[Penalty, ...] = ("auto",)
@@ -74,7 +75,7 @@ class LapRLSParams:
             require_penalties(gamma_A, gamma_I)
         require(self.loss == SQUARES or not self.chosen,
                 f"penalties or a bandwidth that are chosen, and loss {self.loss.name}",
-                why="they are chosen by squared residuals", fix='use "auto", "0.5*median", numbers, or grids of them')
+                why="they are selected by squared residuals", fix='use "auto", "0.5*median", numbers, or grids of them')
         require(self.loss == SQUARES or self.system.held_out != "closed_form",
                 f'held_out="closed_form" with loss {self.loss.name}', why="it is exact for the squared loss alone",
                 fix='use held_out "auto" or "refit"')
@@ -83,7 +84,7 @@ class LapRLSParams:
                 fix='use held_out "auto" or "closed_form"')
 
     def most_landmarks(self, n: int, row_bytes: int) -> int:
-        """Return the landmarks of n points, of so many bytes each, that the budget lets be, with blocks beside them."""
+        """Return the number of landmarks of n points that the budget allows, with blocks beside them."""
         itemsize = self.system.itemsize
         return largest_within(self.budget, n, lambda s: max(rank_budget(s), block_budget(s, row_bytes, itemsize)))
 
@@ -100,24 +101,23 @@ class LapRLSParams:
         numbers = ([scale.number(name, value) for value in getattr(self, name)] for name in PENALTIES)
         return [Penalties(gamma_A, gamma_I, scale=scale) for gamma_A, gamma_I in product(*numbers)]
 
-    def allowed(self, names: Collection[str], scale: PenaltyScale) -> dict[str, list[Penalties]]:
-        """Return the penalties among which the model has its choice, and the base if it is named."""
+    def candidates(self, names: Collection[str], scale: PenaltyScale) -> dict[str, list[Penalties]]:
+        """Return the candidate penalties of the model, and of the base if it is among the names."""
         plain = {"base": replace(self, gamma_I=(0.0,)).pairs(scale)} if "base" in names else {}
         return {"model": self.pairs(scale), **plain}
 
 
 @dataclass(frozen=True)
 class LapRLSProblem:
-    """Points with labels and a graph, before a kernel is chosen; `prepared` for each.
+    """Points with labels and a graph, independent of the kernel.
 
-    rows : distinct points (v, d). target, lines : the labeled points, and the same by distinct point, with weights and
-    folds. graph : stored weights of `rows`, or None where no gamma_I is positive. n_points : with
-    copies. copies : (v,), the points that each stands for, or None. order : (v,), the vertex at each place, in which
-    neighbors are near, where one is known. folds : positions among the labeled points.
-    names : "model"; "base", the same without the graph, with its own gamma_A; "shuffled", the model with the mean of
-    the graph's energy over all relabelings of its vertices. among : by name the pairs of penalties, numbers, among
-    which it has its choice; None is all. in_blocks : points and energy as the systems of all kernels take them.
-    kept : where these are written, and stay until who gave the place removes them; None for scratch.
+    rows : distinct points (v, d). target, lines : the labels, by point and by row. graph : stored weights of `rows`, or
+    None where no gamma_I is positive. n_points : with duplicates. multiplicity : (v,), the duplicates of each row, or
+    None. order : (v,), a permutation that puts neighbors near each other, or None. folds : positions among the labels.
+    names : "model"; "base", without the graph and with its own gamma_A; "shuffled", with the mean of the graph's energy
+    over all relabelings of its vertices. among : the (gamma_A, gamma_I) that each name may select, None for all.
+    block_cache : permuted points and energy, shared by all kernels; block_parts : where they are stored, None for
+    scratch.
     """
 
     rows: Rows
@@ -126,13 +126,13 @@ class LapRLSProblem:
     graph: Parts | None
     params: LapRLSParams
     n_points: int
-    copies: Rows | None = None
+    multiplicity: Rows | None = None
     order: Rows | None = None
     folds: Sequence[np.ndarray] = ()
     names: tuple[str, ...] = ("model",)
     among: Mapping[str, Collection[tuple[float, float]]] | None = None
-    in_blocks: dict[tuple[int, str], InBlocks] = field(default_factory=dict, repr=False, compare=False)
-    kept: Parts | None = None
+    block_cache: dict[tuple[int, str], BlockedPoints] = field(default_factory=dict, repr=False, compare=False)
+    block_parts: Parts | None = None
 
     @classmethod
     def of(cls, rows: Rows, target: Target, params: LapRLSParams, execution: Execution, *, graph: Graph | None = None,
@@ -140,51 +140,52 @@ class LapRLSProblem:
            names: Sequence[str] = ("model",)) -> "LapRLSProblem":
         """Return the problem of all points (n, d).
 
-        graph : of these points; not needed where no gamma_I is positive. vertices : which points are equal, where
-        there is no graph that says so. weight : (l,) of the labels, 1 by default.
+        graph : needed where a gamma_I is positive. vertices : the duplicates, if there is no graph. weight : (l,) of
+        the labels, 1 by default.
         """
         points = graph.vertices if graph is not None else vertices or Vertices.distinct(len(rows))
-        copies = execution.share_rows(ArrayRows(points.multiplicity)) if points.joined else None
+        multiplicity = execution.share_rows(ArrayRows(points.multiplicity)) if points.joined else None
         weight = np.ones(len(target.labeled)) if weight is None else weight
         lines = LabelLines.of(points.vertex[target.labeled], weight, target.columns(), folds)
         return cls(distinct_rows(rows, points, execution), target, lines, None if graph is None else graph.stored,
-                   params, len(rows), copies, graph.order if graph is not None else None, folds, tuple(names))
+                   params, len(rows), multiplicity, graph.order if graph is not None else None, folds, tuple(names))
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
-        """Return the problem with folds: lists of positions among the labeled points."""
+        """Return the problem with other folds."""
         lines = self.lines
         return replace(self, folds=folds, lines=LabelLines.of(lines.row, lines.weight, lines.target, folds))
 
     @cached_property
-    def allowed(self) -> dict[str, list[Penalties]]:
-        """Return the penalties among which each name has its choice; the control takes the model's."""
+    def candidates(self) -> dict[str, list[Penalties]]:
+        """Return the candidate penalties by name; the control uses those selected for the model."""
         n = self.n_points
         inductive = self.params.system.inductive and self.graph is not None
-        left = tuple(n - count for count in self.lines.counts) if inductive else ()
-        allowed = self.params.allowed(self.names, PenaltyScale(self.lines.weights_without, n, left))
+        remaining = tuple(n - count for count in self.lines.counts) if inductive else ()
+        scale = PenaltyScale(self.lines.training_weights, n, remaining)
+        candidates = self.params.candidates(self.names, scale)
         if self.among is None:
-            return allowed
+            return candidates
         return {name: [each for each in systems if (each.gamma_A, each.gamma_I) in self.among.get(name, ())]
-                for name, systems in allowed.items()}
+                for name, systems in candidates.items()}
 
     @property
-    def tried(self) -> list[Penalties]:
-        """Return all penalties that may be chosen, each once."""
-        return list(dict.fromkeys(system for systems in self.allowed.values() for system in systems))
+    def all_candidates(self) -> list[Penalties]:
+        """Return the distinct candidates of all names."""
+        return list(dict.fromkeys(system for systems in self.candidates.values() for system in systems))
 
     @property
     def has_choice(self) -> bool:
-        return any(len(systems) > 1 for systems in self.allowed.values())
+        return any(len(systems) > 1 for systems in self.candidates.values())
 
     def prepared(self, kernel: Kernel, execution: Execution, *, held_out: bool, landmarks: Landmarks | None = None,
                  parts: Parts | None = None) -> "PreparedLapRLS":
         """Return the systems of a kernel, ready to be solved.
 
-        held_out : whether folds will be held out. landmarks : those chosen before; None chooses them here.
-        parts : where shares of Gram matrices go, scratch by default; finished ones are kept.
+        held_out : whether folds will be held out. landmarks : selected here by default. parts : for the partial sums of
+        Gram matrices, scratch by default.
         """
-        shuffled = [replace(pair, control=True) for pair in self.allowed["model"] if "shuffled" in self.names]
-        expected, held = [*self.tried, *shuffled], self.tried if held_out else []
+        shuffled = [replace(pair, control=True) for pair in self.candidates["model"] if "shuffled" in self.names]
+        expected, held = [*self.all_candidates, *shuffled], self.all_candidates if held_out else []
         begin = time.perf_counter()
         with one_thread():
             solver, points, evidence = _solver(self, kernel, landmarks, expected, held, execution, parts)
@@ -192,103 +193,98 @@ class LapRLSProblem:
         return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
 
     def restored(self, kernel: Kernel, execution: Execution, points: Any, arrays: dict[str, np.ndarray],
-                 attributes: dict[str, Any]) -> "PreparedLapRLS":
-        """Return the systems that `PreparedLapRLS.to_arrays` described, to be solved for all labels.
+                 attributes: JsonObject) -> "PreparedLapRLS":
+        """Return the systems of all labels from `PreparedLapRLS.to_arrays`, without reading `rows`.
 
-        points : the landmarks (s, d). Nothing is read of `rows`.
+        points : the landmarks (s, d).
         """
         params = self.params
         gram = GramSystem.from_arrays(arrays, attributes["gram"], self.lines, params.system, params.fit_intercept)
-        solver: LinearSystem = FromKeptGram(gram, execution)
+        solver: SystemSolver = StoredGramSolver(gram, execution)
         if params.loss != SQUARES:
-            solver = SmoothGram(gram, params.loss, execution)
+            solver = SmoothSolver(gram, params.loss, execution)
         return PreparedLapRLS(self, kernel, solver, points, dict(attributes["evidence"]))
 
 
 @dataclass(frozen=True)
 class FittedLapRLS:
-    """Models, each with a column for each class, and their penalties, by name; and the evidence (JSON)."""
+    """Models, with a column for each class, and their penalties, by name; and evidence."""
 
     models: dict[str, KernelModel]
-    chosen: dict[str, Penalties]
-    evidence: dict[str, Any]
+    penalties: dict[str, Penalties]
+    evidence: JsonObject
 
 
 @dataclass(frozen=True)
 class PreparedLapRLS:
-    """What solves the systems of a problem in one kernel; evidence (JSON), with the seconds of each step.
+    """The solver of the systems of a problem in one kernel.
 
-    points : those of its functions, the landmarks, or all points for the methods without landmarks.
+    points : landmarks, or all points for methods without landmarks. evidence : with the seconds of each step.
     """
 
     problem: LapRLSProblem
     kernel: Kernel
-    solver: LinearSystem
+    solver: SystemSolver
     points: Any
-    evidence: dict[str, Any]
+    evidence: JsonObject
 
-    def refolded(self, folds: Sequence[np.ndarray], execution: Execution,
+    def with_new_folds(self, folds: Sequence[np.ndarray], execution: Execution,
                  landmarks: Landmarks | None = None) -> "PreparedLapRLS":
-        """Return the systems ready to hold out other folds: by the same Gram matrices in closed form, or prepared anew.
+        """Return the systems with other folds, prepared anew unless the Gram matrices do not depend on folds.
 
-        landmarks : as `LapRLSProblem.prepared` was given them.
+        landmarks : see `LapRLSProblem.prepared`.
         """
         problem = self.problem.with_folds(folds)
-        solver = self.solver.refolded(problem.lines)
+        solver = self.solver.with_new_folds(problem.lines)
         if solver is None:
             return problem.prepared(self.kernel, execution, held_out=True, landmarks=landmarks)
         return replace(self, problem=problem, solver=solver,
                        evidence={**self.evidence, "seconds": dict(self.evidence["seconds"])})
 
     def held_out(self) -> Iterator[tuple[Penalties, np.ndarray]]:
-        """Yield all penalties that may be chosen, in the order of `tried`, with values (l, c) at the labeled points.
+        """Yield the candidates, in the order of `all_candidates`, with the held-out values (l, c) of the labels.
 
-        Each point's are those of a function that did not see its fold, with the point in the graph as an unlabeled
-        one, or in none (`held_out_points`, in the evidence too); NaN where a point is never held out.
+        NaN for labels that are never held out.
         """
-        begin, tried = time.perf_counter(), iter(self.problem.tried)
+        begin, candidates = time.perf_counter(), iter(self.problem.all_candidates)
         with one_thread():
-            for group in self.solver.held_out(with_folds(self.problem.tried, self.problem.lines.n_held)):
+            for group in self.solver.held_out(with_folds(self.problem.all_candidates, self.problem.lines.n_held)):
                 for column in range(group.shape[1]):
-                    yield next(tried), group[:, column]
+                    yield next(candidates), group[:, column]
         self.evidence["held_out"] = {"method": self.solver.held_out_method,
                                      "held_out_points": self.problem.params.system.held_out_points}
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
 
-    def left_out(self, pair: Penalties, folds: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the values (l, c) of labeled points by a pair of penalties, each without its fold.
-
-        folds : disjoint lists of positions; of points in none the values are NaN.
-        """
+    def held_out_pair(self, pair: Penalties, folds: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the held-out values (l, c) of labels by one pair of penalties, NaN outside the disjoint `folds`."""
         begin, lines = time.perf_counter(), self.problem.with_folds(folds).lines
-        scale = pair.scale and replace(pair.scale, weights=lines.weights_without, left=())
+        scale = pair.scale and replace(pair.scale, weights=lines.training_weights, remaining=())
         with one_thread():
-            values = self.solver.left_out(lines, replace(pair, scale=scale))
+            values = self.solver.held_out_pair(lines, replace(pair, scale=scale))
         seconds = self.evidence["seconds"]
         seconds["left_out"] = round(seconds.get("left_out", 0.0) + time.perf_counter() - begin, 3)
         return values
 
-    def fitted(self, chosen: dict[str, Penalties]) -> FittedLapRLS:
-        """Return the models of the chosen penalties by name."""
+    def fitted(self, penalties: dict[str, Penalties]) -> FittedLapRLS:
+        """Return the models of penalties by name."""
         begin, coding = time.perf_counter(), self.problem.target.coding
         with one_thread():
-            functions = self.solver.solve(list(chosen.values()))
+            functions = self.solver.solve(list(penalties.values()))
         self.evidence["seconds"]["solve"] = round(time.perf_counter() - begin, 3)
-        models = {name: KernelModel(self.kernel, self.points, *coding.completed(coef, intercept), coding)
-                  for name, coef, intercept in zip(chosen, functions.coef, functions.intercept, strict=True)}
-        return FittedLapRLS(models, chosen, {**self.evidence, **functions.evidence,
-                                             "expected_seconds": dict(self.solver.expected_seconds)})
+        models = {name: KernelModel(self.kernel, self.points, *coding.all_columns(coef, intercept), coding)
+                  for name, coef, intercept in zip(penalties, functions.coef, functions.intercept, strict=True)}
+        return FittedLapRLS(models, penalties, {**self.evidence, **functions.evidence,
+                                                "expected_seconds": dict(self.solver.expected_seconds)})
 
-    def to_arrays(self, *, left_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Return the arrays and attributes that `LapRLSProblem.restored` takes; None where there is nothing to keep.
+    def to_arrays(self, *, held_out: bool) -> tuple[dict[str, np.ndarray], JsonObject] | None:
+        """Return the arrays and attributes for `LapRLSProblem.restored`, or None for solvers without Gram matrices.
 
-        That is where systems are solved without Gram matrices; a later fit prepares them anew. left_out : whether that
-        fit will leave labels out, for which the features of labels are kept as well.
+        held_out : whether the later fit computes held-out values, for which the features of labels are stored too.
         """
         if self.solver.gram is None:
             return None
         arrays, attributes = self.solver.gram.to_arrays()
-        features = self.solver.label_features() if left_out else None
+        features = self.solver.label_features() if held_out else None
         if features is not None:
             arrays["features"] = features
         return arrays, {"gram": attributes, "evidence": self.evidence}
@@ -296,9 +292,9 @@ class PreparedLapRLS:
 
 def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.ndarray,
                  execution: Execution) -> Landmarks | None:
-    """Return the landmarks that the parameters ask for, of distinct points of which some are labeled (row numbers).
+    """Return the landmarks of distinct points with `labeled` row numbers; None for the solvers "direct" and "cg".
 
-    None for "direct" and "cg", which have none; those that precondition "pcg" are uniform.
+    The landmarks of the preconditioner of "pcg" are uniform.
     """
     solver = params.system.solver
     if solver in WITHOUT_LANDMARKS:
@@ -310,32 +306,32 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
             held: Sequence[Penalties], execution: Execution,
-            parts: Parts | None) -> tuple[LinearSystem, Any, dict[str, Any]]:
-    """Return what solves the systems, the points of its functions, and what is known of both (JSON)."""
-    rows, lines, copies, params = problem.rows, problem.lines, problem.copies, problem.params
+            parts: Parts | None) -> tuple[SystemSolver, Any, JsonObject]:
+    """Return the solver of the systems, the points of its functions, and evidence."""
+    rows, lines, multiplicity, params = problem.rows, problem.lines, problem.multiplicity, problem.params
     labeled, dense = np.unique(lines.row), params.system.solver in DENSE
     if dense and problem.graph is None:  # the coefficients of the others are zero
         rows = execution.share_rows(as_rows(rows.take(labeled)))
-        lines, copies, landmarks = replace(lines, row=np.searchsorted(labeled, lines.row)), None, None
+        lines, multiplicity, landmarks = replace(lines, row=np.searchsorted(labeled, lines.row)), None, None
         labeled = np.arange(len(labeled))
     landmarks = landmarks or landmarks_of(rows, kernel, params, labeled, execution)
-    evidence: dict[str, Any] = {"points": len(rows), "labels": len(lines.row)}
+    evidence: JsonObject = {"points": len(rows), "labels": len(lines.row)}
     if dense:
-        chosen = None if landmarks is None else landmarks.rows
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, problem.graph, copies, params.system.laplacian, shared, lines.n_held, chosen, (),
-                         params.system, params.fit_intercept, execution.memory_budget, params.loss)
-        return OnAllPoints(task, execution), rows.read_all(), evidence
+        task = DenseTask(rows, kernel, problem.graph, multiplicity, params.system.laplacian, shared, lines.n_held,
+                         None if landmarks is None else landmarks.rows, (), params.system, params.fit_intercept,
+                         execution.memory_budget, params.loss)
+        return DenseSolver(task, execution), rows.read_all(), evidence
     assert landmarks is not None
     system = assemble(rows, lines, kernel, landmarks, problem.graph, params.system.laplacian, params.system, execution,
-                      copies=copies, order=problem.order, fit_intercept=params.fit_intercept,
-                      known=problem.in_blocks, parts=problem.kept)
+                      multiplicity=multiplicity, order=problem.order, fit_intercept=params.fit_intercept,
+                      known=problem.block_cache, parts=problem.block_parts)
     blocks = system.blocks
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
     if params.loss != SQUARES:
-        every = [*expected, *with_folds(held, lines.n_held)]
-        return least_loss(system, params.loss, every, execution, parts), landmarks.points, evidence
-    return least_squares(system, expected, execution, parts, held), landmarks.points, evidence
+        all_systems = [*expected, *with_folds(held, lines.n_held)]
+        return smooth_solver(system, params.loss, all_systems, execution, parts), landmarks.points, evidence
+    return least_squares_solver(system, expected, execution, parts, held), landmarks.points, evidence

@@ -1,18 +1,18 @@
-"""Products of a tall kernel matrix with the graph's energy and with labels, in blocks that never hold it whole.
+"""Products of a tall kernel matrix with the graph's energy and the labels, block by block.
 
-With `K = K(X, Z)` (v, s) of all vertices X against the landmarks Z, `Phi = K T` (v, r), E the graph's energy
-(`graph/energy/blocks.py`) and J the labels, a block of vertices and their neighbors gives its share of
+With `K = K(X, Z)` (v, s) of all vertices X and the landmarks Z, `Phi = K T` (v, r), E the graph's energy
+(`graph/energy/blocks.py`) and J the labels, each block of vertices with its halo of neighbors contributes to
 
     Gram form      Phi' E Phi,  Phi' Phi,  Phi_F' Phi_F and Phi_F' Y of each fold F
     column form    K' (lambda_I E + J) K P   of columns P (s, t), each with its own lambda_I and held-out fold
 
-and shares are summed in the order of the blocks, so that the result does not depend on who computed them, nor on how
-many. The kernel of a block is evaluated once for all folds and all columns; in the column form (`KernelCache`) it
-stays in the memory of its process from one product to the next, as long as there is room, and only (s, t) arrays move.
+The contributions are summed in the order of the blocks, so the result does not depend on the workers. The kernel of a
+block is evaluated once for all folds and columns; the column form caches it in the process (`KernelCache`) while there
+is room, and only (s, t) arrays move.
 
-In the column form, memory of a task in bytes, for blocks of b vertices with h halo vertices, s landmarks, t columns,
-itemsize w: `w s (b + h)` where the kernel is kept, `w s 2 b` where it is not, and `8 t (5 b + 3 s)`; in float32 `16 s`
-more for each of the `SUMMED_ROWS` that are widened at a time.
+Memory of a task of the column form, in bytes, for blocks of b vertices with h halo vertices, s landmarks, t columns and
+itemsize w: `w s (b + h)` with the cached kernel, `w s 2 b` without, and `8 t (5 b + 3 s)`; in float32 `16 s` more for
+each of `SUMMED_ROWS` rows.
 """
 
 from collections.abc import Iterator
@@ -32,19 +32,17 @@ from ...storage.cache import Cache
 from ...storage.csr import points_of
 
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
-MAX_RUNS = 32  # of blocks: each has sums of its own, which are added in a tree
+MAX_RUNS = 32  # of blocks, each with its own sums, which are added in a tree
 
 
 @dataclass(frozen=True)
-class Landmarked:
-    """Points in blocks, landmarks and labels, as tasks find them.
+class BlockedProblem:
+    """Points in blocks, landmarks and labels, for tasks.
 
-    kernel : of X (v, d), `rows`, in the order of the blocks, and of Z. landmarks : `Z` (s, d), and `T` (s, r), lower
-    trapezoidal, or none.
-    labels : a line a labeled point, ascending by `position` among the rows: `fold`, `weight`, `target` (m, c).
-    energy : of the graph. n_folds : F. dtype : of kernel blocks, "float64" or "float32".
-    token : names this problem in the caches of processes. near : the rows of each block's halo, where they are not
-    read from `rows`.
+    rows : X (v, d) in the order of the blocks. landmarks : `Z` (s, d), and perhaps `T` (s, r), lower trapezoidal.
+    labels : a line for each label, ascending by `position` in `rows`: `fold`, `weight`, `target` (m, c).
+    energy : of the graph. n_folds : F. dtype : of kernel blocks, "float64" or "float32". token : names this problem in
+    the caches of processes. halos : the rows of each block's halo; None where they are read from `rows`.
     """
 
     kernel: Kernel
@@ -55,10 +53,10 @@ class Landmarked:
     n_folds: int
     dtype: str
     token: str
-    near: HaloRows | None = None
+    halos: HaloRows | None = None
 
     def features(self, dtype: str | None = None) -> LandmarkMap:
-        """Return the map of points to features, of the type of the kernel blocks or another one."""
+        """Return the map of points to features, by default of the type of the kernel blocks."""
         return LandmarkMap.of(self.kernel, self.landmarks.load(), dtype or self.dtype)
 
     def landmark_kernel(self) -> LandmarkMap:
@@ -66,47 +64,38 @@ class Landmarked:
         return LandmarkMap(self.kernel, points_of(self.landmarks.load(), "Z"), None, self.dtype)
 
     def blocks(self, first: int, last: int) -> Iterator[tuple[int, int, int, dict[str, np.ndarray]]]:
-        """Yield (number, start, stop, label lines) of blocks; positions of lines count from `start`.
-
-        `line` (m,) are the lines' numbers, which ascend with the positions.
-        """
+        """Yield (number, start, stop, label lines) of blocks; `position` counts from `start`, `line` numbers lines."""
         lines = self.labels.load()
         for index, (start, stop) in enumerate(self.energy.ranges[first:last], first):
             low, high = np.searchsorted(lines["position"], [start, stop])
             yield index, start, stop, {name: array[low:high] - (start if name == "position" else 0)
                                        for name, array in lines.items()} | {"line": np.arange(low, high)}
 
-    def beside(self, index: int, E: sp.csr_array, halo: np.ndarray,
-               first: int = 0) -> Iterator[tuple[sp.csr_array, Any]]:
-        """Yield (columns of E, points) of the halo of a block from its number `first` on.
-
-        There are no more points at a time than the block has.
-        """
+    def halo_pieces(self, index: int, E: sp.csr_array, halo: np.ndarray,
+                    first: int = 0) -> Iterator[tuple[sp.csr_array, Any]]:
+        """Yield (columns of E, points) of the halo of a block from `first` on, at most a block's points at a time."""
         n_own = E.shape[0]
         ranges = [(first + start, first + stop) for start, stop in row_ranges(len(halo) - first, max(n_own, 1))]
-        points = self.near.pieces(index, first, max(n_own, 1)) if self.near is not None and ranges else (
+        points = self.halos.pieces(index, first, max(n_own, 1)) if self.halos is not None and ranges else (
             self.rows.take(halo[start:stop]) for start, stop in ranges)
         for (start, stop), X in zip(ranges, points, strict=True):
             yield sp.csr_array(E[:, n_own + start:n_own + stop]), X
 
-    def runs(self, most: int = MAX_RUNS) -> list[tuple[int, int]]:
-        """Return at most `most` runs [first, last) of blocks, as equal as can be."""
+    def runs(self, max_runs: int = MAX_RUNS) -> list[tuple[int, int]]:
+        """Return at most `max_runs` runs [first, last) of blocks of nearly equal length."""
         n_blocks = len(self.energy.ranges)
-        edges = np.linspace(0, n_blocks, min(n_blocks, most) + 1).astype(int)
+        edges = np.linspace(0, n_blocks, min(n_blocks, max_runs) + 1).astype(int)
         return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
 def add_product(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
-    """Add left' right to `total`, float64; a float32 left in runs of `SUMMED_ROWS` rows, in the type of right."""
+    """Add left' right to `total`, float64; of float32 arrays in pieces of `SUMMED_ROWS` rows."""
     for start, stop in row_ranges(len(left), SUMMED_ROWS if left.dtype != np.float64 else max(1, len(left))):
         total += left[start:stop].astype(right.dtype, copy=False).T @ right[start:stop]
 
 
 def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
-    """Return K P in float64, of a kernel in float64 or float32, which is widened `SUMMED_ROWS` rows at a time.
-
-    The product of a rounded kernel, without rounding of its own: it stays symmetric and positive where it should be.
-    """
+    """Return K P in float64, where a float32 kernel is converted `SUMMED_ROWS` rows at a time."""
     if K.dtype == np.float64:
         return K @ P
     product = np.empty((len(K), *P.shape[1:]))
@@ -117,14 +106,13 @@ def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class GramTask:
-    """Write this run of blocks' share of the Gram matrices, summed in float64.
+    """Write the contribution of a run of blocks to the Gram matrices, summed in float64.
 
-    `points` (r, r) is Phi' Phi and `labels` (F, r, r) Phi_F' W Phi_F. Still to be multiplied by T: `energy` (r, s),
-    of which the symmetric part is that of Phi' E K, on its right, `sums` (s,), K' 1, and `moments` (F, s, c + 1),
-    K_F' W (Y 1), on their left, in float64.
+    `points` (r, r) is Phi' Phi and `labels` (F, r, r) Phi_F' W Phi_F. Not yet multiplied by T are `energy` (r, s), with
+    the symmetric part of Phi' E K, `sums` (s,), K' 1, and `moments` (F, s, c + 1), K_F' W (Y 1).
     """
 
-    problem: Landmarked
+    problem: BlockedProblem
     first: int  # block
     last: int
     energy: bool
@@ -142,9 +130,9 @@ class GramTask:
         whole = self.energy or self.points or self.sums
         for index, start, stop, block in problem.blocks(self.first, self.last):
             if whole:
-                X, place = problem.rows.read(start, stop), block["position"]
-            elif len(block["position"]):  # the labeled points alone
-                positions, place = np.unique(block["position"], return_inverse=True)
+                X, position = problem.rows.read(start, stop), block["position"]
+            elif len(block["position"]):  # only the labeled points
+                positions, position = np.unique(block["position"], return_inverse=True)
                 X = problem.rows.take(start + positions)
             else:
                 continue
@@ -156,69 +144,68 @@ class GramTask:
                 sums["sums"] += K.sum(axis=0, dtype=np.float64)
             if self.points:
                 add_product(sums["points"], Phi, Phi)
-            add_labels(sums, K, Phi, {**block, "position": place})
+            add_labels(sums, K, Phi, {**block, "position": position})
         return out.write(**sums)
 
 
-def energy_product(problem: Landmarked, index: int, K: np.ndarray, features: LandmarkMap) -> np.ndarray:
-    """Return (b, s) whose sum of Phi' times it over all blocks has the symmetric part of Phi' E K.
+def energy_product(problem: BlockedProblem, index: int, K: np.ndarray, features: LandmarkMap) -> np.ndarray:
+    """Return A (b, s) of a block with kernel K (b, s), so that the sum of Phi' A has the symmetric part of Phi' E K.
 
-    K (b, s) : the own kernel of the block. E is symmetric: an edge between two blocks counts twice in the first of
-    them and not in the other, which saves half of the halos' kernel. In float32 it is E K: what neighbors have in
-    common is subtracted before it is rounded.
+    An edge between two blocks counts twice in the first and not in the other, which saves half of the halos' kernel.
+    In float32 A is E K, where common parts of neighbors cancel before rounding.
     """
     E, halo = problem.energy.read(index)
     later = int(np.searchsorted(halo, problem.energy.ranges[index][1])) if K.dtype == np.float64 else 0
     twice = 2 if K.dtype == np.float64 else 1
     EK = E[:, :len(K)].astype(K.dtype) @ K
-    for columns, X in problem.beside(index, E, halo, later):
+    for columns, X in problem.halo_pieces(index, E, halo, later):
         EK += (twice * columns).astype(K.dtype) @ features.block(X)
     return EK
 
 
 def add_labels(sums: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, lines: dict[str, np.ndarray]) -> None:
-    """Add to `moments` and, where they are asked for, `labels` what the label lines of a block give to their folds.
+    """Add the label lines of a block to `moments` and, if present, `labels` of their folds.
 
-    lines : their `position` among the rows of K (b, s) and Phi (b, r).
+    The `position` of a line is its row in K (b, s) and Phi (b, r).
     """
     for fold, moments in enumerate(sums["moments"]):
-        mine = lines["fold"] == fold
-        if not mine.any():
+        mask = lines["fold"] == fold
+        if not mask.any():
             continue
-        place, weight = lines["position"][mine], lines["weight"][mine]
-        weighed = np.zeros((len(K), moments.shape[1]))
-        np.add.at(weighed, place, weight[:, None] * np.column_stack([lines["target"][mine], np.ones(len(weight))]))
-        rows = np.unique(place)
-        add_product(moments, K[rows], weighed[rows])
+        position, weight = lines["position"][mask], lines["weight"][mask]
+        right = np.zeros((len(K), moments.shape[1]))
+        np.add.at(right, position, weight[:, None] * np.column_stack([lines["target"][mask], np.ones(len(weight))]))
+        rows = np.unique(position)
+        add_product(moments, K[rows], right[rows])
         if "labels" in sums:
-            of_place = Phi[place]
-            weighted = of_place if (weight == 1).all() else of_place * np.sqrt(weight, dtype=of_place.dtype)[:, None]
+            features = Phi[position]
+            weighted = features if (weight == 1).all() else features * np.sqrt(weight, dtype=features.dtype)[:, None]
             add_product(sums["labels"][fold], weighted, weighted)
 
 
 def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
-    """Return the bytes that a block takes a vertex, beside the sums.
+    """Return the bytes of a block for each vertex, beside the sums.
 
-    Its kernel with s landmarks, Phi and its rows, E K, and the kernel of a chunk of the halo, which has no more
-    vertices than the block: 3 + 2 r / s <= 5 times s numbers; and its points, as they came and as kernels take them.
+    The kernel, Phi twice, E K and the kernel of a chunk of the halo are 3 + 2 r / s <= 5 times s numbers; the points
+    are stored as read and as kernels use them.
     """
     return 5 * itemsize * s + 8 * row_bytes
 
 
 def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True, n_outputs: int = 1) -> int:
-    """Return the bytes of a run's sums: energy, points, labels of each fold, a product that is being added; moments."""
+    """Return the bytes of a run's sums: energy, points, labels of each fold, a product in progress; and moments."""
     matrices = energy + points + n_folds * labels
     return 8 * s * s * (matrices + (matrices > 0)) + 8 * s * n_folds * (n_outputs + 1)
 
 
 @dataclass(frozen=True)
 class BlockKernels:
-    """Kernels of a block's own vertices (b, s), and of its halo by chunks with their columns of E."""
+    """The kernel of a block's vertices (b, s), and those of chunks of its halo with their columns of E."""
 
     own: np.ndarray
     E: sp.csr_array
     halo: list[tuple[sp.csr_array, np.ndarray]]
-    with_energy: bool  # without, E has no entries and there is no halo
+    with_energy: bool  # False: E has no entries and there is no halo
 
     @property
     def nbytes(self) -> int:
@@ -228,10 +215,10 @@ class BlockKernels:
 
 
 class KernelCache(Cache):
-    """Kernel blocks that stay in this process from one task to the next, of one problem at a time.
+    """A cache of kernel blocks in this process, of one problem at a time.
 
-    A block that does not fit beside those that are kept is evaluated again each time: nothing is evicted, since the
-    blocks come round in the same order. A process that is short of memory gives all of them back.
+    A block that does not fit is evaluated each time; nothing is evicted, since the blocks come in the same order again.
+    A process that is short of memory clears it.
     """
 
     def __init__(self) -> None:
@@ -243,19 +230,19 @@ class KernelCache(Cache):
         return sum(block.nbytes for block in list(self.blocks.values()))
 
     def get(self, token: str, index: int) -> BlockKernels | None:
-        """Return what is kept of a block; blocks of another problem are let go."""
+        """Return a cached block, if any; blocks of another problem are dropped."""
         with self._lock:
             if token != self._token:
                 self._token, self.blocks = token, {}
             return self.blocks.get(index)
 
     def has_room(self, token: str, nbytes: int, limit: int) -> bool:
-        """Return whether a block of this problem would be kept."""
+        """Return whether a block of this problem fits."""
         with self._lock:
             return token == self._token and self.nbytes + nbytes <= limit
 
     def keep(self, token: str, index: int, block: BlockKernels, limit: int) -> None:
-        """Keep a block if it fits within `limit` bytes with the others."""
+        """Cache a block if it fits within `limit` bytes with the others."""
         with self._lock:
             before = self.blocks[index].nbytes if index in self.blocks else 0
             if token == self._token and self.nbytes - before + block.nbytes <= limit:
@@ -270,24 +257,24 @@ CACHE = KernelCache()
 
 
 def clear_cache() -> None:
-    """Give back the blocks that this process keeps."""
+    """Clear the cache of this process."""
     CACHE.clear()
 
 
 @dataclass(frozen=True)
 class SystemProductTask:
-    """Write this run of blocks' share of `K' (a_t E + b_t I + J_t) K P`, (s, t); columns P as `P`.
+    """Write the contribution of a run of blocks to `K' (a_t E + b_t I + J_t) K P`, (s, t).
 
-    Per column: `energy` a_t and `points` b_t (t,); and `held` (t,), the fold whose labels it does not see, or -1, or
-    else `curvature` (m, t), the weight of each label line.
+    columns : `P` (s, t); `energy` a_t and `points` b_t (t,); and `held` (t,), the fold that is held out, or -1, or else
+    `curvature` (m, t), the weight of each label line.
     """
 
-    problem: Landmarked
+    problem: BlockedProblem
     columns: Arrays
     first: int
     last: int
-    keep_bytes: int
-    home: int  # a worker's number: the one that keeps these blocks
+    cache_bytes: int
+    home: int  # the number of the worker that caches these blocks
 
     def __call__(self, out: PartWriter) -> Receipt:
         problem, columns, landmarks = self.problem, self.columns.load(), self.problem.landmark_kernel()
@@ -308,24 +295,24 @@ class SystemProductTask:
                 weight, held = np.zeros((stop - start, problem.n_folds)), columns["held"]
                 np.add.at(weight, (lines["position"], lines["fold"]), lines["weight"])
                 rows = np.unique(lines["position"])
-                seen = weight[rows].sum(axis=1)[:, None] - np.where(held >= 0, weight[rows][:, held], 0.0)
-                U[rows] += seen * V[rows]
+                training = weight[rows].sum(axis=1)[:, None] - np.where(held >= 0, weight[rows][:, held], 0.0)
+                U[rows] += training * V[rows]
             add_product(total, kernels.own, U)
         return out.write(total=total)
 
     def _kernels(self, index: int, start: int, stop: int, landmarks: LandmarkMap, with_energy: bool) -> BlockKernels:
         problem = self.problem
-        kept = CACHE.get(problem.token, index)
-        if kept is not None and (kept.with_energy or not with_energy):
-            return kept
+        cached = CACHE.get(problem.token, index)
+        if cached is not None and (cached.with_energy or not with_energy):
+            return cached
         block = landmarks.block(problem.rows.read(start, stop))
-        E, beyond = problem.energy.read(index) if with_energy else (
+        E, halo = problem.energy.read(index) if with_energy else (
             sp.csr_array((stop - start, stop - start)), np.arange(0))
-        # The kernels of the halo are made one after the other where they are not kept.
-        halo = ((columns, landmarks.block(X)) for columns, X in problem.beside(index, E, beyond))
-        kernels = BlockKernels(block, sp.csr_array(E[:, :stop - start]), halo, with_energy)  # type: ignore[arg-type]
-        size = int(block.nbytes * (1 + len(beyond) / max(stop - start, 1))) + 16 * E.nnz
-        if CACHE.has_room(problem.token, size, self.keep_bytes):
-            kernels = replace(kernels, halo=list(halo))
-            CACHE.keep(problem.token, index, kernels, self.keep_bytes)
+        # An iterator: kernels of the halo that are not cached are computed one after the other.
+        pieces = ((columns, landmarks.block(X)) for columns, X in problem.halo_pieces(index, E, halo))
+        kernels = BlockKernels(block, sp.csr_array(E[:, :stop - start]), pieces, with_energy)  # type: ignore[arg-type]
+        size = int(block.nbytes * (1 + len(halo) / max(stop - start, 1))) + 16 * E.nnz
+        if CACHE.has_room(problem.token, size, self.cache_bytes):
+            kernels = replace(kernels, halo=list(pieces))
+            CACHE.keep(problem.token, index, kernels, self.cache_bytes)
         return kernels

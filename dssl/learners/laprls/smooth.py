@@ -1,12 +1,11 @@
-"""Other losses than the squared one on landmarks, LapSVM among them: Newton's method in the systems of LapRLS.
+"""Losses other than the squared one on landmarks, such as LapSVM, by Newton's method.
 
     min over f of  (1 / w) sum of w_i loss(y_i, f(x_i)) + gamma_A |f|_K^2 + gamma_I f' E f / n^2,    w = sum of w_i
 
-Nothing but the labels' features Phi_m and `G = gamma_A R + (gamma_I / n^2) Phi' E Phi` is asked for. With Gram
-matrices ("nystrom-direct") G is held, and a pair of penalties takes one factor of it for all folds, classes and Newton
-steps where there are fewer labels than features: the function is then a sum over labeled points in the kernel
-`Phi_m G^-1 Phi_m'`. Without ("nystrom-pcg", "nystrom-cg"), a Newton step is conjugate gradients on blocked products in
-which the curvature stands for the labels' weights.
+The problem depends on the labels' features Phi_m and `G = gamma_A R + (gamma_I / n^2) Phi' E Phi`. "nystrom-direct"
+forms G; with fewer labels than features, the function is a sum over labeled points in the kernel `Phi_m G^-1 Phi_m'`,
+and one factor of G serves all folds, classes and Newton steps. "nystrom-pcg" and "nystrom-cg" solve a Newton step by
+conjugate gradients on blocked products, with the curvature in place of the labels' weights.
 
 References
 ----------
@@ -23,40 +22,41 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
+from ...base.digest import JsonObject
 from ...base.errors import explain
 from ...execution.tasks import Execution
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
-from ..linear.newton import FeaturesOfLabels, GramOfLabels, LabelSpace, Minimum, minimize
+from ..linear.newton import FunctionSpace, LabelFeatures, LabelGram, Minimum, minimize
 from ..losses import SmoothLoss
 from .closed_form import label_features
-from .dense import REFINE, without_folds
+from .dense import REFINE, smooth_held_out
 from .gram import GramSystem, gram_matrices, gram_system
-from .inductive import Fold, FoldSolver, inductive_values, refolded, require_folds_fit
+from .inductive import Fold, FoldSolver, inductive_values, require_folds_fit, with_new_folds
 from .iterations import BlockedProduct, Preconditioner, factors_that_fit, make_preconditioner
-from .params import Functions, LabelLines, params_left_out
+from .params import Functions, LabelLines, calibration_params
 from .penalties import Penalties, by_pair, with_folds
 from .products import clear_cache
-from .solve import LinearSystem, method_of
+from .solve import SystemSolver, solver_method
 from .system import NystromSystem
 
-PAIRS_IN_A_TASK = 4  # of penalties: each begins at the minimum of the one before
-STEPS, PASSES = 8, 75  # of a column, measured on usps and covtype; a pass multiplies it twice, for its intercept
+PAIRS_IN_A_TASK = 4  # of penalties, each started at the minimum of the previous one
+STEPS, PASSES = 8, 75  # of a column, measured on usps and covtype; a pass has two products, one for the intercept
 
 
 def newton_bytes(m: int, r: int) -> int:
-    """Return the bytes that a task of Newton steps takes, of m labels and r features: their systems, and the labels'.
+    """Return the bytes of a task of Newton steps for m labels and r features.
 
-    G, its factor and the energy that is added; and of fewer labels than features `G^-1/2 Phi'`, N and a system of it,
-    or else the features that weigh something, their product and its factor.
+    G, its factor and the energy; and for m <= r `G^-1/2 Phi'`, N and its system, or else weighted features, their
+    product and its factor.
     """
     return 8 * (3 * r * r + m * r + (m * r + 4 * m * m if m <= r else m * r + 2 * r * r))
 
 
 def newton_flops(m: int, r: int, systems: Sequence[Penalties], c: int) -> float:
-    """Return the flops of Newton's method for systems of c columns each, by matrices: see `NewtonTask`."""
+    """Return the flops of `NewtonTask` for systems of c columns each."""
     step = m**3 / 3 if m <= r else m * r * r + r**3 / 3
     return len(by_pair(systems)) * (r**3 / 3 + min(m, r) * m * r) + STEPS * len(systems) * c * step
 
@@ -65,12 +65,11 @@ def newton_flops(m: int, r: int, systems: Sequence[Penalties], c: int) -> float:
 class NewtonTask:
     """Write `b` (p, r, c) and `intercept` (p, c) of systems [first, last).
 
-    held_out : write `values` (g, m, c) instead, of g pairs of penalties, whose systems hold out each fold in turn: at
-    each label that of the function without its fold. refine : None where each fold is fitted, from the minimum of all
-    labels on; or else the steps that follow on the influence function. Memory: `newton_bytes`.
+    held_out : write the held-out `values` (g, m, c) of g pairs of penalties instead. refine : see `smooth_held_out`.
+    Memory: `newton_bytes`.
     """
 
-    sums: Arrays  # `features` (m, r), `penalty` (r, r), what `energies` returns, the labels' lines and the systems
+    sums: Arrays  # `features` (m, r), `penalty` (r, r), those of `energies`, the label lines and `systems`
     first: int
     last: int
     loss: SmoothLoss
@@ -86,7 +85,7 @@ class NewtonTask:
         r = Phi.shape[1]
         b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), []
         steps, of = np.zeros(p, np.int64), sums["systems"][self.first:self.last]
-        for first, last in runs_of_equals(of[:, 1:]):
+        for first, last in equal_runs(of[:, 1:]):
             norm, energy, control = of[first, 1:]
             G = norm * sums["penalty"]
             if energy:
@@ -94,34 +93,34 @@ class NewtonTask:
             space, factor = label_space(Phi, G)
             if self.held_out:
                 start = minimize(space, self.loss, *lines.columns([-1]), fit_intercept=self.fit_intercept, start=start)
-                values.append(without_folds(space, self.loss, lines, start, self.fit_intercept, self.refine))
+                values.append(smooth_held_out(space, self.loss, lines, start, self.fit_intercept, self.refine))
                 continue
             y, weight = lines.columns(of[first:last, 0].astype(int).tolist())
-            least = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept)
-            coef = least.coef if factor is None else cho_solve(factor, Phi.T @ least.coef, check_finite=False)
+            minimum = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept)
+            coef = minimum.coef if factor is None else cho_solve(factor, Phi.T @ minimum.coef, check_finite=False)
             b[first:last] = coef.reshape(r, -1, c).transpose(1, 0, 2)
-            intercept[first:last] = least.intercept.reshape(-1, c)
-            steps[first:last] = least.steps.reshape(-1, c).max(axis=1)
+            intercept[first:last] = minimum.intercept.reshape(-1, c)
+            steps[first:last] = minimum.steps.reshape(-1, c).max(axis=1)
         if self.held_out:
             return out.write(values=np.array(values))
         return {**out.write(b=b, intercept=intercept), "steps": steps.tolist()}
 
 
-def label_space(Phi: np.ndarray, G: np.ndarray) -> tuple[LabelSpace, Any]:
-    """Return the functions of features Phi (m, r) whose penalty is G (r, r), and the factor of G or None for none.
+def label_space(Phi: np.ndarray, G: np.ndarray) -> tuple[FunctionSpace, Any]:
+    """Return the functions of features Phi (m, r) with penalty G (r, r), and the factor of G.
 
-    Of fewer labels than features they are sums over labels in the kernel `Phi G^-1 Phi'`.
+    With more labels than features there is no factor; else the functions are sums over labels in `Phi G^-1 Phi'`.
     """
     if len(Phi) > len(G):
-        return FeaturesOfLabels(Phi, G), None
+        return LabelFeatures(Phi, G), None
     factor = factor_raised(G)
     half = solve_triangular(factor[0], Phi.T, trans=0 if factor[1] else 1, lower=factor[1], check_finite=False)
-    return GramOfLabels(half.T @ half), factor
+    return LabelGram(half.T @ half), factor
 
 
 @dataclass(frozen=True)
-class NewtonOfFold(FoldSolver):
-    """Newton's method with the fold's own energy, a minimum a pair of penalties, each from the one before."""
+class FoldNewton(FoldSolver):
+    """Newton's method with the fold's energy, started for each pair of penalties at the minimum of the previous one."""
 
     loss: SmoothLoss
     fit_intercept: bool
@@ -140,15 +139,15 @@ class NewtonOfFold(FoldSolver):
         return np.array(minima), 0.0
 
 
-def runs_of_equals(rows: np.ndarray) -> list[tuple[int, int]]:
-    """Return the ranges [start, stop) of equal rows of an array (p, q) that follow one another."""
+def equal_runs(rows: np.ndarray) -> list[tuple[int, int]]:
+    """Return the ranges [start, stop) of consecutive equal rows of an array (p, q)."""
     edges = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
     return list(zip([0, *edges.tolist()], [*edges.tolist(), len(rows)], strict=True))
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothGram(LinearSystem):
-    """Other losses without the points: from Gram matrices, with the labels' `features` (m, r) among their sums."""
+class SmoothSolver(SystemSolver):
+    """Solve for other losses from Gram matrices, with the labels' `features` (m, r) among their sums."""
 
     gram: GramSystem
     loss: SmoothLoss
@@ -159,7 +158,7 @@ class SmoothGram(LinearSystem):
 
     def tasks(self, systems: Sequence[Penalties], *,
               held_out: bool = False) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
-        """Yield the systems' numbers, arrays and receipt of each task."""
+        """Yield the numbers of the systems, arrays and receipt of each task."""
         gram, lines = self.gram, self.gram.lines
         pairs = by_pair(systems)
         groups = [[number for pair in pairs[start:stop] for number in pair]
@@ -191,46 +190,47 @@ class SmoothGram(LinearSystem):
         for _, arrays, _ in self.tasks(systems, held_out=True):
             yield arrays["values"].transpose(1, 0, 2)
 
-    def refolded(self, lines: LabelLines) -> "SmoothGram":
+    def with_new_folds(self, lines: LabelLines) -> "SmoothSolver":
         return replace(self, gram=self._gram_of(lines))
 
     def _gram_of(self, lines: LabelLines) -> GramSystem:
         return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold, n_held=lines.n_held))
 
-    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         gram = self._gram_of(lines)
-        refolded = replace(gram, params=params_left_out(gram.params, self.loss, lines))
-        values, = SmoothGram(refolded, self.loss, self.execution).held_out(with_folds([pair], lines.n_held))
+        gram = replace(gram, params=calibration_params(gram.params, self.loss, lines))
+        values, = SmoothSolver(gram, self.loss, self.execution).held_out(with_folds([pair], lines.n_held))
         return values[:, 0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class InductiveSmoothGram(SmoothGram):
-    """The same, where points that are held out leave the graph of a system."""
+class InductiveSmoothSolver(SmoothSolver):
+    """A `SmoothSolver` whose held-out points leave the graph."""
 
     system: NystromSystem
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        of_fold = NewtonOfFold(self.loss, self.system.fit_intercept)
-        return inductive_values(self.system, self.gram, systems, of_fold, self.execution, self.gram.sums["features"])
+        fold_solver = FoldNewton(self.loss, self.system.fit_intercept)
+        return inductive_values(self.system, self.gram, systems, fold_solver, self.execution,
+                                self.gram.sums["features"])
 
-    def refolded(self, lines: LabelLines) -> "InductiveSmoothGram":
-        return replace(self, system=refolded(self.system, lines))
+    def with_new_folds(self, lines: LabelLines) -> "InductiveSmoothSolver":
+        return replace(self, system=with_new_folds(self.system, lines))
 
 
 @dataclass(eq=False)
-class BlockedFunctions(LabelSpace):
-    """Functions of landmarks whose penalty is a product over all blocks: a step by conjugate gradients.
+class BlockedFunctions(FunctionSpace):
+    """Functions of landmarks whose penalty is a product over all blocks; Newton steps by conjugate gradients.
 
-    penalties : of each column. features : of the labels (m, r). made : preconditions, None for nothing. Where as many
-    factors as columns fit in half the budget, its labels are those of the step, with their curvature.
+    penalties : of each column. features : of the labels (m, r). preconditioner : or None; where a factor for each
+    column fits in half the budget, its labels are weighted by the curvature of the step.
     """
 
     system: NystromSystem
     penalties: Sequence[Penalties]
     features: np.ndarray
     ones: np.ndarray
-    made: Preconditioner | None
+    preconditioner: Preconditioner | None
     execution: Execution
     passes: int = 0
     weights: np.ndarray = field(init=False)
@@ -254,7 +254,7 @@ class BlockedFunctions(LabelSpace):
 
     def solve(self, D: np.ndarray, V: np.ndarray, C: np.ndarray, GC: np.ndarray, columns: np.ndarray,
               tol: float) -> np.ndarray:
-        """As the space of labels says, in the scale of the paper: times half the labels' weight."""
+        """As in the base class; the system is solved in the scale of the paper, times half the labels' weight."""
         half, (u, q) = self.weights[columns] / 2, V.shape[1:]
         of_column = np.repeat(np.arange(u), q)
         product = self._product(columns[of_column], (D * half)[:, of_column])
@@ -262,37 +262,38 @@ class BlockedFunctions(LabelSpace):
         inverses, precondition = self._inverses(D * half, columns), None
         if inverses:
             def precondition(R: np.ndarray, active: np.ndarray) -> np.ndarray:
-                return by_system(of_column[active], R, lambda index, mine: inverses[index](R[:, mine]))
+                return by_system(of_column[active], R, lambda index, mask: inverses[index](R[:, mask]))
 
         solution = blocked_cg(product, right, precondition, Stop(tol, self.system.params.max_iter))
         self.passes += product.passes
         return solution.value.reshape(-1, u, q)
 
     def _inverses(self, curvature: np.ndarray, columns: np.ndarray) -> list[Callable[[np.ndarray], np.ndarray]]:
-        if self.made is None:
+        if self.preconditioner is None:
             return []
-        chosen = [self.penalties[column] for column in columns]
-        if len(chosen) > factors_that_fit(self.system.r, self.execution.memory_budget):
-            return self.made.inverses(chosen)
-        return [self.made.inverse(item, self.features, weight)
-                for item, weight in zip(chosen, curvature.T, strict=True)]
+        systems = [self.penalties[column] for column in columns]
+        if len(systems) > factors_that_fit(self.system.r, self.execution.memory_budget):
+            return self.preconditioner.inverses(systems)
+        return [self.preconditioner.inverse(item, self.features, weight)
+                for item, weight in zip(systems, curvature.T, strict=True)]
 
     def _product(self, columns: np.ndarray, curvature: np.ndarray) -> BlockedProduct:
         return BlockedProduct(self.system, [self.penalties[column] for column in columns], self.ones, self.execution,
-                              curvature[self.system.by_place])
+                              curvature[self.system.permutation])
 
 
 def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray, systems: Sequence[Penalties],
-                   execution: Execution, *, preconditioned: bool) -> tuple[Minimum, dict[str, Any]]:
-    """Return the minimum of all columns (p c) by blocked products, and the evidence (JSON)."""
+                   execution: Execution, *, preconditioned: bool) -> tuple[Minimum, JsonObject]:
+    """Return the minimum of all columns (p c) by blocked products, and evidence."""
     lines, c = system.lines, system.lines.target.shape[1]
     ones = gram_matrices(system, execution, energy=False, labels=False,
                          ones=any(item.has_control for item in systems))["sums"]
-    made: Preconditioner | None = None
-    evidence: dict[str, Any] = {"preconditioner": "none"}
+    preconditioner: Preconditioner | None = None
+    evidence: JsonObject = {"preconditioner": "none"}
     if preconditioned and system.params.preconditioner != "none":
-        made, evidence = make_preconditioner(system, systems, execution)
-    space = BlockedFunctions(system, [item for item in systems for _ in range(c)], features, ones, made, execution)
+        preconditioner, evidence = make_preconditioner(system, systems, execution)
+    columns = [item for item in systems for _ in range(c)]
+    space = BlockedFunctions(system, columns, features, ones, preconditioner, execution)
     try:
         y, weight = lines.columns([item.held for item in systems])
         minimum = minimize(space, loss, y, weight, fit_intercept=system.fit_intercept)
@@ -300,12 +301,12 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
         clear_cache()
         execution.ask_workers(clear_cache)
     return minimum, {**evidence, "method": "nystrom-pcg" if preconditioned else "nystrom-cg", "loss": loss.name,
-                   "newton_steps": minimum.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
+                     "newton_steps": minimum.steps.reshape(-1, c).max(axis=1).tolist(), "passes": space.passes}
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothProducts(LinearSystem):
-    """Other losses by products over all blocks of points; features : of the labels (m, r)."""
+class SmoothIterativeSolver(SystemSolver):
+    """Solve for other losses by products over all blocks of points; features : of the labels (m, r)."""
 
     system: NystromSystem
     loss: SmoothLoss
@@ -313,9 +314,9 @@ class SmoothProducts(LinearSystem):
     execution: Execution
     method: str
     expected_seconds: Mapping[str, float]
-    gram, at_once = None, False
+    gram, cheap_leave_one_out = None, False
 
-    def _minimum(self, system: NystromSystem, systems: Sequence[Penalties]) -> tuple[Minimum, dict[str, Any]]:
+    def _minimum(self, system: NystromSystem, systems: Sequence[Penalties]) -> tuple[Minimum, JsonObject]:
         return solve_by_steps(system, self.loss, self.features, systems, self.execution,
                               preconditioned=self.method == "nystrom-pcg")
 
@@ -324,40 +325,40 @@ class SmoothProducts(LinearSystem):
         return system.lines.of_own_fold(values.reshape(len(values), -1, system.lines.target.shape[1]))
 
     def solve(self, systems: Sequence[Penalties]) -> Functions:
-        least, evidence = self._minimum(self.system, systems)
+        minimum, evidence = self._minimum(self.system, systems)
         c = self.system.lines.target.shape[1]
-        b = least.coef.reshape(self.system.r, -1, c).transpose(1, 0, 2)
-        return replace(self.system.functions(b, systems, evidence), intercept=least.intercept.reshape(-1, c))
+        b = minimum.coef.reshape(self.system.r, -1, c).transpose(1, 0, 2)
+        return replace(self.system.functions(b, systems, evidence), intercept=minimum.intercept.reshape(-1, c))
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
         yield self._values(self.system, systems)
 
-    def left_out(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         return self._values(self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held))[:, 0]
 
 
-def least_loss(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
-               parts: Parts | None = None) -> LinearSystem:
-    """Return what minimizes another loss than the squared one on landmarks, of the systems that are expected.
+def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
+               parts: Parts | None = None) -> SystemSolver:
+    """Return the solver of another loss than the squared one on landmarks, for the expected systems.
 
-    Raises BudgetError: the features of the labels do not fit.
+    Raises BudgetError where the features of the labels do not fit.
     """
     m, c = system.lines.target.shape
-    method, costs = method_of(system, expected, execution, newton_flops(m, system.s, expected, c), 2 * PASSES)
+    method, costs = solver_method(system, expected, execution, newton_flops(m, system.s, expected, c), 2 * PASSES)
     features, how = label_features(system, execution), system.params.held_out
     approximate = how in REFINE and method == "nystrom-direct" and m <= system.r
     holds_out = any(item.held >= 0 for item in expected)
     if how in REFINE and not approximate and holds_out:
         warnings.warn(explain(f"held_out={how!r} with {m:,} labels, {system.r:,} features and solver {method}",
-                              why="the influence function is asked of no more labels than features, with their Gram "
-                                  "matrices", fix="use more landmarks; each fold is refitted instead"), stacklevel=2)
+                              why="the influence function needs Gram matrices, and at most as many labels as features",
+                              fix="use more landmarks; each fold is refitted instead"), stacklevel=2)
     if method != "nystrom-direct":
-        return SmoothProducts(system, loss, features, execution, method, costs)
+        return SmoothIterativeSolver(system, loss, features, execution, method, costs)
     inductive = system.inductive and holds_out
     if inductive:
-        require_folds_fit(system, NewtonOfFold(loss, system.fit_intercept), execution.memory_budget)
+        require_folds_fit(system, FoldNewton(loss, system.fit_intercept), execution.memory_budget)
     gram = gram_system(system, expected, execution, parts, labels=False)
     gram = replace(gram, sums=gram.sums | {"features": features})
     if inductive:
-        return InductiveSmoothGram(gram=gram, loss=loss, execution=execution, expected_seconds=costs, system=system)
-    return SmoothGram(gram, loss, execution, costs, how if approximate else "refit")
+        return InductiveSmoothSolver(gram=gram, loss=loss, execution=execution, expected_seconds=costs, system=system)
+    return SmoothSolver(gram, loss, execution, costs, how if approximate else "refit")

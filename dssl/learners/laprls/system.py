@@ -1,22 +1,22 @@
-"""The systems of Nystrom LapRLS: points in blocks, landmarks, labels with folds, and what their Gram matrices are.
+"""The systems of Nystrom LapRLS: points in blocks, landmarks, and labels with folds.
 
-For a fold F held out, and penalties in the paper's scale (`penalties.py`), the coefficients b of `f = K T b + mean`
+With a held-out fold F and penalties in the paper's scale (`penalties.py`), the coefficients b of `f = K T b + mean`
 solve
 
     (Phi_m' W Phi_m + lambda_I Phi' E Phi + lambda_A R) b = Phi_m' W (y - mean)
 
-over the labeled points m without F, with their weights W; E is the graph's energy and Phi = K_ns T. Whitened, T is
-`U E^-1/2` of `K_ss = U E U'` and R = I; else T = I and R = K_ss, equation (4) of the paper. The control of what the
-graph adds is the same with the mean of E over all relabelings of its vertices, `a I + b 1 1'`.
+over the training labels m with weights W; E is the graph's energy and Phi = K_ns T. Whitened, T is `U E^-1/2` of `K_ss
+= U E U'` and R = I; else T = I and R = K_ss, equation (4) of the paper. The control, which measures the gain from the
+graph, replaces E by its mean over all relabelings of the vertices, `a I + b 1 1'`.
 """
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import BudgetError, require
 from ...execution.exchange.halo_rows import HaloRows, bring_halos
 from ...execution.exchange.ordered import ordered
@@ -33,40 +33,39 @@ from ...storage.csr import point_arrays, points_of
 from ...storage.views import SelectedRows
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
-from .products import Landmarked, block_bytes
+from .products import BlockedProblem, block_bytes
 
-MOST_BLOCK_BYTES = 256 << 20  # taller blocks make no product faster
-LEAST_ROWS = 512  # of a block: fewer and its halo is many times as large
+MAX_BLOCK_BYTES = 256 << 20  # larger blocks make no product faster
+MIN_BLOCK_ROWS = 512  # with fewer the halo is many times as large as the block
 
 
-def block_budget(s: int, row_bytes: int, itemsize: int, height: int = LEAST_ROWS) -> int:
-    """Return the budget of which a block of so many vertices takes half."""
+def block_budget(s: int, row_bytes: int, itemsize: int, height: int = MIN_BLOCK_ROWS) -> int:
+    """Return the budget of which a block of `height` vertices takes half."""
     return 2 * height * block_bytes(s, row_bytes, itemsize)
 
 
 def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -> int:
-    """Return the vertices of a block: as many as fit in half the budget, for s landmarks.
+    """Return the vertices of a block that fits in half the budget, for s landmarks.
 
-    Memory of a task: `block_bytes` a vertex (its halo is read in chunks of as many), and `gram_bytes` of sums.
-
-    Raises BudgetError: not `LEAST_ROWS` vertices fit.
+    Memory of a task: `block_bytes` a vertex, and `gram_bytes` of sums. Raises BudgetError where `MIN_BLOCK_ROWS`
+    vertices do not fit.
     """
-    each, least = block_bytes(s, row_bytes, itemsize), min(LEAST_ROWS, v)
-    fit, needed = min(budget // 2 // each, v), block_budget(s, row_bytes, itemsize, least)
-    require(fit >= least, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
-            why=f"a block of {least} points takes {needed // 2:,} bytes, half the budget is for blocks",
+    each, lower = block_bytes(s, row_bytes, itemsize), min(MIN_BLOCK_ROWS, v)
+    fit, needed = min(budget // 2 // each, v), block_budget(s, row_bytes, itemsize, lower)
+    require(fit >= lower, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
+            why=f"a block of {lower} points takes {needed // 2:,} bytes, half the budget is for blocks",
             fix=f"raise memory_budget to {needed:,} bytes, or use fewer landmarks")
-    return min(fit, max(LEAST_ROWS, MOST_BLOCK_BYTES // each), max(LEAST_ROWS, -(-v // 8)))
+    return min(fit, max(MIN_BLOCK_ROWS, MAX_BLOCK_BYTES // each), max(MIN_BLOCK_ROWS, -(-v // 8)))
 
 
 def whitening_bytes(s: int, cutoff: float | None) -> int:
-    """Return the bytes that K_ss and what whitens it take while it is made."""
+    """Return the bytes for computing and whitening K_ss."""
     return 8 * s * s * (2 if cutoff is None else 5)
 
 
 @dataclass(frozen=True)
 class WhitenTask:
-    """Write `K_ss` (s, s) of the landmarks, and `T` (s, r) unless the cut-off is None."""
+    """Write `K_ss` (s, s) of the landmarks, and the whitening `T` (s, r) unless the cutoff is None."""
 
     kernel: Kernel
     points: Arrays  # Z
@@ -84,9 +83,9 @@ class WhitenTask:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What functions of landmarks are written in, whitened or as the paper writes them, and what they are fitted to.
+    """The basis of functions of landmarks, and the labels that they are fitted to.
 
-    T : (s, r), lower trapezoidal, T' K_ss T = I; None for T = I, then `K_ss` is the penalty.
+    T : (s, r), lower trapezoidal with T' K_ss T = I; None for T = I with the penalty K_ss.
     """
 
     K_ss: np.ndarray
@@ -104,7 +103,7 @@ class Basis:
         return self.s if self.T is None else self.T.shape[1]
 
     def lift(self, b: np.ndarray) -> np.ndarray:
-        """Return the coefficients of landmarks, (s, ...), of those in the whitened basis, (r, ...)."""
+        """Return the coefficients of landmarks, (s, ...), from those in the basis, (r, ...)."""
         return b if self.T is None else self.T @ b
 
     def lower(self, values: np.ndarray) -> np.ndarray:
@@ -121,14 +120,14 @@ class Basis:
 
     def right_sides(self, moments: np.ndarray, systems: Sequence[Penalties]) -> np.ndarray:
         """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments (F, r, c + 1) of the folds."""
-        whole, right = moments.sum(axis=0), []
+        total, right = moments.sum(axis=0), []
         for system, mean in zip(systems, self.intercepts(systems), strict=True):
-            of_system = whole - (moments[system.held] if system.held >= 0 else 0)
-            right.append(of_system[:, :-1] - of_system[:, -1:] * mean)
+            training = total - (moments[system.held] if system.held >= 0 else 0)
+            right.append(training[:, :-1] - training[:, -1:] * mean)
         return np.array(right)
 
-    def functions(self, b: np.ndarray, systems: Sequence[Penalties], evidence: dict[str, Any]) -> Functions:
-        """Return the functions whose coefficients in the basis are b (p, r, c)."""
+    def functions(self, b: np.ndarray, systems: Sequence[Penalties], evidence: JsonObject) -> Functions:
+        """Return the functions with coefficients b (p, r, c) in the basis."""
         return Functions(np.array([self.lift(each) for each in b]), self.intercepts(systems), evidence)
 
 
@@ -136,28 +135,27 @@ class Basis:
 class NystromSystem(Basis):
     """A problem in blocks, ready for Gram matrices or products.
 
-    whitening : the rank and the condition (JSON) where the basis is whitened, or else None.
-    by_place : (m,), the number of the label line at each place in the order of the blocks.
-    places : (s,), the landmarks' places among the ordered vertices, or None where they are none, or there is no graph.
-    graph : whose energy `blocks` is; None for none.
+    whitening : rank and condition of a whitened basis, or None. permutation : (m,), the number of the label line at
+    each position in the order of the blocks. landmark_positions : (s,), the positions of the landmarks among the
+    permuted vertices; None where they are not vertices. graph : with the energy `blocks`, or None.
     """
 
-    problem: Landmarked
+    problem: BlockedProblem
     whitening: dict[str, float] | None
-    by_place: np.ndarray
-    places: np.ndarray | None
+    permutation: np.ndarray
+    landmark_positions: np.ndarray | None
     graph: StoredGraph | None = None
 
     @property
     def inductive(self) -> bool:
-        """Return whether points that are held out leave a graph."""
+        """Return whether held-out points leave a graph."""
         return self.params.inductive and self.graph is not None
 
     @property
     def positions(self) -> np.ndarray:
-        """Return the place of each label line's point among the ordered vertices, (m,)."""
-        positions = np.empty(len(self.by_place), np.int64)
-        positions[self.by_place] = self.problem.labels.load()["position"]
+        """Return the position of each label line's point among the permuted vertices, (m,)."""
+        positions = np.empty(len(self.permutation), np.int64)
+        positions[self.permutation] = self.problem.labels.load()["position"]
         return positions
 
     @property
@@ -165,43 +163,39 @@ class NystromSystem(Basis):
         return self.problem.energy
 
     def without_folds(self, execution: Execution) -> "NystromSystem":
-        """Return the system of all labels, so that Gram matrices are summed over all folds."""
+        """Return the system whose Gram matrices are summed over all folds."""
         labels = self.problem.labels.load()
         shared = execution.share(**{**labels, "fold": np.zeros(len(labels["fold"]), np.int64)})
         return replace(self, lines=self.lines.whole, problem=replace(self.problem, labels=shared, n_folds=1))
 
     def with_folds_of(self, lines: LabelLines, execution: Execution) -> "NystromSystem":
-        """Return the system with the folds of other lines of the same labels, for what is summed by fold."""
-        shared = execution.share(**{**self.problem.labels.load(), "fold": lines.fold[self.by_place]})
+        """Return the system whose Gram matrices are those of the folds of other lines of the same labels."""
+        shared = execution.share(**{**self.problem.labels.load(), "fold": lines.fold[self.permutation]})
         return replace(self, lines=replace(self.lines, fold=lines.fold, n_held=lines.n_held),
                        problem=replace(self.problem, labels=shared, n_folds=lines.n_folds))
 
 
 @dataclass(frozen=True)
-class InBlocks:
-    """The energy of points in blocks, and these points in that order: what systems of any kernel share.
-
-    near : the points of each block's halo, where they are not read from `rows`.
-    """
+class BlockedPoints:
+    """The energy in blocks and the points in the same order, shared by all kernels; halos : see `BlockedProblem`."""
 
     energy: EnergyBlocks
     rows: Rows
-    near: HaloRows | None
+    halos: HaloRows | None
 
 
 def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks, graph: Parts | None,
              laplacian: LaplacianKind, params: SystemParams, execution: Execution, *,
-             copies: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True,
-             known: dict[tuple[int, str], InBlocks] | None = None, parts: Parts | None = None) -> NystromSystem:
-    """Return the system of points `rows` (v, d), all distinct, whose graph `graph` is (None for none).
+             multiplicity: Rows | None = None, order: Rows | None = None, fit_intercept: bool = True,
+             known: dict[tuple[int, str], BlockedPoints] | None = None, parts: Parts | None = None) -> NystromSystem:
+    """Return the system of distinct points `rows` (v, d) and their graph, if any.
 
-    lines : labeled points by row. landmarks : `rows` of them, where they are points. copies : (v,), the points
-    that each stands for, or None. order : (v,), the vertex at each place, in which neighbors are near, if one is known.
-    known : blocks of these points and this graph that were made before, by their height and Laplacian; is added to.
-    parts : where blocks go, scratch by default; what is finished there is kept.
+    lines : labels by row. multiplicity : (v,), the duplicates of each point, or None. order : (v,), a permutation of
+    the vertices that puts neighbors near each other, or None. known : a cache of blocks by height and Laplacian.
+    parts : for the blocks, scratch by default.
 
-    Raises BudgetError: blocks, or the kernel of the landmarks, do not fit.
-    DataError : the kernel of the landmarks is zero, not finite or not positive.
+    Raises BudgetError: blocks, or the kernel of the landmarks, do not fit. DataError: the kernel of the landmarks is
+    zero, not finite or not positive.
     """
     points, labeled, budget = landmarks.points, np.unique(lines.row), execution.memory_budget
     needed = whitening_bytes(points.shape[0], params.cutoff)
@@ -213,28 +207,28 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
         lines = replace(lines, row=np.searchsorted(labeled, lines.row))
     v = len(rows)
     height = block_vertices(v, points.shape[0], rows.row_bytes, params.itemsize, budget)
-    stored = None if graph is None else StoredGraph(graph, laplacian, copies)
+    stored = None if graph is None else StoredGraph(graph, laplacian, multiplicity)
     known, key = {} if known is None else known, (height, laplacian)
     if key not in known:
         place = (parts or execution.scratch()).within(f"{laplacian}{height}")
         blocks = energy_blocks(stored, v, height, execution, place.within("energy"), order)
         moved = execution.share_rows(rows) if graph is None else ordered(rows, blocks.positions, execution,
                                                                          place.within("points"))
-        known[key] = InBlocks(blocks, moved, bring_halos(moved, blocks.parts, len(blocks.ranges), "halo",
-                                                         round(blocks.halo * v), execution, place.within("halos")))
+        known[key] = BlockedPoints(blocks, moved, bring_halos(moved, blocks.parts, len(blocks.ranges), "halo",
+                                                              round(blocks.halo * v), execution, place.within("halos")))
     blocks, moved = known[key].energy, known[key].rows
     position = blocks.positions.take(lines.row)
-    by_place = np.argsort(position, kind="stable")
-    shared = execution.share(position=position[by_place], fold=lines.fold[by_place].astype(np.int64),
-                             weight=lines.weight[by_place].astype(np.float64), target=lines.target[by_place])
+    permutation = np.argsort(position, kind="stable")
+    shared = execution.share(position=position[permutation], fold=lines.fold[permutation].astype(np.int64),
+                             weight=lines.weight[permutation].astype(np.float64), target=lines.target[permutation])
     whitened, Z = execution.scratch(), point_arrays("Z", points)
     receipt, = execution.map([WhitenTask(kernel, execution.share(**Z), params.cutoff)], whitened)
     arrays = whitened.read(0)
     features = LandmarkMap(kernel, points, arrays.get("T"), params.precision)
     T = {} if features.T is None else {"T": features.T}
-    problem = Landmarked(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
-                         params.precision, uuid.uuid4().hex, known[key].near)
-    places = None if landmarks.rows is None or graph is None else blocks.positions.take(landmarks.rows)
+    problem = BlockedProblem(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
+                         params.precision, uuid.uuid4().hex, known[key].halos)
+    landmark_positions = None if landmarks.rows is None or graph is None else blocks.positions.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
-    return NystromSystem(arrays["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, by_place, places,
-                         stored)
+    return NystromSystem(arrays["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, permutation,
+                         landmark_positions, stored)

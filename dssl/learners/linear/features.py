@@ -1,10 +1,10 @@
-"""Machines that are linear in the virtual samples of a cluster kernel, and the model that they are.
+"""Linear models on features, such as the virtual samples of a cluster kernel.
 
-With F (l, k) of the labeled points, `f = F b + intercept` is the machine in the kernel `F F'` (Proposition 1 of
-"Storage fit learning with unlabeled data"), whichever of both is solved: the Gram matrix (l, l), or the primal (k, k).
+With features F (l, k) of the labeled points, `f = F b + intercept` is the model in the kernel `F F'` (Proposition 1 of
+"Storage fit learning with unlabeled data"). The smaller of the Gram matrix (l, l) and the primal (k, k) is solved.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Self
@@ -23,14 +23,14 @@ from ..target.coding import Coding
 from ..target.target import Target
 from .gram import LearnerParams, fit_gram, mean_diagonal
 from .kernel_model import ModelInKernel
-from .newton import FeaturesOfLabels, GramOfLabels, LabelSpace, minimize
+from .newton import FunctionSpace, LabelFeatures, LabelGram, minimize
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleLearner:
+class FeatureLearner:
     """A linear model on features, by its loss and its penalty.
 
-    loss : a name of `LOSSES`. Smooth losses fit each class against the rest, "hinge" each pair of classes.
+    loss : a name in `LOSSES`. Smooth losses fit each class against the rest, "hinge" each pair of classes.
     C : weight of the loss of a point against half the squared norm.
     """
 
@@ -44,37 +44,34 @@ class SampleLearner:
 
     @property
     def loss_class(self) -> type[Loss]:
-        """Return the class of the loss."""
         return LOSSES.named(self.loss, "loss", "hinge is a support vector machine, squared is ridge regression")
 
     @property
     def has_closed_form(self) -> bool:
-        """Return whether the loss is the squared one."""
         return self.loss_class is Squared
 
     @property
     def is_smooth(self) -> bool:
-        """Return whether Newton's method minimizes the loss."""
         return issubclass(self.loss_class, SmoothLoss)
 
     def bytes(self, m: int, k: int) -> int:
-        """Return the bytes of a fit to m labels of k features."""
+        """Return the bytes of a fit to m labels with k features."""
         return 8 * (2 * m * k + 4 * min(m, k if self.is_smooth else m) ** 2)
 
     def require_fits(self, m: int, k: int, budget: int) -> None:
-        """Raise BudgetError where it does not."""
+        """Raise BudgetError unless a fit to m labels with k features fits."""
         needed = self.bytes(m, k)
         require(needed <= budget, f"{m:,} labels, {k:,} features and the {self.loss} loss", error=BudgetError,
                 why=f"their matrices take {needed:,} bytes, the budget is {budget:,}",
-                fix=f'use a budget of {needed:,} bytes, or with the hinge loss "squared_hinge", whose matrices are of '
-                    "features")
+                fix=f'use a budget of {needed:,} bytes, or "squared_hinge" instead of "hinge", whose matrices have a '
+                    "row for each feature")
 
     def fit(self, F: np.ndarray, target: Target,
             weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
-        """Return (b (k, c), intercept (c,), coding) from the samples F (l, k) of the labeled points; weight : (l,)."""
+        """Return (b (k, c), intercept (c,), coding) of the features F (l, k) and weights (l,) of the labeled points."""
         if not self.is_smooth or (self.has_closed_form and len(F) <= F.shape[1]):
             K = F @ F.T
-            C = self.C * mean_diagonal(K, weight)  # of the kernel as it is, as in the primal
+            C = self.C * mean_diagonal(K, weight)  # which fit_gram divides by, and the primal does not
             learner = LearnerParams(kind=gram_learner(self.loss), C=C)
             coef, intercept, coding = fit_gram(K, target, learner, weight)
             return F.T @ coef, intercept, coding
@@ -86,21 +83,21 @@ class SampleLearner:
         y = target.columns()
         shares = np.repeat((weights / weights.sum())[:, None], y.shape[1], axis=1)
         minimum = minimize(space, smooth_loss(self.loss), y, shares, fit_intercept=True)
-        return *target.coding.completed(lift(minimum.coef), minimum.intercept), target.coding
+        return *target.coding.all_columns(lift(minimum.coef), minimum.intercept), target.coding
 
     def held_out(self, F: np.ndarray, target: Target, folds: Sequence[np.ndarray],
                  weight: np.ndarray | None = None) -> tuple[np.ndarray, Coding]:
-        """Return the values (l, c) of each labeled point without its fold, NaN of none, and their coding.
+        """Return the held-out values (l, c) of labeled points, NaN outside the folds, and their coding.
 
-        The squared loss in closed form, others by a fit a fold.
+        The squared loss has a closed form; other losses are refitted for each fold.
         """
         if self.has_closed_form:
             penalty = np.full(len(folds), 1 / self.C)
             return held_out_ridge_of_features(F, target.each_column(), folds, penalty, weight), target.coding
         held_out: list[np.ndarray] = []
         for fold in folds:
-            kept = np.setdiff1d(np.arange(len(F)), fold)
-            b, intercept, coding = self.fit(F[kept], target.take(kept), None if weight is None else weight[kept])
+            train = np.setdiff1d(np.arange(len(F)), fold)
+            b, intercept, coding = self.fit(F[train], target.take(train), None if weight is None else weight[train])
             held_out.append(F[fold] @ b + intercept)
         values = np.full((len(F), held_out[0].shape[1]), np.nan)
         values[np.concatenate(folds)] = np.concatenate(held_out)
@@ -113,20 +110,17 @@ class SampleLearner:
         A[np.diag_indices_from(A)] += 1 / self.C
         return np.linalg.solve(A, F.T @ (weights[:, None] * (Y - mean))), mean
 
-    def _space(self, F: np.ndarray, total: float) -> tuple[LabelSpace, Any]:
-        """Return where the norm counts 1 / (2 C) against the mean loss, and what makes b of its coefficients."""
+    def _space(self, F: np.ndarray, total: float) -> tuple[FunctionSpace, Callable[[np.ndarray], np.ndarray]]:
+        """Return the functions with penalty 1 / (2 C) against the mean loss, and the map of their coefficients to b."""
         scale = 2 * self.C * total
         if len(F) <= F.shape[1]:
-            return GramOfLabels(scale * (F @ F.T)), lambda coef: scale * (F.T @ coef)
-        return FeaturesOfLabels(F, np.eye(F.shape[1]) / scale), lambda coef: coef
+            return LabelGram(scale * (F @ F.T)), lambda coef: scale * (F.T @ coef)
+        return LabelFeatures(F, np.eye(F.shape[1]) / scale), lambda coef: coef
 
 
 @dataclass(frozen=True, eq=False)
 class SampleModel(ModelInKernel):
-    """`f(x) = F(x) coef + intercept` of the virtual samples F; prediction needs the landmarks alone.
-
-    kernel, points, M : of `VirtualSamples`. coef : (k, c). intercept : (c,). coding : what the c columns mean.
-    """
+    """`f(x) = F(x) coef + intercept` of the virtual samples F (`VirtualSamples`); coef (k, c), intercept (c,)."""
 
     kernel: Kernel
     points: Any

@@ -1,7 +1,7 @@
-"""Learners on the Gram matrix of the labeled points: support vector machine and kernel ridge.
+"""Support vector machine and kernel ridge regression on the Gram matrix of the labeled points.
 
-Both see the matrix divided by its mean diagonal, so that their penalty means the same whatever the kernel's scale:
-a deformed kernel shrinks as the graph's weight grows.
+Both divide the matrix by its mean diagonal, so that C does not depend on the scale of the kernel: a deformed kernel
+shrinks as the weight of the graph grows.
 """
 
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from ..target.target import Classes, Target
 class LearnerParams:
     """kind : "svm" (hinge loss, one-vs-one) or "ridge" (squared loss, one-vs-rest).
 
-    C : penalty of the loss against the norm, for a kernel of unit mean diagonal; larger fits the labels closer. For
-        "ridge" the added diagonal is 1 / C.
-    free : how far the intercept of "ridge" is from the mean of the targets, 0, to the one of least loss and norm, 1.
+    C : weight of the loss against the norm, for a kernel of unit mean diagonal; "ridge" adds the diagonal 1 / C.
+    unpenalized_intercept : of "ridge", 0 for the mean of the targets, 1 for the unpenalized intercept, or a mean of
+        both with this weight.
     """
 
     kind: GramLearner = "svm"
     C: float = 10.0
-    free: float = 0.0
+    unpenalized_intercept: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.kind in get_args(GramLearner), f"kind={self.kind!r} is not a learner",
@@ -42,8 +42,7 @@ def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
              sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, Coding]:
     """Return (coef (l, c), intercept (c,), coding) of the learner on the Gram matrix K (l, l) of the labeled points.
 
-    sample_weight : (l,), > 0, or None for 1: the penalty of point i is C times its weight, so that a point of weight 2
-    counts as two equal points.
+    sample_weight : (l,), > 0, or None for 1; it multiplies C, so a point of weight 2 counts as two equal points.
 
     Raises DataError: fewer than two classes, a class without a point, or a Gram matrix that is zero or not finite.
     """
@@ -51,36 +50,36 @@ def fit_gram(K: np.ndarray, target: Target, params: LearnerParams,
     if sample_weight is not None and bool((sample_weight == 1).all()):
         sample_weight = None  # so that both give the same bits
     if params.kind == "ridge":
-        return *ridge(K, target.each_column(), params.C, sample_weight, params.free), target.coding
-    assert isinstance(target, Classes)  # what pipelines and estimators offer an SVM for
+        return *ridge(K, target.each_column(), params.C, sample_weight, params.unpenalized_intercept), target.coding
+    assert isinstance(target, Classes)  # pipelines and estimators offer an SVM for classes only
     return *svm(K, target, params.C, sample_weight), OneVsOne(target.names)
 
 
 def svm(K: np.ndarray, target: Classes, C: float,
         sample_weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (coef (l, c), intercept (c,)) of a support vector machine for each pair of classes, for K as given."""
+    """Return (coef (l, c), intercept (c,)) of a support vector machine for each pair of classes."""
     SVC = library("sklearn.svm").SVC
     scale = mean_diagonal(K, sample_weight)
     coefs, intercepts = [], []
     for rows, is_first in target.pairs():
-        machine = SVC(kernel="precomputed", C=C, cache_size=500, tol=1e-5)
-        machine.fit(K[np.ix_(rows, rows)] / scale, is_first,
-                    sample_weight=None if sample_weight is None else sample_weight[rows])
+        model = SVC(kernel="precomputed", C=C, cache_size=500, tol=1e-5)
+        model.fit(K[np.ix_(rows, rows)] / scale, is_first,
+                  sample_weight=None if sample_weight is None else sample_weight[rows])
         coef = np.zeros(len(K))
-        coef[rows[machine.support_]] = machine.dual_coef_[0] / scale
+        coef[rows[model.support_]] = model.dual_coef_[0] / scale
         coefs.append(coef)
-        intercepts.append(machine.intercept_[0])
+        intercepts.append(model.intercept_[0])
     return np.stack(coefs, axis=1), np.array(intercepts)
 
 
 def ridge(K: np.ndarray, Y: np.ndarray, C: float, sample_weight: np.ndarray | None = None,
-          free: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+          unpenalized_intercept: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Return (coef (l, c), intercept (c,)) of kernel ridge regression to Y (l, c).
 
-    `A coef scale = Y - intercept` with `A = K / scale + diag(1 / (C w))`, the scale weighted by w too; 1 by default.
-    The intercept is the weighted mean of Y, and, as far as it is free, `1' A^-1 Y / 1' A^-1 1`: of a least-squares
-    support vector machine. That one suits a kernel of constant diagonal; where self-similarities differ by orders of
-    magnitude it gives too little to the class of the lonelier label.
+    `A coef scale = Y - intercept` with `A = K / scale + diag(1 / (C w))` and weights w, 1 by default. The intercept is
+    the weighted mean of Y, averaged with the unpenalized `1' A^-1 Y / 1' A^-1 1` of a least-squares support vector
+    machine. The latter suits a kernel of constant diagonal; where the diagonal varies by orders of magnitude it is
+    biased against the class with the smaller self-similarities.
     """
     scale = mean_diagonal(K, sample_weight)
     if sample_weight is None:
@@ -95,16 +94,16 @@ def ridge(K: np.ndarray, Y: np.ndarray, C: float, sample_weight: np.ndarray | No
             f"the Gram matrix of {len(K)} points plus 1 / C = {1 / C:g} is not positive definite",
             why="the kernel has a negative eigenvalue below -1 / C", fix="lower C, or check the kernel",
         )) from error
-    if free:
-        alone = cho_solve(factor, np.ones(len(K)))
-        intercept = (1 - free) * intercept + free * (alone @ Y) / alone.sum()
+    if unpenalized_intercept:
+        ones = cho_solve(factor, np.ones(len(K)))
+        intercept = (1 - unpenalized_intercept) * intercept + unpenalized_intercept * (ones @ Y) / ones.sum()
     return cho_solve(factor, Y - intercept) / scale, intercept
 
 
 def mean_diagonal(K: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Return the weighted mean of the diagonal of a Gram matrix; raise unless it is > 0 and the matrix finite."""
     require(bool(np.isfinite(K).all()), "the Gram matrix of the labeled points is not finite", error=DataError,
-            why="nothing can be fitted to it", fix="check features and bandwidth")
+            why="no model can be fitted to it", fix="check features and bandwidth")
     scale = float(np.trace(K)) / len(K) if sample_weight is None else float(
         np.average(np.diagonal(K), weights=sample_weight))
     require_scale(scale)
@@ -114,5 +113,5 @@ def mean_diagonal(K: np.ndarray, sample_weight: np.ndarray | None = None) -> flo
 def require_scale(scale: float) -> None:
     """Raise ParameterError unless the mean diagonal of a Gram matrix is > 0."""
     require(scale > 0, f"the Gram matrix of the labeled points has mean diagonal {scale:g}",
-            why="the labeled points are all at the kernel's origin; nothing can be told apart",
+            why="the kernel is 0 at all labeled points and cannot tell them apart",
             fix="lower eta, or use a kernel such as rbf that is positive at every point")

@@ -1,4 +1,4 @@
-"""A fitted function of a kernel: points, coefficients, and what its columns mean."""
+"""Fitted models in a kernel: points, coefficients and intercepts."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
@@ -14,17 +14,17 @@ from ...kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 from ...kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ...storage.blocks import Rows
 from ...storage.csr import point_arrays, points_of
-from ..model import Model, SharedModels, coding_of, described_model, register_model
+from ..model import Model, SharedModels, coding_of, fit_attributes, register_model
 from ..target.coding import Coding
 
 VERSION = 1
-LEAST_SUPPORT = 1e-10  # below it a value is the intercept, to ten digits of the kernel
+MIN_SUPPORT = 1e-10  # below it a value equals the intercept to ten digits
 
 
 class ModelInKernel(Model):
-    """A model of its kernel with points that it keeps; a subclass is a dataclass that is registered under its name.
+    """A model of stored points (m, d) in a kernel, with coef (k, c) and intercept (c,).
 
-    kernel; points (m, d), an array or sparse rows; coef (k, c), intercept (c,). coding : what the c columns mean.
+    Subclasses are dataclasses that are registered under their names.
     """
 
     kernel: Kernel
@@ -41,19 +41,18 @@ class ModelInKernel(Model):
         return len(self.intercept)
 
     def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding, attributes: dict[str, Any]) -> Self:
-        """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
+        """Return the model whose values are those of this one times coef (c, k), plus intercept (k,)."""
         changed = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
         return replace(self, **changed, coding=coding, attributes=attributes)  # type: ignore[type-var]
 
-    def moved(self, offset: np.ndarray) -> Self:
-        """Return the model whose values are larger by an offset (c,)."""
+    def shifted(self, offset: np.ndarray) -> Self:
+        """Return the model plus an offset (c,)."""
         return replace(self, intercept=self.intercept + offset)  # type: ignore[type-var]
 
     def block_support(self, X: Any) -> np.ndarray:
-        """Return the largest |K(x, z_j)| over the model's points, relative to its largest K(z_j, z_j), (b,).
+        """Return the largest |K(x, z_j)| over the model's points, relative to the largest K(z_j, z_j), (b,).
 
-        Where it is below `LEAST_SUPPORT`, 1e-10, no point of the model is near: f(x) is the intercept alone, and the
-        label that follows from it says nothing about x.
+        Below `MIN_SUPPORT` f(x) is the intercept: the model has no information about x.
         """
         return self._support(kernel_block(self.kernel, X, self.points))
 
@@ -74,15 +73,14 @@ class ModelInKernel(Model):
     @abstractmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
             attributes: dict[str, Any] | None = None) -> Self:
-        """Return the model of the arrays that `_arrays` returns."""
+        """Return the model of the arrays of `_arrays`."""
 
     def shared(self, execution: Execution) -> SharedModels:
-        """Return the model as tasks find it; its kernel may be a function, which has no stored form."""
+        """Return the model for tasks; unlike in `to_arrays`, the kernel may be a function."""
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in self._arrays().items()}),
                             {"model": partial(type(self)._of, self.kernel, self.coding)})
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`; raise where the kernel is a function."""
         require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
                 why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
         kernel: MercerKernel = self.kernel  # type: ignore[assignment]
@@ -92,16 +90,13 @@ class ModelInKernel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Self:
-        rest = described_model(attributes, cls.__name__, VERSION, ("kernel",))
+        rest = fit_attributes(attributes, cls.__name__, VERSION, ("kernel",))
         return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
 
 
 @dataclass(frozen=True, eq=False)
 class KernelModel(ModelInKernel):
-    """`f(x) = K(x, points) coef + intercept`, in a base kernel, so that prediction needs neither graph nor solve.
-
-    points (m, d), an array or sparse rows, coef (m, c), intercept (c,). coding : what the c columns mean.
-    """
+    """`f(x) = K(x, points) coef + intercept` in a base kernel; prediction needs neither graph nor solve."""
 
     kernel: Kernel
     points: Any
@@ -112,7 +107,7 @@ class KernelModel(ModelInKernel):
 
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         block = kernel_block(self.kernel, X, self.points)
-        return block @ self.coef + self.intercept, self._support(block) < LEAST_SUPPORT
+        return block @ self.coef + self.intercept, self._support(block) < MIN_SUPPORT
 
     @classmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
@@ -122,7 +117,7 @@ class KernelModel(ModelInKernel):
 
 def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
            attributes: dict[str, Any] | None = None) -> KernelModel:
-    """Return the model `kernel(x, points) coef + intercept`, a deformed kernel rewritten in its base kernel."""
+    """Return the model `kernel(x, points) coef + intercept`; a deformed kernel is expanded in its base kernel."""
     if hasattr(kernel, "expansion"):
         kernel, points, coef = kernel.expansion(points, coef)
     points = points if sparse.issparse(points) else np.asarray(points)

@@ -1,9 +1,9 @@
-"""Ridge regression, and other machines, in the multi-scale eigen kernel: linear in its features.
+"""Models in the multi-scale eigen kernel, linear in its features.
 
-The paper's Algorithm 1 takes, of a grid alpha = p, p^2, ..., p^N with p < 1, the one of the smallest residual
-`|K (K + alpha I)^-1 y - y|` at the labels. The residual of each eigenvector of K is alpha / (mu + alpha) of y's, which
-falls with alpha: so that is always p^N, whatever the data, and the rule is to interpolate up to rounding. `C` is
-1 / alpha here, of the kernel of unit diagonal, or of eq. 7 over its median diagonal at the carriers.
+Algorithm 1 of the paper takes, of a grid alpha = p, p^2, ..., p^N with p < 1, the one with the smallest residual
+`|K (K + alpha I)^-1 y - y|` at the labels. The residual falls with alpha, so that is always p^N, interpolation up to
+rounding. Here alpha is 1 / C, a parameter, for the kernel of unit diagonal, or of eq. 7 over its median diagonal at the
+landmarks.
 """
 
 from dataclasses import dataclass, field
@@ -16,15 +16,14 @@ from ...kernels.multiscale import MultiscaleMap
 from ...storage.blocks import Rows
 from ..model import register_model
 from ..target.coding import Coding
-from .kernel_model import LEAST_SUPPORT, ModelInKernel
+from .kernel_model import MIN_SUPPORT, ModelInKernel
 
 
 @dataclass(frozen=True, eq=False)
 class MultiscaleModel(ModelInKernel):
-    """`f(x) = Phi(x) coef + intercept` of the features of a `MultiscaleMap`.
+    """`f(x) = Phi(x) coef + intercept` of the features of a `MultiscaleMap`; coef (r + 1, c), intercept (c,).
 
-    coef : (r + 1, c). intercept : (c,). coding : what the c columns mean. Support is that of W of the largest scale
-    that is used; far from all carriers the features are those of the nearest.
+    Support is that of W of the largest scale in use; far from all landmarks the features are those of the nearest.
     """
 
     features: MultiscaleMap
@@ -42,7 +41,7 @@ class MultiscaleModel(ModelInKernel):
         return self.features.points
 
     def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        return self.features(X) @ self.coef + self.intercept, self.block_support(X) < LEAST_SUPPORT
+        return self.features(X) @ self.coef + self.intercept, self.block_support(X) < MIN_SUPPORT
 
     def row_bytes(self, rows: Rows) -> int:
         return super().row_bytes(rows) + self.features.row_bytes
@@ -57,7 +56,7 @@ class MultiscaleModel(ModelInKernel):
 
 
 def scaled_features(features: MultiscaleMap, rows: Rows, numbers: np.ndarray, budget: int) -> np.ndarray:
-    """Return the features (m, r + 1) of some rows, of unit length, or with a median length of 1 at the carriers."""
+    """Return the features (m, r + 1) of some rows, of unit length, or with a median length of 1 at the landmarks."""
     return features.of_rows(rows, numbers, budget) / np.sqrt(features.typical)
 
 

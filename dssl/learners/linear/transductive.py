@@ -1,18 +1,18 @@
-"""Transductive support vector machines by deterministic annealing, one class against the rest: many columns at once.
+"""Transductive support vector machines by deterministic annealing, one-vs-rest, many columns at once.
 
     min over w, b, p of  |w|^2 / 2 + C sum of q_i V(y_i f_i) + C' sum of (p_j V(f_j) + (1 - p_j) V(-f_j) - T H(p_j))
 
     f = Phi w + b,   V(z) = max(0, 1 - z)^2,   C' = C unlabeled_weight (sum of q) / u,   mean of p_j = share
 
-over the l labeled points i with weights q and the u others j, whose signs are +1 with probability p_j: H is the entropy
-of a sign. The temperature T is lowered step by step from one at which signs are open to one at which they are decided.
-At each, what is known in closed form and what is convex take turns, none of which raises the objective:
+over the l labeled points i with weights q and the u unlabeled points j, whose signs are +1 with probability p_j and
+entropy H(p_j). The temperature T is lowered from one at which all signs are nearly random to one at which they are
+certain. At each temperature, sweeps minimize over p in closed form and over w, b by Newton's method:
 
     p_j = 1 / (1 + exp((V(f_j) - V(-f_j) - nu) / T)),    nu such that the p_j have the mean `share`
-    w, b by Newton's method, in which a sign with probability p is the target 2 p - 1 of `ExpectedSquaredHinge`
+    w, b for the targets 2 p - 1 of `ExpectedSquaredHinge`
 
-Features are held, one row a point; a Newton step is conjugate gradients with the matrix of all points' curvature as
-preconditioner, one factor for all columns, temperatures and steps. The intercept is a feature of ones without penalty.
+The features of all points are stored. A Newton step takes conjugate gradients, preconditioned by one factor for all
+columns, temperatures and steps. The intercept is an unpenalized feature of ones.
 
 References
 ----------
@@ -32,6 +32,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import entr, expit, rel_entr
 
+from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, explain, require
 from ...execution.cost import gram_seconds, largest_within
 from ...execution.tasks import Execution, one_thread
@@ -46,30 +47,29 @@ from ..losses import ExpectedSquaredHinge, SquaredHinge
 from ..target.coding import Values
 from .gram import require_scale
 from .kernel_model import KernelModel
-from .newton import LabelSpace, Minimum, minimize
+from .newton import FunctionSpace, Minimum, minimize
 
 TEMPERATURES = tuple(10.0 / 2**step for step in range(21))  # in units of V
-DECIDED = 1e-3  # mean entropy of the signs of a column that need not be cooled any further, but for one sign
-SETTLED = 1e-6  # mean relative entropy of the signs, after a turn to before it, at which a temperature is done
-MOST_TURNS = 100  # at a temperature
-STEPS_IN_A_TURN = 2  # of Newton's method: a turn has to lower the objective, and the last one only to minimize it
+DECIDED_ENTROPY = 1e-3  # mean entropy of the signs of a column, but for one sign, at which cooling ends
+SETTLED_ENTROPY = 1e-6  # mean relative entropy of the signs after and before a sweep at which a temperature ends
+MAX_SWEEPS = 100  # at a temperature
+SWEEP_NEWTON_STEPS = 2  # a sweep lowers the objective; only the last fit is to the minimum
 ITERATIONS = 500  # of conjugate gradients, in a step
 # Of a fit, measured: for each point, landmark and column some 450 iterations on few columns at a time, and for each
-# point and column the losses and signs of all turns.
-ITERATION_SECONDS, TURN_SECONDS = 2e-7, 5e-5
-BALANCED = 1e-9  # how far the mean of p may be from the share
+# point and column the losses and signs of all sweeps.
+ITERATION_SECONDS, SWEEP_SECONDS = 2e-7, 5e-5
+BALANCED = 1e-9  # error of the mean of p
 BISECTIONS = 60
-COLUMN_ARRAYS, COEFFICIENT_ARRAYS = 28, 14  # of n and of s numbers, that a column takes at a time
-GRAM_ROWS = 2048  # that are weighed at a time
+COLUMN_ARRAYS, COEFFICIENT_ARRAYS = 28, 14  # of n and of s numbers, for each column
+GRAM_ROWS = 2048  # rows of features in a product
 MARGIN, EXPECTED, ONE = SquaredHinge(), ExpectedSquaredHinge(), np.ones(1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransductiveParams:
-    """C : penalty of the loss against the norm, for a kernel of unit mean diagonal.
+    """C : weight of the loss against the norm, for a kernel of unit mean diagonal.
 
-    unlabeled_weight : of the losses of all unlabeled points together, against those of all labeled ones; 0 leaves them
-        out.
+    unlabeled_weight : the total weight of the unlabeled points relative to that of the labeled ones; 0 ignores them.
     """
 
     C: float = 1.0
@@ -81,7 +81,7 @@ class TransductiveParams:
         require(_is_number(self.unlabeled_weight) and 0 <= self.unlabeled_weight < np.inf,
                 f"unlabeled_weight={self.unlabeled_weight!r}, expected a finite number >= 0",
                 why="it weighs the losses of unlabeled points against those of labeled ones",
-                fix="use 1; 0 is the machine of the labels alone")
+                fix="use 1; 0 is the supervised support vector machine")
 
 
 def _is_number(value: Any) -> bool:
@@ -91,28 +91,28 @@ def _is_number(value: Any) -> bool:
 def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:
     """Return the bytes that a fit of t columns to n points on s landmarks takes beside the points.
 
-    The largest of three: the landmarks' kernel, its eigenvectors and LAPACK's workspace; the features of all points,
-    and as many blocks of the kernel, with products and sums, as there are threads that make them; and the features with
-    the preconditioner, its factor, rows that are weighed, and what Newton's method and the signs hold of each column.
+    The largest of: the landmarks' kernel with its eigenvectors and LAPACK's workspace; the features with a block of the
+    kernel, its products and sums for each thread; the features with the preconditioner, its factor, a block of rows,
+    and the arrays of each column.
     """
     features = n * (s + 8) + (s + 1) ** 2
-    made = 3 * threads * min(n * s, BLOCK_BYTES // 8)
-    solved = 3 * (s + 1) ** 2 + GRAM_ROWS * (s + 1) + (COLUMN_ARRAYS * n + COEFFICIENT_ARRAYS * s) * t
-    return 8 * max(5 * (s + 1) ** 2, features + max(made, solved))
+    blocks = 3 * threads * min(n * s, BLOCK_BYTES // 8)
+    solves = 3 * (s + 1) ** 2 + GRAM_ROWS * (s + 1) + (COLUMN_ARRAYS * n + COEFFICIENT_ARRAYS * s) * t
+    return 8 * max(5 * (s + 1) ** 2, features + max(blocks, solves))
 
 
 def fit_seconds(n: int, s: int, t: int) -> float:
     """Return the estimated seconds of a fit of t columns on features of n points on s landmarks."""
-    return gram_seconds(n, s) + n * t * (ITERATION_SECONDS * s + TURN_SECONDS)
+    return gram_seconds(n, s) + n * t * (ITERATION_SECONDS * s + SWEEP_SECONDS)
 
 
-def landmarks_that_fit(n: int, most: int, t: int, budget: int, threads: int) -> int:
-    """Return how many landmarks, up to `most`, a fit of t columns to n points can have in a budget (bytes); or 0."""
-    return largest_within(budget, most, lambda s: fit_bytes(n, s, t, threads))
+def landmarks_that_fit(n: int, upper: int, t: int, budget: int, threads: int) -> int:
+    """Return how many landmarks, up to `upper`, a fit of t columns to n points can have in a budget (bytes), or 0."""
+    return largest_within(budget, upper, lambda s: fit_bytes(n, s, t, threads))
 
 
 def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
-    """Raise BudgetError, with what would do, if a fit of t columns to n points on s landmarks does not fit."""
+    """Raise BudgetError if a fit of t columns to n points on s landmarks does not fit."""
     threads = execution.tasks_per_process
     fitting, needed = landmarks_that_fit(n, s, t, execution.memory_budget, threads), fit_bytes(n, s, t, threads)
     require(fitting == s, f"the features of {n:,} points on {s:,} landmarks and {t} columns do not fit",
@@ -122,7 +122,7 @@ def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
 
 
 def feature_model(kernel: Kernel, landmarks: Any) -> tuple[KernelModel, float]:
-    """Return the whitened Nystrom features and 1 as a model of r + 1 columns, and the condition of the landmarks.
+    """Return the model of r whitened Nystrom features and a column of ones, and the condition number of the landmarks.
 
     The features are those of the kernel divided by its mean diagonal at the landmarks.
     """
@@ -137,10 +137,10 @@ def feature_model(kernel: Kernel, landmarks: Any) -> tuple[KernelModel, float]:
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """What columns say of n points.
+    """The signs of n points in t columns.
 
-    known (n, t) : -1 or +1 of a labeled point, 0 of an unlabeled one. weight (n, t) : of the loss of each, C q_i or C'.
-    share (t,) : of +1 among the unlabeled points.
+    known (n, t) : -1 or +1 of a labeled point, 0 of an unlabeled one. weight (n, t) : of the loss, C q_i or C'.
+    share (t,) : the share of +1 among the unlabeled points.
     """
 
     known: np.ndarray
@@ -149,30 +149,30 @@ class Signs:
 
     @classmethod
     def of(cls, known: np.ndarray, weight: np.ndarray, sizes: np.ndarray | None, params: TransductiveParams) -> "Signs":
-        """Return the signs `known` of columns; weight (n,) is that of each labeled point.
+        """Return the signs `known` (n, t), where weight (n,) is that of each labeled point.
 
-        sizes (t,) : how many of all points are +1; None takes the shares of the labels.
+        sizes (t,) : the number of all points that are +1; None takes the shares of the labels.
         """
         labeled = known != 0
-        free = len(known) - labeled.sum(axis=0)
+        n_unlabeled = len(known) - labeled.sum(axis=0)
         total = weight @ labeled
-        each = params.unlabeled_weight * total / np.maximum(free, 1)
+        each = params.unlabeled_weight * total / np.maximum(n_unlabeled, 1)
         weights = params.C * np.where(labeled, weight[:, None], each)
         share = weight @ (known > 0) / total if sizes is None else (
-            sizes - (known > 0).sum(axis=0)) / np.maximum(free, 1)
+            sizes - (known > 0).sum(axis=0)) / np.maximum(n_unlabeled, 1)
         return cls(known, weights, np.clip(share, 0.0, 1.0))
 
     @property
-    def free(self) -> np.ndarray:
+    def unlabeled(self) -> np.ndarray:
         """Return which points have a loss and no label in each column, (n, t)."""
         return (self.known == 0) & (self.weight > 0)
 
 
-class HeldFeatures(LabelSpace):
-    """Functions of features that are held, the last without a penalty: G = diag(ridge, ..., ridge, 0).
+class StoredFeatures(FunctionSpace):
+    """Functions of stored features Psi (n, k), the last unpenalized: G = diag(ridge, ..., ridge, 0).
 
-    Psi : (n, k). weight (n,) : no less than half the curvature of each point in any column, by which the preconditioner
-    `Psi' diag(2 weight) Psi + 2 G` is one for all columns and steps.
+    weight (n,) : at least half the curvature of each point in any column, so that one preconditioner
+    `Psi' diag(2 weight) Psi + 2 G` serves all columns and steps.
     """
 
     def __init__(self, Psi: np.ndarray, ridge: float, weight: np.ndarray):
@@ -205,7 +205,7 @@ class HeldFeatures(LabelSpace):
 
 @dataclass(eq=False)
 class Annealing:
-    """Columns on their way: coef (k, t), values (n, t), p (n, t) of +1, Newton steps (t,), and the temperature."""
+    """The state of t columns: coef (k, t), values (n, t), p (n, t) of +1, Newton steps (t,), and the temperature."""
 
     coef: np.ndarray
     values: np.ndarray
@@ -213,81 +213,79 @@ class Annealing:
     steps: np.ndarray
     temperature: float
 
-    def improve(self, space: LabelSpace, signs: Signs, columns: np.ndarray, *, most: int, required: bool) -> None:
-        """Lower the objective of some columns by w and b."""
+    def improve(self, space: FunctionSpace, signs: Signs, columns: np.ndarray, *, max_steps: int,
+                required: bool) -> None:
+        """Minimize the objective of some columns over w and b."""
         start = Minimum(self.coef[:, columns], np.zeros(len(columns)), self.values[:, columns], self.steps[columns])
         targets = np.where(signs.known[:, columns] == 0, 2 * self.p[:, columns] - 1, signs.known[:, columns])
         minimum = minimize(space, EXPECTED, targets, signs.weight[:, columns], fit_intercept=False, start=start,
-                         max_steps=most, required=required)
+                           max_steps=max_steps, required=required)
         self.coef[:, columns], self.values[:, columns] = minimum.coef, minimum.values
         self.steps[columns] += minimum.steps
 
-    def objective(self, space: LabelSpace, signs: Signs) -> np.ndarray:
-        """Return what a turn lowers, (t,): losses, norm and T times the entropy of the signs."""
+    def objective(self, space: FunctionSpace, signs: Signs) -> np.ndarray:
+        """Return the objective (t,) at this temperature: losses, norm, and -T times the entropy of the signs."""
         targets = np.where(signs.known == 0, 2 * self.p - 1, signs.known)
-        entropy = np.where(signs.free, entr(self.p) + entr(1 - self.p), 0.0)
+        entropy = np.where(signs.unlabeled, entr(self.p) + entr(1 - self.p), 0.0)
         losses = EXPECTED.value(self.values, targets) - self.temperature * entropy
         return dots(signs.weight, losses) + dots(self.coef, space.penalized(self.coef, np.arange(len(self.steps))))
 
 
-def expected_signs(values: np.ndarray, free: np.ndarray, share: np.ndarray, temperature: float) -> np.ndarray:
-    """Return p (n, t) of all points, of which those that are `free` (n, t) have the mean `share` (t,)."""
-    gap, count = MARGIN.value(values, ONE) - MARGIN.value(values, -ONE), free.sum(axis=0)
+def expected_signs(values: np.ndarray, unlabeled: np.ndarray, share: np.ndarray, temperature: float) -> np.ndarray:
+    """Return p (n, t) of all points, whose mean over the unlabeled ones (n, t) is `share` (t,)."""
+    difference, count = MARGIN.value(values, ONE) - MARGIN.value(values, -ONE), unlabeled.sum(axis=0)
     with np.errstate(divide="ignore"):
-        logit = temperature * (np.log(share) - np.log1p(-share))  # of equal values it is nu less the gap
-    low = np.where(free, gap, np.inf).min(axis=0) + logit
-    high = np.where(free, gap, -np.inf).max(axis=0) + logit
+        logit = temperature * (np.log(share) - np.log1p(-share))  # nu - difference, where all differences are equal
+    low = np.where(unlabeled, difference, np.inf).min(axis=0) + logit
+    high = np.where(unlabeled, difference, -np.inf).max(axis=0) + logit
     for _ in range(BISECTIONS):
         nu = (low + high) / 2
-        p = expit((nu - gap) / temperature)
-        mean = dots(p, free) / count
+        p = expit((nu - difference) / temperature)
+        mean = dots(p, unlabeled) / count
         if np.abs(mean - share).max() <= BALANCED:
             break
         low, high = np.where(mean < share, nu, low), np.where(mean < share, high, nu)
     return p
 
 
-def annealing(space: LabelSpace, signs: Signs) -> Iterator[Annealing]:
-    """Yield the columns, one object, after each turn; those that are settled, or decided, take no part."""
+def annealing(space: FunctionSpace, signs: Signs) -> Iterator[Annealing]:
+    """Yield the state of all columns, one object, after each sweep over the columns that still change."""
     n, t = signs.known.shape
     p = np.broadcast_to(signs.share, (n, t)).copy()
     now = Annealing(np.zeros((space.n_coefficients, t)), np.zeros((n, t)), p, np.zeros(t, np.int64), TEMPERATURES[0])
-    now.improve(space, signs, np.arange(t), most=MOST_TURNS, required=False)
-    free = signs.free
-    under_way = np.flatnonzero(free.any(axis=0))
-    count = free.sum(axis=0)
+    now.improve(space, signs, np.arange(t), max_steps=MAX_SWEEPS, required=False)
+    unlabeled = signs.unlabeled
+    undecided = np.flatnonzero(unlabeled.any(axis=0))
+    count = unlabeled.sum(axis=0)
     for temperature in TEMPERATURES:
-        now.temperature, active = temperature, under_way
-        for _ in range(MOST_TURNS):
+        now.temperature, active = temperature, undecided
+        for _ in range(MAX_SWEEPS):
             if not len(active):
                 break
-            p = expected_signs(now.values[:, active], free[:, active], signs.share[active], now.temperature)
-            before = now.p[:, active]
-            moved = rel_entr(p, before) + rel_entr(1 - p, 1 - before)
+            mask, before = unlabeled[:, active], now.p[:, active]
+            p = expected_signs(now.values[:, active], mask, signs.share[active], now.temperature)
+            change = rel_entr(p, before) + rel_entr(1 - p, 1 - before)
             now.p[:, active] = p
-            active = active[dots(free[:, active], np.where(free[:, active], moved, 0.0)) > SETTLED * count[active]]
+            active = active[dots(mask, np.where(mask, change, 0.0)) > SETTLED_ENTROPY * count[active]]
             if len(active):
-                now.improve(space, signs, active, most=STEPS_IN_A_TURN, required=False)
+                now.improve(space, signs, active, max_steps=SWEEP_NEWTON_STEPS, required=False)
                 yield now
-        entropy = np.where(free, entr(now.p) + entr(1 - now.p), 0.0).sum(axis=0)
-        # One sign stays open for good where the share of the points is no whole number of them.
-        under_way = under_way[entropy[under_way] > DECIDED * count[under_way] + math.log(2)]
+        entropy = np.where(unlabeled, entr(now.p) + entr(1 - now.p), 0.0).sum(axis=0)
+        # One sign stays undecided where the share is no whole number of points.
+        undecided = undecided[entropy[undecided] > DECIDED_ENTROPY * count[undecided] + math.log(2)]
     try:
-        now.improve(space, signs, np.arange(t), most=MOST_TURNS, required=True)
+        now.improve(space, signs, np.arange(t), max_steps=MAX_SWEEPS, required=True)
     except NotConverged as error:
         raise NotConverged(explain(
-            f"a column is no minimum for its signs after {MOST_TURNS} Newton steps",
-            why="the losses outweigh the norm so far that the system is singular to the precision of floats",
+            f"Newton's method did not reach the minimum for given signs in {MAX_SWEEPS} steps",
+            why="C is so large that the system is singular to the precision of floats",
             fix="lower C")) from error
     yield now
 
 
 @dataclass(frozen=True, eq=False)
 class NystromFeatures:
-    """The features of n points and 1, Psi (n, r + 1), and the model that makes them of other points.
-
-    condition : of the landmarks' kernel.
-    """
+    """The features and 1 of n points, Psi (n, r + 1), their model, and the condition of the landmarks' kernel."""
 
     Psi: np.ndarray
     model: KernelModel
@@ -295,11 +293,9 @@ class NystromFeatures:
 
     @classmethod
     def of(cls, rows: Rows, kernel: Kernel, landmarks: Any, n_columns: int, execution: Execution) -> "NystromFeatures":
-        """Return those of rows (n, d) on landmarks (s, d), for fits of up to so many columns.
+        """Return the features of rows (n, d) on landmarks (s, d), for fits of at most `n_columns` columns.
 
-        O(n s (s + d) + s^3) time. Memory: `fit_bytes`, with that of a fit.
-
-        Raises BudgetError: features and a fit do not fit.
+        O(n s (s + d) + s^3) time. Memory: `fit_bytes`, with that of a fit. Raises BudgetError.
         """
         require_fit(len(rows), landmarks.shape[0], n_columns, execution)
         with one_thread():
@@ -308,33 +304,31 @@ class NystromFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """coef (s, t) of landmarks, intercept (t,), values (n, t) at all points, and evidence, JSON."""
+class TransductiveFit:
+    """coef (s, t) of landmarks, intercept (t,), values (n, t) at all points, and evidence."""
 
     coef: np.ndarray
     intercept: np.ndarray
     values: np.ndarray
-    evidence: dict[str, Any]
+    evidence: JsonObject
 
 
-def fit_transductive(features: NystromFeatures, signs: Signs) -> Fitted:
-    """Return the functions of columns of signs.
+def fit_transductive(features: NystromFeatures, signs: Signs) -> TransductiveFit:
+    """Return the functions of t columns of signs.
 
-    O(n s^2 + s^3) time for the preconditioner, and O(n s t) for each iteration of a Newton step.
-    Memory: `fit_bytes`, features included, in the driver, where it takes one core.
-
-    Raises NotConverged: a column is no minimum for its signs.
+    Time: O(n s^2 + s^3) for the preconditioner, O(n s t) for each iteration of a Newton step; one core of the driver.
+    Memory: `fit_bytes`, features included. Raises NotConverged.
     """
     Psi, total = features.Psi, float(signs.weight.sum(axis=0).max())
     with one_thread():
-        space = HeldFeatures(Psi, 1 / (2 * total), signs.weight.max(axis=1) / total)
+        space = StoredFeatures(Psi, 1 / (2 * total), signs.weight.max(axis=1) / total)
         scaled = Signs(signs.known, signs.weight / total, signs.share)
         now, = deque(annealing(space, scaled), maxlen=1)
         weighted = features.model.coef @ now.coef
-    coef, values, free = now.coef, now.values, signs.known == 0
-    likelier = np.where(free, np.where(values > 0, 1.0, -1.0), signs.known)
-    objective = dots(signs.weight, MARGIN.value(values, likelier)) + dots(coef[:-1], coef[:-1]) / 2
-    reached = ((values > 0) & free).sum(axis=0) / np.maximum(free.sum(axis=0), 1)
-    return Fitted(weighted, coef[-1], values, {
+    coef, values, unlabeled = now.coef, now.values, signs.known == 0
+    hard = np.where(unlabeled, np.where(values > 0, 1.0, -1.0), signs.known)
+    objective = dots(signs.weight, MARGIN.value(values, hard)) + dots(coef[:-1], coef[:-1]) / 2
+    positive = ((values > 0) & unlabeled).sum(axis=0) / np.maximum(unlabeled.sum(axis=0), 1)
+    return TransductiveFit(weighted, coef[-1], values, {
         "rank": Psi.shape[1] - 1, "condition": features.condition, "steps": now.steps.tolist(),
-        "objective": objective.tolist(), "share": signs.share.tolist(), "reached_share": reached.tolist()})
+        "objective": objective.tolist(), "share": signs.share.tolist(), "reached_share": positive.tolist()})

@@ -13,7 +13,7 @@ from ...storage.blocks import Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..average import GROUPS
 from ..kernel_family import KERNELS
-from .graph_ridge import MEASURED, SAMPLE, GraphRidgeParams, members_bytes
+from .graph_ridge import CONCENTRATION_VERTICES, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import columns_at_once
 
 INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # of a point of an index, and of one that asks it, on one core
@@ -110,7 +110,7 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
     """
     n = len(points)
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
-    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=MEASURED)
+    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=CONCENTRATION_VERTICES)
     grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
     held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)

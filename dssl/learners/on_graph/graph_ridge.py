@@ -1,11 +1,9 @@
-"""Ridge regression in graph kernels: one, or the average of a family of them, which needs no tuning.
+"""Ridge regression in a graph kernel, or the average over a family of graph kernels, which needs no tuning.
 
-A kernel of the family is `G = (L_norm + r I)^-p`, or `D^-1/2 G D^-1/2`, which for p = 1 is `(L + r D)^-1`, divided
-by its mean diagonal on the labeled points. Its function is `F = G (G_LL + penalty I)^-1 (Y - mean Y)`, from
-interpolation (penalty 0) to the kernel mean (penalty infinite). All kernels share one Krylov space a labeled point, and
-all are evaluated at all vertices at once.
-
-Fitting and averaging: `learners/average.py`.
+A kernel is `G = (L_norm + r I)^-p`, or `D^-1/2 G D^-1/2`, for p = 1 `(L + r D)^-1`, divided by its mean diagonal on the
+labeled points. Its function `F = G (G_LL + penalty I)^-1 (Y - mean Y)` ranges from interpolation (penalty 0) to
+the kernel mean (penalty infinite). All kernels share one Krylov space for each labeled point. `average.py` fits and
+averages the functions.
 """
 
 from collections.abc import Sequence
@@ -23,30 +21,29 @@ from ...graph.graph import Graph
 from ...graph.spectral_concentration import POWER, RIDGE, matrix_concentration
 from ...solvers.lanczos import Functions
 from ...storage.blocks import block_rng
-from ..average import Member, member_of, shares_of
+from ..average import Member, fit_member, shares_of
 from ..target.target import Target
 from .vertex_labels import VertexValues, reached_vertices
 
 RIDGES, POWERS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (1, 2, 3)
-LEAST = 1e-9  # ridge^power of the default family: a kernel beyond it is its smallest eigenvalues, which p = 1 has too
-SAMPLE = 1000  # reached points at which a function is centered and scaled
+MIN_RIDGE_POWER = 1e-9  # lower bound of ridge^power in the default family
+SAMPLE = 1000  # reachable points at which a function is centered and scaled
 SAMPLE_STREAM = 11  # of the seed
-MEASURED = 32  # vertices whose self-similarities say how much structure the graph has
-OF_STRUCTURE = RIDGE, POWER  # of these
+CONCENTRATION_VERTICES = 32  # from which the spectral concentration of the graph is estimated
+CONCENTRATION_KERNEL = RIDGE, POWER
 
-Kernel = tuple[float, int, bool]  # ridge, power, whether degrees scale
-KernelColumns = dict[FunctionParams, "KernelRows"]  # of one graph and its labeled points, by how they are computed
+Kernel = tuple[float, int, bool]  # ridge, power, whether it is scaled by degrees
+KernelColumns = dict[FunctionParams, "KernelRows"]  # of one graph and its labeled points
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphRidgeParams:
-    """The family: every ridge with every power, plain or scaled by degrees or both.
+    """The family: every ridge with every power, plain, scaled by degrees, or both.
 
-    ridge : None takes those of `RIDGES` whose power is `LEAST` or more. Scaled by degrees alone it is better than with
-        plain kernels beside at one label a class, and as good at fifty (`tests/benchmarks/low_labels.py`).
+    ridge : None takes those of `RIDGES` with ridge^power >= `MIN_RIDGE_POWER`. by_degree : kernels scaled by degrees
+        are better with one label a class (`tests/benchmarks/low_labels.py`).
     penalty : added to the diagonal of a kernel of unit mean diagonal; inf is the kernel mean.
-    weighting : "loo" has shares by leave-one-out residuals, "equal" equal ones, as kernel means have.
-    functions : how columns are computed.
+    weighting : "loo" for shares by leave-one-out residuals, "equal" for equal shares.
     """
 
     ridge: tuple[float, ...] | None = None
@@ -70,19 +67,17 @@ class GraphRidgeParams:
         require(_number(self.penalty) and self.penalty > 0, f"penalty={self.penalty!r}, expected a number > 0, or inf",
                 why="it weighs the labels against the norm", fix="use 0.01 to 1")
         require(self.weighting in ("loo", "equal"), f"weighting={self.weighting!r}",
-                why="kernels count by their leave-one-out residuals, or alike", fix='use "loo" or "equal"')
+                why="kernels are weighted by leave-one-out residuals, or equally", fix='use "loo" or "equal"')
 
     @property
-    def alike(self) -> bool:
-        """Return whether all kernels count alike."""
+    def equal_shares(self) -> bool:
         return self.weighting == "equal" or bool(np.isinf(self.penalty))
 
     @property
     def kernels(self) -> list[Kernel]:
-        """Return each kernel."""
         pairs = product(RIDGES if self.ridge is None else self.ridge, self.power)
         return [(ridge, power, by_degree) for ridge, power in pairs for by_degree in self.by_degree
-                if self.ridge is not None or ridge**power >= 0.99 * LEAST]
+                if self.ridge is not None or ridge**power >= 0.99 * MIN_RIDGE_POWER]
 
 
 def _number(value: Any) -> bool:
@@ -91,19 +86,15 @@ def _number(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class GraphMembers:
-    """The functions of a family's kernels, ready to be weighed and evaluated at all vertices in one pass.
-
-    members : one a kernel of `kernels`. rows : those kernels at the labeled points, and at those at which functions are
-    centered and scaled.
-    """
+    """The functions of a family, one member for each kernel; reached (v,) bool : the reachable vertices."""
 
     kernels: list[Kernel]
     members: list[Member]
     rows: "KernelRows"
     reached: np.ndarray
 
-    def weighed(self, shares: np.ndarray) -> VertexValues:
-        """Return the sum of all members times their shares (m,), and its leave-one-out values."""
+    def average(self, shares: np.ndarray) -> VertexValues:
+        """Return the average of the members with shares (m,), at all vertices, and its leave-one-out values."""
         pairs = _pairs(self.kernels)
         rows, c = self.rows, self.members[0].coef.shape[1]
         n_columns = rows.functions.values.shape[2]
@@ -131,19 +122,16 @@ def fit_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None, par
                     execution: Execution, columns: KernelColumns | None = None) -> VertexValues:
     """Return the family's average on the vertices, and exact leave-one-out values of the labeled points.
 
-    columns : where those of the kernels are put for `held_out_graph_ridge`.
-
-    Raises
-    ------
-    BudgetError : the kernels' matrices of the labeled points do not fit, l^2 numbers each. NotConverged.
-    DataError : there is one label.
+    columns : a cache of kernel columns for `held_out_graph_ridge`. Raises BudgetError: the kernels' matrices of the
+    labeled points do not fit. NotConverged. DataError: there is only one label.
     """
     if target.unit != 1:
         return fit_graph_ridge(graph, target.in_units(), weight, params, execution, columns).times(target.unit)
     members = graph_members(graph, target, weight, params, execution)
     if columns is not None:
         columns[params.functions] = members.rows
-    return members.weighed(np.full(len(members.members), 1 / len(members.members)) if params.alike else shares_of(
+    m = len(members.members)
+    return members.average(np.full(m, 1 / m) if params.equal_shares else shares_of(
         [member.held_out for member in members.members], target, weight))
 
 
@@ -156,28 +144,28 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
                   execution: Execution, *, blended: bool = False) -> GraphMembers:
     """Return the functions of all kernels of a family; errors as `fit_graph_ridge`.
 
-    blended : whether what a blend needs is found as well: `Member.without_groups`, and the structure of the graph, on
-        the labeled vertices and where these are fewer than `MEASURED` on sampled ones.
+    blended : whether to compute `Member.group_held_out` and the spectral concentration of the graph, on at least
+        `CONCENTRATION_VERTICES` labeled or sampled vertices.
     """
     vertices, kernels = graph.vertices, params.kernels
-    require(len(target.labeled) > 1, "one labeled point", why="kernels are judged by labels held out",
+    require(len(target.labeled) > 1, "one labeled point", why="kernels are weighted by held-out labels",
             fix="label a second point", error=DataError)
     reached, _ = reached_vertices(graph, vertices.vertex[target.labeled])
     sample = sampled(reached[vertices.vertex], params.random_state)
-    more = 0 if not blended else MEASURED - len(np.unique(vertices.vertex[target.labeled]))
-    rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution,
-                         block_rng(params.random_state, SAMPLE_STREAM, 1).permutation(sample)[:max(more, 0)], blended)
-    members = [member_of(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
+    n_extra = 0 if not blended else CONCENTRATION_VERTICES - len(np.unique(vertices.vertex[target.labeled]))
+    extra = block_rng(params.random_state, SAMPLE_STREAM, 1).permutation(sample)[:max(n_extra, 0)]
+    rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution, extra, blended)
+    members = [fit_member(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
     return GraphMembers(kernels, members, rows, reached)
 
 
 @dataclass(frozen=True, eq=False)
 class KernelRows:
-    """Kernels at the labeled points and at some sampled ones, whose numbers are `sample` (s,).
+    """Kernels between the labeled points and the points `sample` (s,), as columns of functions on the graph.
 
-    scales (v,) : by which a kernel of vertices is scaled on both sides, plain and by degrees, to be one of points.
-    of_label, of_point (l,) : the vertices of the labeled points, and their places among the columns, which are those of
-    labels and of some sampled points. place (l + s,) : those of all points among the rows. structure : of the graph.
+    scales (v,) : the factors of a kernel on both sides, plain and by degrees, which turn vertices into points.
+    of_label (l,), of_row (l + s,) : the vertices of labels and of all points; of_point, place : their positions among
+    columns and rows. concentration : the spectral concentration of the graph, if computed.
     """
 
     pairs: list[tuple[float, int]]
@@ -188,15 +176,15 @@ class KernelRows:
     of_point: np.ndarray
     of_row: np.ndarray
     place: np.ndarray
-    structure: float | None
+    concentration: float | None
 
     @classmethod
     def of(cls, graph: Graph, labeled: np.ndarray, sample: np.ndarray, kernels: Sequence[Kernel],
-           params: FunctionParams, execution: Execution, more: Sequence[int] | np.ndarray = (),
-           measured: bool = False) -> "KernelRows":
-        """Return them; raise BudgetError where their matrices do not fit, and NotConverged.
+           params: FunctionParams, execution: Execution, extra: Sequence[int] | np.ndarray = (),
+           concentrated: bool = False) -> "KernelRows":
+        """Return the kernels; raise BudgetError where their matrices do not fit, and NotConverged.
 
-        more : sampled points that have columns as well. measured : whether `structure` is found.
+        extra : further points with columns. concentrated : whether to compute `concentration`.
         """
         needed = members_bytes(len(labeled), len(kernels))
         require(needed <= execution.memory_budget, f"{len(labeled):,} labeled points and {len(kernels)} kernels",
@@ -204,28 +192,26 @@ class KernelRows:
                 why=f"their matrices take {needed:,} bytes, the budget is {execution.memory_budget:,}",
                 fix=f"use LaplaceLearning, fewer ridges and powers, or a memory_budget of {needed:,} bytes")
         of_label, pairs = graph.vertices.vertex[labeled], _pairs(kernels)
-        columns = np.union1d(of_label, graph.vertices.vertex[np.asarray(more, np.int64)])
+        columns = np.union1d(of_label, graph.vertices.vertex[np.asarray(extra, np.int64)])
         of_point = np.searchsorted(columns, of_label)
         of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
         unique, place = np.unique(of_row, return_inverse=True)
         functions = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
-        laplacian, structure = laplacian_of(graph.stored, graph.shared_vertices(execution), params.laplacian), None
-        if measured:  # by the self-similarities of the columns' vertices
-            at_columns = functions.values[pairs.index(OF_STRUCTURE)][np.searchsorted(unique, columns),
-                                                                     np.arange(len(columns))]
-            structure = matrix_concentration(at_columns, columns, laplacian.matrix(OF_STRUCTURE[0]), laplacian.vector,
-                                            *OF_STRUCTURE)
+        laplacian, concentration = laplacian_of(graph.stored, graph.shared_vertices(execution), params.laplacian), None
+        if concentrated:  # from the self-similarities of the columns' vertices
+            values = functions.values[pairs.index(CONCENTRATION_KERNEL)]
+            diagonal = values[np.searchsorted(unique, columns), np.arange(len(columns))]
+            concentration = matrix_concentration(diagonal, columns, laplacian.matrix(CONCENTRATION_KERNEL[0]),
+                                                 laplacian.vector, *CONCENTRATION_KERNEL)
         by_degree = 1 / np.sqrt(np.where(laplacian.degrees > 0, laplacian.degrees, 1.0))
         return cls(pairs, functions, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample,
-                   of_label,
-                   of_point, of_row, place, structure)
+                   of_label, of_point, of_row, place, concentration)
 
     def has(self, kernels: Sequence[Kernel]) -> bool:
-        """Return whether all of some kernels are among these."""
         return {*_pairs(kernels)} <= {*self.pairs}
 
     def blocks(self, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
-        """Return a kernel at the labeled points (l, l), and of sampled points with them (s, l)."""
+        """Return a kernel of the labeled points (l, l), and of sampled and labeled points (s, l)."""
         ridge_, power, by_degree = kernel
         s, values = self.scales[by_degree], self.functions.values[self.pairs.index((ridge_, power))]
         K = s[self.of_row][:, None] * values[self.place][:, self.of_point] * s[self.of_label]
@@ -233,9 +219,9 @@ class KernelRows:
 
 
 def sampled(reached: np.ndarray, random_state: int) -> np.ndarray:
-    """Return the numbers of `SAMPLE` points that are reached, (n,) bool, ascending; all where these are fewer.
+    """Return the numbers of at most `SAMPLE` random points that are `reached` (n,) bool, ascending.
 
-    They are the first in an order of all points, so that where fewer are reached most of them stay.
+    They are the first in a random order of all points, so the sample changes little with `reached`.
     """
     order = block_rng(random_state, SAMPLE_STREAM).permutation(len(reached))
     return np.sort(order[reached[order]][:SAMPLE])

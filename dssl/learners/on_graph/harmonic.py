@@ -1,9 +1,9 @@
-"""Laplace learning: the function that takes the labels' values, and elsewhere its neighbors' weighted mean.
+"""Laplace learning: the harmonic function of the labels.
 
     f = Y on labeled vertices,    sum_j w_ij (f_i - f_j) = 0 elsewhere
 
-The labeled vertices are eliminated, and what is left is a symmetric diagonally dominant system of as many columns as
-classes. Vertices that no label reaches have no equation, and no value.
+Without the labeled vertices it is a symmetric diagonally dominant system with a column for each class. Unreachable
+vertices, in components without labels, have the value 0.
 
 References
 ----------
@@ -11,11 +11,11 @@ Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and h
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
@@ -29,7 +29,7 @@ from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
 @dataclass(frozen=True)
 class HarmonicTask:
-    """Write `values` (v, c): harmonic off the labeled vertices.
+    """Write the harmonic function `values` (v, c).
 
     shared : `vertex` (u,), `mean` (u, c), `reached` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
     """
@@ -40,73 +40,69 @@ class HarmonicTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights
-        values, attributes = harmonic(joint, solver=self.solver, **self.shared.load())
+        W = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights
+        values, attributes = harmonic(W, solver=self.solver, **self.shared.load())
         return {**out.write(values=values), "solver": attributes}
 
 
 @dataclass(frozen=True)
 class FlowTask:
-    """Write `flow` (u, t), what flows out of the labeled vertices if some of them have the value 1 and others 0.
+    """Write columns `flow` (u, t) of the Schur complement `L_ll - L_lu L_uu^-1 L_ul` of the labeled vertices.
 
-    These are columns of the Laplacian of which all other vertices are eliminated, `L_ll - L_lu L_uu^-1 L_ul`.
-
-    shared : `vertex` (u,), `reached` (v,). first, last : of the columns. at_once : that are solved at a time, by a
-    system that is prepared once. Memory: `solve_cost` of so many columns.
+    shared : `vertex` (u,), `reached` (v,). block : columns that are solved together. Memory: `solve_cost` of a block.
     """
 
     graph: Parts
     vertices: Arrays | None
     shared: Arrays
-    first: int
+    first: int  # column
     last: int
-    at_once: int
+    block: int
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint, arrays = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights, self.shared.load()
-        vertex, rows = arrays["vertex"], _free(arrays["vertex"], arrays["reached"])
+        W, arrays = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights, self.shared.load()
+        vertex, rows = arrays["vertex"], _unlabeled(arrays["vertex"], arrays["reached"])
         unit = np.eye(len(vertex))[:, self.first:self.last]
-        W = joint[vertex]
-        flow = np.asarray(W.sum(axis=1)).reshape(-1, 1) * unit - W[:, vertex] @ unit
+        W_l = W[vertex]
+        flow = np.asarray(W_l.sum(axis=1)).reshape(-1, 1) * unit - W_l[:, vertex] @ unit
         if not len(rows):
             return {**out.write(flow=flow), "solver": {}}
-        R, coupling = _eliminated(joint, vertex, rows)
+        R, coupling = _eliminated(W, vertex, rows)
         solver = prepare(R, unit.shape[1], self.solver)
-        for start, stop in row_ranges(unit.shape[1], self.at_once):
+        for start, stop in row_ranges(unit.shape[1], self.block):
             solution = solver.solve(coupling @ unit[:, start:stop]).require_converged(self.solver)
-            flow[:, start:stop] -= W[:, rows] @ solution.value
+            flow[:, start:stop] -= W_l[:, rows] @ solution.value
         return {**out.write(flow=flow), "solver": solution.described(solver.params.method)}
 
 
-def _free(vertex: np.ndarray, reached: np.ndarray) -> np.ndarray:
-    """Return the vertices that a label reaches and that have none."""
-    free = reached.copy()
-    free[vertex] = False
-    return np.flatnonzero(free)
+def _unlabeled(vertex: np.ndarray, reached: np.ndarray) -> np.ndarray:
+    """Return the reachable vertices without a label."""
+    unlabeled = reached.copy()
+    unlabeled[vertex] = False
+    return np.flatnonzero(unlabeled)
 
 
-def _eliminated(joint: sp.csr_array, vertex: np.ndarray, rows: np.ndarray) -> tuple[sp.csr_array, sp.csr_array]:
-    """Return the system of some rows of the Laplacian, and their weights to the labeled vertices, its right-hand side.
+def _eliminated(W: sp.csr_array, vertex: np.ndarray, rows: np.ndarray) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return the Laplacian of the unlabeled vertices `rows`, and their weights to the labeled vertices."""
+    W_u = W[rows]
+    return sp.csr_array(sp.diags_array(np.asarray(W_u.sum(axis=1)).ravel()) - W_u[:, rows]), W_u[:, vertex]
+
+
+def harmonic(W: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray, solver: SolverParams,
+             start: np.ndarray | None = None) -> tuple[np.ndarray, JsonObject]:
+    """Return the function (v, c) that is `mean` (u, c) at labeled vertices (u,), harmonic elsewhere; and evidence.
+
+    W : weights (v, v). reached (v,) bool : the reachable vertices. start (m, c) : the values of the first vertices
+    before the graph grew, where the solver starts. Raises NotConverged.
     """
-    W = joint[rows]
-    return sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W[:, rows]), W[:, vertex]
-
-
-def harmonic(joint: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray, solver: SolverParams,
-             start: np.ndarray | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return the function (v, c) that is `mean` (u, c) at some vertices (u,), and harmonic where these are reached.
-
-    joint : weights (v, v). reached (v,) bool. start (m, c) : values of the first vertices near which the solution is
-    sought, of before the graph grew. With it what the solver says of itself; JSON. Raises NotConverged.
-    """
-    rows = _free(vertex, reached)
-    values = np.zeros((joint.shape[0], mean.shape[1]))
+    rows = _unlabeled(vertex, reached)
+    values = np.zeros((W.shape[0], mean.shape[1]))
     values[vertex] = mean
     if not len(rows):
         return values, {}
-    R, coupling = _eliminated(joint, vertex, rows)
-    begin = None if start is None else extended(start, joint)[rows]
+    R, coupling = _eliminated(W, vertex, rows)
+    begin = None if start is None else extended(start, W)[rows]
     solution, method = solve_columns(R, coupling @ mean, solver, start=begin)
     values[rows] = solution.require_converged(solver).value
     return values, solution.described(method)
@@ -116,10 +112,7 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
                  start: np.ndarray | None = None) -> VertexValues:
     """Return the harmonic function of the labels: shares of classes between 0 and 1, or quantities.
 
-    Of copies of a point that are labeled differently, the weighted mean counts. start (m, c) : its values on the first
-    vertices of before the graph grew; the solver begins there, and the result is within its tolerance as without.
-
-    Raises NotConverged.
+    Duplicates with different labels have their weighted mean. start : see `harmonic`. Raises NotConverged.
     """
     if target.unit != 1:
         begin = None if start is None else start / target.unit

@@ -1,14 +1,14 @@
-"""With thousands of labels: harmonic functions on the graph, or nearest labeled neighbors, as a held-out share says.
+"""The automatic model for thousands of labels: harmonic functions or k-NN, whichever has the lower held-out loss.
 
-One system of as many columns as classes takes any number of labels, where kernels of the labeled points do not fit.
+One system with a column for each class serves any number of labels, where kernels of the labels would not fit.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
@@ -24,68 +24,66 @@ from ..target.target import Target
 from .harmonic import fit_harmonic
 from .model import GraphModel, graph_model, signed
 
-SHARE, MOST_HELD, NEAREST = 0.2, 5000, 3
+HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_STREAM = 13  # of the seed
-# (target, coding, values (h, c), weight (h,) or None) of labels held out -> the loss by which one is chosen.
+# Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
 
 
 @dataclass(frozen=True, eq=False)
-class ManyLabels:
-    """What predicts, values at all points (n, c), and the held-out values by which it was chosen.
+class ManyLabelsFit:
+    """The selected model with its values (n, c) at all points; `supervised` is k-NN. See `AutomaticFit`.
 
-    alone : the nearest labels. held (h,) : positions among the labels. held_out, held_out_alone (h, c) : by the graph,
-    and by the nearest labels. calibration, calibration_alone : of the margins of the chosen one of these, and of
-    `held_out_alone`.
+    held_out (h, c) : by the graph. calibration : of the selected model.
     """
 
     model: GraphModel
-    alone: GraphModel
+    supervised: GraphModel
     values: np.ndarray
     held: np.ndarray
     held_out: np.ndarray
-    held_out_alone: np.ndarray
+    held_out_supervised: np.ndarray
     calibration: Calibration | None
-    calibration_alone: Calibration | None
-    attributes: dict[str, Any] = field(default_factory=dict)
+    calibration_supervised: Calibration | None
+    attributes: JsonObject = field(default_factory=dict)
 
 
-def fit_from_many(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, judged_by: HeldOutLoss,
-                  knn: KNNGraph, solver: SolverParams, random_state: int, execution: Execution) -> ManyLabels:
-    """Return the one of both with the lower held-out loss, fitted to all labels.
+def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, held_out_loss: HeldOutLoss,
+                  knn: KNNGraph, solver: SolverParams, random_state: int, execution: Execution) -> ManyLabelsFit:
+    """Return the model with the lower held-out loss, fitted to all labels; k-NN predicts unreachable points.
 
-    Points that no label reaches have the value of the nearest labels. Raises NotConverged; BudgetError: an index does
-    not fit.
+    Raises NotConverged; BudgetError where an index does not fit.
     """
     n_labels = len(target.labeled)
-    held = np.sort(block_rng(random_state, HELD_STREAM).permutation(n_labels)[:min(int(SHARE * n_labels), MOST_HELD)])
-    kept = np.setdiff1d(np.arange(n_labels), held)
-    own_weight = None if weight is None else weight[kept]
-    part = target.take(kept)
-    on_graph = fit_harmonic(graph, part, own_weight, solver, execution)
-    vertices = graph.vertices.vertex[target.labeled[held]]
-    nearest = fit_nearest(rows, part, knn.metric, execution, k=NEAREST)
-    alone = nearest.values(SelectedRows(rows, target.labeled[held]), execution)
-    by_graph = np.where(on_graph.reached[vertices][:, None], signed(on_graph.values, target)[vertices], alone)
-    # Both are shares of labels that are near, and so know how frequent they are.
-    of_graph, of_nearest = (prior_shift(target, values, target.coding, weight, LABELS, held)
-                            for values in (by_graph, alone))
-    by_graph = by_graph + of_graph.columns
-    alone = alone + of_nearest.columns
-    of_held = None if weight is None else weight[held]
-    losses = {name: judged_by(target.take(held), target.coding, values, of_held)
-              for name, values in (("graph", by_graph), ("nearest_labels", alone))}
-    attributes: dict[str, Any] = {"chosen": min(losses, key=lambda name: losses[name]), "held_out_labels": len(held)}
-    whole = fit_nearest(rows, target, knn.metric, execution, k=NEAREST).moved(of_nearest.columns)
+    n_held = min(int(HELD_OUT_SHARE * n_labels), MAX_HELD_OUT)
+    test = np.sort(block_rng(random_state, HELD_STREAM).permutation(n_labels)[:n_held])
+    train = np.setdiff1d(np.arange(n_labels), test)
+    part, train_weight = target.take(train), None if weight is None else weight[train]
+    on_graph = fit_harmonic(graph, part, train_weight, solver, execution)
+    vertices = graph.vertices.vertex[target.labeled[test]]
+    nearest = fit_nearest(rows, part, knn.metric, execution, k=N_NEAREST)
+    by_nearest = nearest.values(SelectedRows(rows, target.labeled[test]), execution)
+    by_graph = np.where(on_graph.reached[vertices][:, None], signed(on_graph.values, target)[vertices], by_nearest)
+    # Both are averages of labels, and so assume the frequencies of the labels.
+    graph_shift, nearest_shift = (prior_shift(target, values, target.coding, weight, LABELS, test)
+                                  for values in (by_graph, by_nearest))
+    by_graph = by_graph + graph_shift.columns
+    by_nearest = by_nearest + nearest_shift.columns
+    test_weight = None if weight is None else weight[test]
+    losses = {name: held_out_loss(target.take(test), target.coding, values, test_weight)
+              for name, values in (("graph", by_graph), ("nearest_labels", by_nearest))}
+    attributes: JsonObject = {"chosen": min(losses, key=lambda name: losses[name]), "held_out_labels": n_held}
+    supervised = fit_nearest(rows, target, knn.metric, execution, k=N_NEAREST).shifted(nearest_shift.columns)
     if attributes["chosen"] == "nearest_labels":
-        return ManyLabels(whole, whole, whole.values(rows, execution), held, by_graph, alone, of_nearest.calibration,
-                          of_nearest.calibration, attributes)
+        return ManyLabelsFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
+                             nearest_shift.calibration, nearest_shift.calibration, attributes)
     harmonic = fit_harmonic(graph, target, weight, solver, execution)
-    model = graph_model(graph, rows, harmonic, target, knn, execution).moved(of_graph.columns)
-    lost = np.flatnonzero(~harmonic.reached)
-    if len(lost):
-        model.values_at[lost] = whole.values(SelectedRows(rows, graph.vertices.first[lost]), execution)
-        model.reached[lost] = True
-    attributes |= {**harmonic.attributes, "unreached": int(graph.vertices.multiplicity[lost].sum())}
-    return ManyLabels(model, whole, model.values_at[graph.vertices.vertex], held, by_graph, alone,
-                      of_graph.calibration, of_nearest.calibration, attributes)
+    model = graph_model(graph, rows, harmonic, target, knn, execution).shifted(graph_shift.columns)
+    unreachable = np.flatnonzero(~harmonic.reached)
+    if len(unreachable):
+        model.values_at[unreachable] = supervised.values(SelectedRows(rows, graph.vertices.first[unreachable]),
+                                                         execution)
+        model.reached[unreachable] = True
+    attributes |= {**harmonic.attributes, "unreached": int(graph.vertices.multiplicity[unreachable].sum())}
+    return ManyLabelsFit(model, supervised, model.values_at[graph.vertices.vertex], test, by_graph, by_nearest,
+                         graph_shift.calibration, nearest_shift.calibration, attributes)

@@ -1,9 +1,9 @@
-"""A function on the vertices of a graph, at new points: the weighted mean over their nearest vertices.
+"""Predict new points from a function on the vertices of a graph, by the weighted mean over the nearest vertices.
 
     f(x) = sum_j w(x, x_j) f_j / sum_j w(x, x_j)
 
-over the k nearest vertices that a label reaches, with the weights that the graph has. A point that equals a vertex has
-its value, so that the points of the fit are predicted as they were fitted; of copies that were kept apart, their mean.
+over the reachable ones of the k nearest vertices, with weights by the rule of the graph. A point that equals a vertex
+gets its value, or the mean of those of duplicates.
 
 References
 ----------
@@ -23,7 +23,7 @@ from ...graph.weights.build import kth_distances
 from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
-from ..model import Model, coding_of, described_model, register_model
+from ..model import Model, coding_of, fit_attributes, register_model
 from ..target.coding import ClassCoding, Coding, Scores
 from ..target.target import Classes, Target
 from .vertex_labels import VertexValues
@@ -33,12 +33,11 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class GraphModel(Model):
-    """Values (v, c) of the vertices that an index holds, and which of them a label reaches (v,) bool.
+    """Values (v, c) at the vertices in an index, of which those `reached` (v,) bool are reachable.
 
-    rule : the weights, k : of so many neighbors. scales (v,) : distances of the vertices to their k-th neighbors, 0
-    where they are not known, and then the new point's own counts.
-
-    A point none of whose neighbors a label reaches has no class; its quantity is the mean of the others.
+    rule, k : weights and number of neighbors. scales (v,) : the distances of vertices to their k-th neighbors; where 0,
+    the distance of the new point counts. A point without reachable neighbors is unsupported: it has no class, and the
+    mean quantity.
     """
 
     abstains = True
@@ -64,32 +63,32 @@ class GraphModel(Model):
         distances, ids = self.index.nearest(X, self.k)
         logs = self.rule.log_weights(distances, distances[:, -1:], self.scales[ids])
         logs[~self.reached[ids]] = -np.inf
-        beyond: np.ndarray = np.all(np.isneginf(logs), axis=1)
-        weights = np.exp(logs - np.where(beyond, 0.0, logs.max(axis=1))[:, None])
-        weights /= np.where(beyond, 1.0, weights.sum(axis=1))[:, None]
+        unsupported: np.ndarray = np.all(np.isneginf(logs), axis=1)
+        weights = np.exp(logs - np.where(unsupported, 0.0, logs.max(axis=1))[:, None])
+        weights /= np.where(unsupported, 1.0, weights.sum(axis=1))[:, None]
         values = np.einsum("qk,qkc->qc", weights, self.values_at[ids])
         same = np.flatnonzero(distances[:, 0] == 0)
-        copies = (distances[same] == 0) & self.reached[ids[same]]
-        beyond[same] = ~copies.any(axis=1)
-        values[same] = np.einsum("qk,qkc->qc", copies / np.maximum(copies.sum(axis=1, keepdims=True), 1),
+        equal = (distances[same] == 0) & self.reached[ids[same]]
+        unsupported[same] = ~equal.any(axis=1)
+        values[same] = np.einsum("qk,qkc->qc", equal / np.maximum(equal.sum(axis=1, keepdims=True), 1),
                                  self.values_at[ids[same]])
-        values[beyond] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
-        return values, beyond
+        values[unsupported] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
+        return values, unsupported
 
     def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
                attributes: dict[str, Any]) -> "GraphModel":
-        """Return the model of this one's values times coef (c, k), plus intercept (k,)."""
+        """Return the model whose values are those of this one times coef (c, k), plus intercept (k,)."""
         return replace(self, values_at=self.values_at @ coef + intercept, coding=coding, attributes=attributes)
 
-    def moved(self, offset: np.ndarray) -> "GraphModel":
-        """Return the model whose values are larger by an offset (c,)."""
+    def shifted(self, offset: np.ndarray) -> "GraphModel":
+        """Return the model plus an offset (c,)."""
         return replace(self, values_at=self.values_at + offset)
 
     def block_support(self, X: Any) -> np.ndarray:
-        """Return how far the k-th neighbor of the nearest vertex is from it over how far this is from x, at most 1.
+        """Return the distance of the nearest vertex to its k-th neighbor over its distance to x, at most 1.
 
-        So 1 where x is as near to the graph as its own points are to each other, and 0.1 ten times as far away. Where
-        the vertices' neighbors are not known, the k-th neighbor of x itself counts.
+        So 1 where x is as near to the graph as its points are to each other, and 0.1 ten times as far away. Where that
+        distance is not known, the k-th neighbor of x counts.
         """
         distances, ids = self.index.nearest(X, self.k)
         scale = self.scales[ids[:, 0]]
@@ -100,7 +99,6 @@ class GraphModel(Model):
         return self.index.query_bytes(rows, self.k) + 8 * self.k * (4 + self.n_columns)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `from_arrays`."""
         return {**self.index.to_arrays(), "values": self.values_at, "reached": self.reached, "scales": self.scales}, {
             "type": "GraphModel", "version": VERSION, "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
@@ -108,7 +106,7 @@ class GraphModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "GraphModel":
-        rest = described_model(attributes, "GraphModel", VERSION, ("index", "n_neighbors", "weights"))
+        rest = fit_attributes(attributes, "GraphModel", VERSION, ("index", "n_neighbors", "weights"))
         weights = attributes["weights"]
         return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reached"],
                    arrays["scales"], WEIGHT_RULES.named(weights["kind"])(weights["scale"]), attributes["n_neighbors"],
@@ -116,27 +114,27 @@ class GraphModel(Model):
 
 
 def signed(values: np.ndarray, target: Target) -> np.ndarray:
-    """Return values (v, n_classes), or of two classes those of the second less those of the first; or quantities."""
+    """Return values (v, n_classes), for two classes the second less the first; or quantities."""
     return values[:, 1:] - values[:, :1] if isinstance(target, Classes) and len(target.names) == 2 else values
 
 
 def scored(target: Target) -> Coding:
-    """Return what `signed` values say."""
+    """Return the coding of `signed` values."""
     return Scores(target.names) if isinstance(target, Classes) else target.coding
 
 
 def graph_model(graph: Graph, rows: Rows, fitted: VertexValues, target: Target, params: KNNGraph, execution: Execution,
                 attributes: dict[str, Any] | None = None) -> GraphModel:
-    """Return the model of what was found of a target on a graph of rows (n, d); see `vertex_model`."""
+    """Return the model of a target's values on a graph of rows (n, d); see `vertex_model`."""
     return vertex_model(graph, rows, signed(fitted.values, target), fitted.reached, scored(target), params, execution,
                         attributes)
 
 
 def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarray, coding: Coding, params: KNNGraph,
                  execution: Execution, attributes: dict[str, Any] | None = None) -> GraphModel:
-    """Return the model of values (v, c) on a graph of rows (n, d), which new points reach as `params` says.
+    """Return the model of values (v, c) on a graph of rows (n, d); params : connect new points to the graph.
 
-    Raises BudgetError: the index of the vertices does not fit.
+    Raises BudgetError where the index of the vertices does not fit.
     """
     v = len(graph.vertices)
     scales = kth_distances(graph.neighbors) if graph.neighbors is not None else np.zeros(v)

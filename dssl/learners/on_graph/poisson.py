@@ -1,14 +1,12 @@
-"""Poisson learning: labels as sources and sinks of a flow on the graph, whose potential tells the classes apart.
+"""Poisson learning: the labels are sources and sinks of a flow on the graph, and its potentials are scores of classes.
 
     L u = sum over labeled vertices i of (y_i - y_mean) e_i,    degrees' weighted mean of u = 0
 
-A component of the graph has its own mean of labels, since no flow leaves it; where all its labels are of one class, the
-potential is that class.
+Each component of the graph has its own mean label; where all its labels are of one class, the scores are that class.
 
-The potential is high at a labeled vertex itself and moves the mean of all others the other way, the more the more
-labels there are and the fewer edges they have. So scores are potentials in units of the unlabeled vertices of a
-component: minus their mean and divided by their standard deviation, class by class, of values whose tails are cut.
-Neighbors of labels that few edges connect with the others make these tails.
+A labeled vertex has a high potential and shifts the mean of all others the other way. So the scores are potentials
+standardized by the unlabeled vertices of the component, class by class, after clipping the tails of the values, which
+belong to neighbors of labels.
 
 References
 ----------
@@ -34,24 +32,24 @@ from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target.target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
 
-FEWEST_UNLABELED = 20  # vertices of a component that tell a mean and a standard deviation
-MOST_UNLABELED = 4000  # of all components that do
-# The shares of the unlabeled vertices, over the number of classes, that count as a tail on either side: of the mean
-# few, or a class of a twentieth of the points would be one.
+MIN_UNLABELED = 20  # vertices of a component for a mean and a standard deviation
+MAX_UNLABELED = 4000  # sampled in all components
+# The shares of the unlabeled vertices, over the number of classes, that are clipped on either side; few for the mean,
+# so that a class of a twentieth of the points is not clipped.
 MEAN_TAILS, SPREAD_TAILS = 0.05, 0.2
 NEARLY_ALL, NOT_MOST = 0.95, 0.8  # of the unlabeled points in one class, and of the labels
 
 
 class OneClass(UserWarning):
-    """One class takes nearly all unlabeled points, though not nearly all labels."""
+    """Nearly all unlabeled points are predicted to be of one class, though the labels are not."""
 
 
 @dataclass(frozen=True)
 class PoissonTask:
-    """Write `values` (r, c) at `rows` (r,), the potentials of `source` (u, c) at `vertex` (u,).
+    """Write the potentials `values` (r, c) at `rows` (r,) of the sources `source` (u, c) at `vertex` (u,).
 
-    Of columns that do not sum to 0 on a component, what is too much leaves its vertices by their degrees. shared :
-    these, `component` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
+    A source that does not sum to 0 on a component is balanced by sinks in proportion to the degrees. shared : also
+    `component` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
     """
 
     graph: Parts
@@ -60,18 +58,18 @@ class PoissonTask:
     solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
-        joint = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights
-        laplacian = Laplacian(joint, normalized=False)
+        W = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights
+        laplacian = Laplacian(W, normalized=False)
         arrays, degrees = self.shared.load(), laplacian.degrees
         component, linked = arrays["component"], np.flatnonzero(degrees > 0)
-        place = np.full(len(degrees), -1)
-        place[linked] = np.arange(len(linked))
+        position = np.full(len(degrees), -1)
+        position[linked] = np.arange(len(linked))
         B = np.zeros((len(linked), arrays["source"].shape[1]))
-        sources = degrees[arrays["vertex"]] > 0  # of an isolated vertex the source is 0
-        B[place[arrays["vertex"][sources]]] = arrays["source"][sources]
+        sources = degrees[arrays["vertex"]] > 0  # the source at an isolated vertex is 0
+        B[position[arrays["vertex"][sources]]] = arrays["source"][sources]
         mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
         B -= (degrees[:, None] * (_sums(component[linked], B, len(mass)) / mass[:, None])[component])[linked]
-        begin = extended(arrays["start"], joint)[linked] if "start" in arrays else None
+        begin = extended(arrays["start"], W)[linked] if "start" in arrays else None
         solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver, start=begin)
         solution.require_converged(self.solver)
         u = np.zeros((len(degrees), B.shape[1]))
@@ -81,12 +79,12 @@ class PoissonTask:
 
 
 def _sums(number: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
-    """Return the sums (count, c) of the rows of columns (n, c) that have each number (n,)."""
+    """Return the sums (count, c) of the rows of columns (n, c) by number (n,)."""
     return np.stack([np.bincount(number, column, minlength=count) for column in columns.T], axis=1)
 
 
 def _members(component: np.ndarray, wanted: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the places, ascending, at which component (n,) is each of the wanted numbers; one sort serves them all."""
+    """Yield the ascending positions at which component (n,) is each of the wanted numbers."""
     order = np.argsort(component, kind="stable")
     begins, ends = (np.searchsorted(component[order], wanted, side=side) for side in ("left", "right"))
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -102,74 +100,72 @@ class Unlabeled:
 
     @classmethod
     def of(cls, labeled: np.ndarray, component: np.ndarray) -> "Unlabeled":
-        """Return those beside labeled vertices (u,), by the component of each vertex (v,).
+        """Return at most `MAX_UNLABELED` evenly spaced unlabeled vertices, given the labeled ones (u,).
 
-        Evenly spaced, at most `MOST_UNLABELED` in all, but of each component `FEWEST_UNLABELED` at least; none of a
-        component with fewer.
+        At least `MIN_UNLABELED` of each component (v,) with labels, none of a component with fewer.
         """
-        home = component[labeled]
-        usable = np.isin(component, home)
+        usable = np.isin(component, component[labeled])
         usable[labeled] = False
-        share, chosen = min(1.0, MOST_UNLABELED / max(int(usable.sum()), 1)), [np.arange(0)]
+        share, selected = min(1.0, MAX_UNLABELED / max(int(usable.sum()), 1)), [np.arange(0)]
         candidates = np.flatnonzero(usable)
-        for places in _members(component[candidates], np.unique(home)):
-            vertex = candidates[places]
-            if len(vertex) >= FEWEST_UNLABELED:
-                count = max(FEWEST_UNLABELED, int(len(vertex) * share))
-                chosen.append(vertex[np.linspace(0, len(vertex) - 1, count).astype(int)])
-        vertex = np.concatenate(chosen)
+        for positions in _members(component[candidates], np.unique(component[labeled])):
+            vertex = candidates[positions]
+            if len(vertex) >= MIN_UNLABELED:
+                count = max(MIN_UNLABELED, int(len(vertex) * share))
+                selected.append(vertex[np.linspace(0, len(vertex) - 1, count).astype(int)])
+        vertex = np.concatenate(selected)
         return cls(vertex, component[vertex])
 
 
 @dataclass(frozen=True, eq=False)
 class Sources:
-    """The labels as sources (u, c) at their vertices, and the mean of those of each component (components, c)."""
+    """The labels as sources (u, c) at their vertices, and the mean label of each component (components, c)."""
 
     source: np.ndarray
     mean: np.ndarray
 
     @classmethod
     def of(cls, labels: VertexLabels, component: np.ndarray) -> "Sources":
-        """Return those of labels, by the component of each vertex (v,)."""
+        """Return the sources of labels, given the component of each vertex (v,)."""
         home, count = component[labels.vertex], component.max() + 1
         total = np.bincount(home, labels.weight, minlength=count)
         mean = _sums(home, labels.weight[:, None] * labels.mean, count) / np.maximum(
             total, np.finfo(float).tiny)[:, None]
         return cls(labels.weight[:, None] * (labels.mean - mean[home]), mean)
 
-    def scores(self, values: np.ndarray, component: np.ndarray, sampled: np.ndarray, home: np.ndarray) -> np.ndarray:
-        """Return potentials (r, c) in units of those (s, c) of unlabeled vertices of the same component.
+    def scores(self, values: np.ndarray, component: np.ndarray, sampled: np.ndarray,
+               of_sample: np.ndarray) -> np.ndarray:
+        """Return potentials (r, c) standardized by those (s, c) of unlabeled vertices of the same component.
 
-        component (r,), home (s,) : of both. A class without a label in a component has the least score there, less 1;
-        where all its labels are of one class, the scores are that class.
+        component (r,), of_sample (s,) : the components of both. A class without labels in a component gets the lowest
+        score there less 1; where all labels are of one class, the scores are that class.
         """
         scores, n_classes = values.copy(), (self.mean > 0).sum(axis=1)
-        numbers = np.unique(home)
+        numbers = np.unique(of_sample)
         numbers = numbers[n_classes[numbers] >= 2]
-        for number, rows, places in zip(numbers, _members(component, numbers), _members(home, numbers), strict=True):
-            there = self.mean[number] > 0
-            U = sampled[places][:, there]
-            mean = _without_tails(U, MEAN_TAILS / n_classes[number]).mean(axis=0)
-            spread = _without_tails(U, SPREAD_TAILS / n_classes[number]).std(axis=0)
-            standardized = (values[np.ix_(rows, there)] - mean) / np.where(spread > 0, spread, 1)
-            scores[np.ix_(rows, there)] = standardized
-            scores[np.ix_(rows, ~there)] = standardized.min(axis=1, initial=np.inf)[:, None] - 1
+        for number, rows, positions in zip(numbers, _members(component, numbers), _members(of_sample, numbers),
+                                           strict=True):
+            present = self.mean[number] > 0
+            U = sampled[positions][:, present]
+            mean = _clipped(U, MEAN_TAILS / n_classes[number]).mean(axis=0)
+            deviation = _clipped(U, SPREAD_TAILS / n_classes[number]).std(axis=0)
+            standardized = (values[np.ix_(rows, present)] - mean) / np.where(deviation > 0, deviation, 1)
+            scores[np.ix_(rows, present)] = standardized
+            scores[np.ix_(rows, ~present)] = standardized.min(axis=1, initial=np.inf)[:, None] - 1
         return np.where((n_classes == 1)[component][:, None], self.mean[component], scores)
 
 
-def _without_tails(columns: np.ndarray, share: float) -> np.ndarray:
-    """Return columns (s, c) whose values beyond the quantiles `share` and 1 - `share` are these quantiles."""
+def _clipped(columns: np.ndarray, share: float) -> np.ndarray:
+    """Return columns (s, c) clipped at their quantiles `share` and 1 - `share`."""
     return np.clip(columns, *np.quantile(columns, [share, 1 - share], axis=0))
 
 
 def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver: SolverParams, execution: Execution,
                 start: np.ndarray | None = None) -> VertexValues:
-    """Return the scores of the classes, (v, n_classes); warn where one class takes nearly everything.
+    """Return the scores of the classes, (v, n_classes); warn with `OneClass`.
 
-    start (m, n_classes) : those of the first vertices of before the graph grew, near multiples of which the potentials
-    are sought; the result is within the solver's tolerance as without.
-
-    Raises NotConverged.
+    start (m, n_classes) : scores of the first vertices before the graph grew, where the solver starts. Raises
+    NotConverged.
     """
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
     reached, component = reached_vertices(graph, labels.vertex)
@@ -184,7 +180,6 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
 
 
 def _warn_of_one_class(scores: np.ndarray, target: Classes) -> None:
-    """Warn where scores (s, c) of unlabeled vertices are largest for one class nearly everywhere."""
     count = len(target.names)
     shares = np.bincount(scores.argmax(axis=1), minlength=count) / max(len(scores), 1)
     largest = int(shares.argmax())
@@ -193,6 +188,6 @@ def _warn_of_one_class(scores: np.ndarray, target: Classes) -> None:
         warnings.warn(explain(
             f"{shares[largest]:.1%} of the unlabeled points are predicted {target.names.tolist()[largest]!r}, which "
             f"{of_labels:.0%} of the labels are",
-            why="the flow from the labels does not tell the classes of this graph apart",
+            why="the potentials do not separate the classes of this graph",
             fix="compare with SemiSupervisedClassifier or GraphKernelRidge, or pass class_sizes where they are known"),
             OneClass, stacklevel=5)

@@ -1,9 +1,9 @@
-"""Effective resistances of a graph's points, and the kernel of the amplified ones.
+"""Effective resistances between points of a graph, and the kernel of the amplified resistances.
 
-Points that are equal may share a vertex (`KNNGraph.duplicates`). In the graph of all points copies have all edges of
-their vertex; so the vertices a of m_a points are a network of conductances `m_a W_ab m_b`. A point of degree d, one of
-m copies, has `(1 - 1/m) / d` more resistance to others than its vertex, and 2 / d to its copies. The amplified one is
-that of the vertices, 0 between copies.
+Duplicates may share a vertex (`KNNGraph.duplicates`). In the graph of all points they have all edges of their vertex,
+so vertices a of m_a points form a network of conductances `m_a W_ab m_b`. A point of degree d with m duplicates, itself
+included, has `(1 - 1/m) / d` more resistance to others than its vertex, and 2 / d to its duplicates. The amplified
+resistance is that of the vertices, 0 between duplicates.
 """
 
 import numpy as np
@@ -92,20 +92,21 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
             why="it is a relative error", fix="use 0.3, or give n_projections")
     execution, solver, network = execution or current_execution(), solver or SolverParams(), network_of(graph)
     m = graph.vertices.multiplicity
-    # Of each vertex, what a point of it has beyond it; the degree of a point is that of its vertex over m.
-    linked, alone = network.degrees > 0, np.where(m > 1, np.inf, 0.0)
-    beyond = np.divide(m - 1, network.degrees, out=alone, where=linked)
+    # The resistance between a vertex and a point of it; the degree of a point is that of its vertex over m.
+    linked, isolated = network.degrees > 0, np.where(m > 1, np.inf, 0.0)
+    to_point = np.divide(m - 1, network.degrees, out=isolated, where=linked)
     if points is None:
-        most = FEW_PROJECTIONS if epsilon is None else projections_for(len(m), epsilon)
-        q = most if n_projections is None else n_projections
+        default = FEW_PROJECTIONS if epsilon is None else projections_for(len(m), epsilon)
+        q = default if n_projections is None else n_projections
         R = edge_resistances(network, q, solver, random_state, execution).tocoo()
-        return sp.csr_array((R.data + (beyond[R.row] + beyond[R.col]), (R.row, R.col)), shape=R.shape)
+        return sp.csr_array((R.data + (to_point[R.row] + to_point[R.col]), (R.row, R.col)), shape=R.shape)
     checked = _checked(graph, points)
-    distinct, place = np.unique(graph.vertices.vertex[checked], return_inverse=True)
-    R = resistances_between(network, distinct, solver, execution)[np.ix_(place, place)]
-    mine = distinct[place]
-    copies = np.divide(2 * m[mine], network.degrees[mine], out=np.full(len(mine), np.inf), where=linked[mine])
-    R = np.where(place[:, None] == place, copies, R + (beyond[mine][:, None] + beyond[mine]))
+    vertex, position = np.unique(graph.vertices.vertex[checked], return_inverse=True)
+    R = resistances_between(network, vertex, solver, execution)[np.ix_(position, position)]
+    of_point = vertex[position]
+    duplicates = np.divide(2 * m[of_point], network.degrees[of_point], out=np.full(len(of_point), np.inf),
+                           where=linked[of_point])
+    R = np.where(position[:, None] == position, duplicates, R + (to_point[of_point][:, None] + to_point[of_point]))
     R[checked[:, None] == checked] = 0.0
     return R
 

@@ -1,8 +1,8 @@
-"""What the columns of a function's values say, and what is predicted from them: classes, or quantities.
+"""The meaning of the columns of a model's values, and the predictions from them.
 
-    OneVsOne    a column a pair of classes, positive for the first
-    OneVsRest   a column a class, +1 for it and -1 for the others
-    Scores      a column a class, of any scale
+    OneVsOne    a column for each pair of classes, positive for the first
+    OneVsRest   a column for each class, +1 for it and -1 for the others
+    Scores      a column for each class, of any scale
     Values      the quantities themselves
 """
 
@@ -14,13 +14,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...base.digest import JsonObject
+
 
 @dataclass(frozen=True, eq=False)
 class Coding(ABC):
-    """classes (n_classes,) : the labels, or empty where quantities are predicted."""
+    """classes (n_classes,) : the labels; empty for quantities."""
 
     name: ClassVar[str]
-    written_as: ClassVar[str] = "label"  # the head of a column of predictions
+    written_as: ClassVar[str] = "label"  # the header of a column of predictions
     classes: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @abstractmethod
@@ -29,37 +31,37 @@ class Coding(ABC):
 
     @abstractmethod
     def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-        """Return what scores are made of, (n,) each, from values (n, c); `true` (n,) are codes or quantities."""
+        """Return the arrays (n,) that metrics need from values (n, c); `true` (n,) are codes or quantities."""
 
     @abstractmethod
     def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
-        """Return the differences (n, c) of values from the columns that least squares would have them be."""
+        """Return the residuals (n, c) of values as least squares defines them."""
 
-    def completed(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coef (s, c) and intercept (c,) with all columns, of those that least squares were solved for."""
+    def all_columns(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return coef (s, c) and intercept (c,) of all columns from those of `Target.columns`."""
         return coef, intercept
 
-    def never_among(self, labels: np.ndarray) -> list[Any]:
-        """Return the classes that are none of the predicted labels (n,); none where quantities are predicted."""
+    def unpredicted_classes(self, labels: np.ndarray) -> list[Any]:
+        """Return the classes that do not occur among the predicted labels (n,)."""
         return self.classes[~np.isin(self.classes, labels)].tolist()
 
-    def without(self, labels: np.ndarray, beyond: np.ndarray) -> np.ndarray:
-        """Return labels (n,), or quantities, of which those of some points (n,) bool are none.
+    def mask_labels(self, labels: np.ndarray, rejected: np.ndarray) -> np.ndarray:
+        """Return labels or quantities (n,) with a marker at rejected points (n,) bool.
 
-        NaN among floats, -1 among integers, and None where -1 is a class or classes are no numbers.
+        The marker is NaN among floats, -1 among integers, and None where -1 is a class or classes are not numbers.
         """
-        if not beyond.any():
+        if not rejected.any():
             return labels
-        if labels.dtype.kind != "f" and not self.has_room:
+        if labels.dtype.kind != "f" and not self.can_mark_missing:
             labels = labels.astype(object)
-        kept = labels.copy()
-        kept[beyond] = {"O": None, "f": np.nan}.get(kept.dtype.kind, -1)
-        return kept
+        masked = labels.copy()
+        masked[rejected] = {"O": None, "f": np.nan}.get(masked.dtype.kind, -1)
+        return masked
 
     # Predictions in arrays and files
 
     def entries(self, values: np.ndarray) -> np.ndarray:
-        """Return predictions as the numbers that an array holds: classes that are no numbers are their codes."""
+        """Return predictions as numbers: classes that are not numbers become codes."""
         return self.labels(values)
 
     @property
@@ -71,27 +73,27 @@ class Coding(ABC):
         return self.classes.dtype if self._are_numbers and self.classes.dtype.kind != "b" else np.dtype(np.int64)
 
     @property
-    def absent(self) -> float | int:
+    def missing_entry(self) -> float | int:
         """Return the entry of a point without a prediction: NaN among floats, -1 among integers."""
         return np.nan if self.entry_type.kind == "f" else -1
 
     @property
-    def has_room(self) -> bool:
-        """Return whether an array of labels can hold a point without one."""
+    def can_mark_missing(self) -> bool:
+        """Return whether an array of the type of the classes can mark points without a label."""
         return self.classes.dtype.kind == "i" and -1 not in self.classes
 
     @property
     def entry_names(self) -> list[str]:
-        """Return what entries are codes of, nothing where they are what they say."""
+        """Return the names of the codes in `entries`; empty where these are the classes themselves."""
         return [] if self._are_numbers else [str(name) for name in self.classes]
 
     @abstractmethod
-    def summary(self, entries: np.ndarray) -> dict[str, Any]:
-        """Return what some predictions are (JSON), for `total`."""
+    def summary(self, entries: np.ndarray) -> JsonObject:
+        """Return the summary of a block of predictions, for `total`."""
 
     @abstractmethod
-    def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return what all predictions are: `counts` by class, or `values` with min, mean and max."""
+    def total(self, summaries: Sequence[JsonObject]) -> JsonObject:
+        """Return the summary of all predictions: `counts` by class, or `values` with min, mean and max."""
 
 
 class Values(Coding):
@@ -99,7 +101,7 @@ class Values(Coding):
 
     name = "values"
     written_as = "value"
-    has_room = True
+    can_mark_missing = True
 
     def labels(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if values.shape[1] == 1 else values
@@ -110,13 +112,13 @@ class Values(Coding):
     def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
         return values - true.reshape(values.shape)
 
-    def summary(self, entries: np.ndarray) -> dict[str, Any]:
+    def summary(self, entries: np.ndarray) -> JsonObject:
         if not entries.size:
             return {}
         return {"sum": float(entries.sum()), "min": float(entries.min()), "max": float(entries.max()),
                 "count": int(entries.size)}
 
-    def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def total(self, summaries: Sequence[JsonObject]) -> JsonObject:
         some = [part for part in summaries if part]
         if not some:
             return {"values": dict.fromkeys(("min", "mean", "max"))}
@@ -125,33 +127,30 @@ class Values(Coding):
 
 
 class ClassCoding(Coding):
-    """The columns tell classes apart."""
+    """A coding of classes."""
 
     @abstractmethod
     def scores(self, values: np.ndarray) -> np.ndarray:
-        """Return one score a class (n, n_classes) from values (n, c); the predicted class has the largest."""
+        """Return a score for each class, (n, n_classes), from values (n, c); the predicted class has the largest."""
 
     @abstractmethod
     def decision(self, values: np.ndarray) -> np.ndarray:
-        """Return one score a class (n, n_classes), or for two classes one score (n,), positive for the second."""
+        """Return the decision function as in scikit-learn: (n, n_classes), or (n,) for two classes."""
 
     @abstractmethod
     def margins(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean margin of each class over the others, (n, n_classes).
-
-        They say how far a point lies from the boundaries, which a number of pairs won does not.
-        """
+        """Return the mean margin of each class over the others, (n, n_classes)."""
 
     @abstractmethod
-    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def min_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the smallest margin (n,) of the true class against another."""
 
     @abstractmethod
-    def moved_by(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
-        """Return what is added to columns, (n_columns,), for margins to grow by an offset (n_classes,) of sum 0."""
+    def column_shift(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
+        """Return the shift of columns (n_columns,) that adds an offset (n_classes,) of sum 0 to the margins."""
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        """Return the numbers of the predicted classes, (n,)."""
+        """Return the codes of the predicted classes, (n,)."""
         return np.argmax(self.scores(values), axis=1)
 
     def labels(self, values: np.ndarray) -> np.ndarray:
@@ -166,25 +165,22 @@ class ClassCoding(Coding):
     def entries(self, values: np.ndarray) -> np.ndarray:
         return self.labels(values).astype(self.entry_type, copy=False) if self._are_numbers else self.codes(values)
 
-    def summary(self, entries: np.ndarray) -> dict[str, Any]:
+    def summary(self, entries: np.ndarray) -> JsonObject:
         codes = np.searchsorted(self.classes, entries) if self._are_numbers else entries
         return {"counts": np.bincount(codes, minlength=len(self.classes)).tolist()}
 
-    def total(self, summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def total(self, summaries: Sequence[JsonObject]) -> JsonObject:
         counts = np.sum([part["counts"] for part in summaries], axis=0) if summaries else []
         return {"counts": {str(name): int(count) for name, count in zip(self.classes, counts, strict=False) if count}}
 
 
 class OneVsOne(ClassCoding):
-    """A column a pair of classes (`class_pairs`), positive for the first."""
+    """A column for each pair of classes (`class_pairs`), positive for the first."""
 
     name = "one_vs_one"
 
     def scores(self, values: np.ndarray) -> np.ndarray:
-        """Return the number of pairs won, with the sum of margins, squeezed below 1/3, to part equal counts.
-
-        As scikit-learn's SVC with break_ties.
-        """
+        """Return the number of pairs won; the sum of margins breaks ties, as in scikit-learn's SVC with break_ties."""
         lead, margins = self._summed(np.where(values > 0, 1.0, -1.0)), self._summed(values)  # pairs won less those lost
         return (lead + len(self.classes) - 1) / 2 + margins / (3 * (np.abs(margins) + 1))
 
@@ -194,7 +190,7 @@ class OneVsOne(ClassCoding):
     def margins(self, values: np.ndarray) -> np.ndarray:
         return self._summed(values) / len(self.classes)
 
-    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def min_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         margins = np.full((len(codes), len(self.classes)), np.inf)
         for column, (i, j) in enumerate(class_pairs(len(self.classes))):
             first = codes == i
@@ -203,7 +199,7 @@ class OneVsOne(ClassCoding):
             margins[second, i] = -values[second, column]
         return margins.min(axis=1)
 
-    def moved_by(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
+    def column_shift(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
         return np.array([offset[i] - offset[j] for i, j in class_pairs(len(self.classes))])
 
     def _summed(self, values: np.ndarray) -> np.ndarray:
@@ -216,19 +212,16 @@ class OneVsOne(ClassCoding):
 
 
 class OneVsRest(ClassCoding):
-    """A column a class, which least squares would have be +1 for it and -1 for the others.
-
-    Of two classes the columns are each other's negative, and one column alone is that of the second.
-    """
+    """A column for each class, with targets +1 for it and -1 for the others; a single column is that of the second."""
 
     name = "one_vs_rest"
 
     def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-        """Return codes, and the mean squared difference of the values from the codes +1 and -1 of the classes."""
+        """Return codes, and the mean squared residuals from the targets +1 and -1."""
         columns = values[:, -1:] if len(self.classes) == 2 else values
         return {"codes": self.codes(values), "code_errors": (self.residuals(columns, true)**2).mean(axis=1)}
 
-    def completed(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def all_columns(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self.scores(coef), self.scores(intercept[None])[0]
 
     def scores(self, values: np.ndarray) -> np.ndarray:
@@ -239,21 +232,20 @@ class OneVsRest(ClassCoding):
     def decision(self, values: np.ndarray) -> np.ndarray:
         return values[:, -1] if len(self.classes) == 2 else values
 
-    def least_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def min_margins(self, values: np.ndarray, codes: np.ndarray) -> np.ndarray:
         scores = self.scores(values)
         margins = (np.take_along_axis(scores, codes[:, None], axis=1) - scores) / 2
         margins[np.arange(len(codes)), codes] = np.inf
         return margins.min(axis=1)
 
-    def moved_by(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
+    def column_shift(self, offset: np.ndarray, n_columns: int) -> np.ndarray:
         return offset[-n_columns:]
 
 
 class Scores(OneVsRest):
-    """A column a class, whose largest is predicted; of two classes one column, positive for the second.
+    """A column for each class, of which the largest predicts; for two classes one column, positive for the second.
 
-    There may be one class alone, of which every point is. The columns have a scale of their own, so that their
-    differences from +1 and -1 say nothing.
+    There may be only one class. The columns have any scale, so there are no residuals from +1 and -1.
     """
 
     name = "scores"

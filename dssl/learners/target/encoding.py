@@ -1,4 +1,4 @@
-"""Labels as they come, turned into codes of classes or into quantities; and classes that are joined or left out."""
+"""Encode labels of any type as class codes or quantities; merge and select classes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,23 +8,22 @@ import numpy as np
 from ...base.errors import DataError, explain, require
 from ...base.missing import missing_values
 
-LARGEST_WHOLE = 2.0**53  # up to which floats tell whole numbers apart
+LARGEST_WHOLE = 2.0**53  # floats represent all whole numbers up to here
 UNLABELED = -1  # the code of a point without a label
 MAX_CLASSES = 1000
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
 def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes (n,), int64, -1 of unlabeled points, and classes (n_classes,), ascending: classes[codes] is y.
+    """Return int64 codes (n,), -1 for unlabeled points, and ascending classes (n_classes,): y = classes[codes].
 
     y : array-like, shape (n,) : integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
-    unlabeled : the label of points without one. Unset: -1 among integers. Missing values (NaN, None, pandas.NA, blank
-        text, or text that marks a missing cell of a CSV file, `dssl.base.missing`) are unlabeled in any case; where
-        another marker is named, -1 is a class like any other. A marker that does not occur is refused, unless -1 does.
-    occurs : False takes a marker that does not occur: some labels of many may all be known.
+    unlabeled : the marker of unlabeled points, by default -1 among integers; with another marker, -1 is a class.
+        Missing values (NaN, None, pandas.NA, blank text, or `dssl.base.missing`) are always unlabeled.
+    occurs : whether a named marker must occur, unless -1 does; False for a part of the labels.
 
-    Raises DataError: y is not one-dimensional, mixes types, or is -1 and +1 throughout with the default marker; floats
-    hold -1 beside other whole numbers, which may be a marker or a class; the marker that is named does not occur.
+    Raises DataError: y is not one-dimensional, mixes types, or has only -1 and +1 with the default marker; floats hold
+    -1 beside other whole numbers, which is ambiguous; the named marker does not occur.
     """
     values = _one_dimension(y)
     require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
@@ -60,9 +59,9 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
 
 
 def as_whole_numbers(classes: np.ndarray) -> np.ndarray:
-    """Return classes (n_classes,) that are whole numbers as integers: empty cells of a table made them floats.
+    """Return classes (n_classes,) that are whole floats as integers, unless -1, the marker, is among them.
 
-    Not where -1 is among them, which marks no label among integers.
+    Integers become floats in a table with empty cells.
     """
     if classes.dtype.kind != "f" or UNLABELED in classes or (np.abs(classes) >= LARGEST_WHOLE).any() or (
             classes != np.round(classes)).any():
@@ -71,7 +70,7 @@ def as_whole_numbers(classes: np.ndarray) -> np.ndarray:
 
 
 def require_no_quantities(classes: np.ndarray, fix: str) -> None:
-    """Raise DataError if classes (n_classes,) are quantities: fractions, or more than `MAX_CLASSES` of them."""
+    """Raise DataError if classes (n_classes,) are quantities: fractions, or more than `MAX_CLASSES`."""
     whole = classes.dtype.kind != "f" or bool((classes == np.round(classes)).all())
     # scikit-learn's checks of estimators look for the words before the colon.
     require(whole and len(classes) <= MAX_CLASSES, f"Unknown label type: continuous, {len(classes)} different values "
@@ -80,13 +79,12 @@ def require_no_quantities(classes: np.ndarray, fix: str) -> None:
 
 
 def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True, first_row: int = 0) -> np.ndarray:
-    """Return a target of quantities as float64, shape (n,), NaN where a point has none.
+    """Return quantities as float64, shape (n,), NaN for unlabeled points.
 
     y : array-like of numbers, shape (n,). Missing values (NaN, None, pandas.NA) are unlabeled.
-    unlabeled : a number that marks unlabeled points too. No number does by itself, -1 neither.
-    occurs : False takes a marker that does not occur: y may be some rows of many. first_row : the number of y[0].
+    unlabeled : a number that also marks unlabeled points. occurs : see `encode_labels`. first_row : the number of y[0].
 
-    Raises DataError: y is not one-dimensional, holds text, booleans or values beyond `LARGEST_VALUE`; the marker does
+    Raises DataError: y is not one-dimensional, holds text, booleans or values above `LARGEST_VALUE`; the marker does
     not occur.
     """
     values = _one_dimension(y)
@@ -105,27 +103,27 @@ def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True
 
 
 def require_marker(occurs: bool, unlabeled: Any, name: str) -> None:
-    """Raise DataError if a marker of unlabeled points was named, other than NaN, and no label or target is one."""
+    """Raise DataError if a marker of unlabeled points, other than NaN, was named and does not occur."""
     missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
     require(occurs or unlabeled is None or missing, f"no {name} is the marker of unlabeled points, {unlabeled!r}",
             why="every point would be taken as labeled", fix="correct the marker, or leave it out", error=DataError)
 
 
 def require_within(targets: np.ndarray, first_row: int = 0) -> None:
-    """Raise DataError if quantities (n, ...), NaN where there is none, are beyond `LARGEST_VALUE`."""
-    beyond = np.argwhere(np.abs(targets) > LARGEST_VALUE)
-    require(len(beyond) == 0, error=DataError,
-            what=f"values of the target beyond {LARGEST_VALUE:g}: {len(beyond):,}; the first is "
-                 f"{targets[tuple(beyond[0])] if len(beyond) else 0:g} in row {(beyond[:1, 0] + first_row).tolist()}, "
+    """Raise DataError if quantities (n, ...), NaN where there is none, exceed `LARGEST_VALUE`."""
+    large = np.argwhere(np.abs(targets) > LARGEST_VALUE)
+    require(len(large) == 0, error=DataError,
+            what=f"values of the target beyond {LARGEST_VALUE:g}: {len(large):,}; the first is "
+                 f"{targets[tuple(large[0])] if len(large) else 0:g} in row {(large[:1, 0] + first_row).tolist()}, "
                  "counted from 0",
             why="no model can fit them: their squares are not finite",
             fix="drop these rows, mark them unlabeled with NaN, or give the target in other units")
 
 
 def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes and classes after classes are joined, as in {"even": [0, 2], "odd": [1, 3]}.
+    """Return codes and classes after classes are merged, as in {"even": [0, 2], "odd": [1, 3]}.
 
-    Raises DataError: a class is unknown, mapped twice, or not mapped at all; the message lists the classes.
+    Raises DataError: a class is unknown, mapped twice, or not mapped at all.
     """
     names = _typed(np.array(list(mapping), object))
     new_classes, new_codes = np.unique(names, return_inverse=True)
@@ -138,8 +136,8 @@ def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, An
                     why="a point has one class", fix=_known(classes), error=DataError)
             owner[known] = name
             codes_of[known] = code
-    left = [classes[i].item() for i in range(len(classes)) if i not in owner]
-    require(not left, f"no class is given for {', '.join(map(repr, left[:12]))}", error=DataError,
+    unmapped = [classes[i].item() for i in range(len(classes)) if i not in owner]
+    require(not unmapped, f"no class is given for {', '.join(map(repr, unmapped[:12]))}", error=DataError,
             why="their points would silently lose their labels",
             fix="add them to the mapping, or keep the others with keep_classes first; " + _known(classes))
     return np.where(codes < 0, UNLABELED, np.append(codes_of, UNLABELED)[codes]), new_classes
@@ -147,24 +145,24 @@ def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, An
 
 def keep_classes(codes: np.ndarray, classes: np.ndarray,
                  keep: Iterable[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (ids, codes, classes) of the points of some classes, as in 4 against 9; unlabeled points are kept too.
+    """Return (ids, codes, classes) of the points of some classes, as in 4 against 9, and of the unlabeled points.
 
-    Raises DataError: a class is unknown or named twice; the message lists the classes.
+    Raises DataError: a class is unknown or named twice.
     """
-    kept = [find_class(classes, member) for member in keep]
-    require(len(set(kept)) == len(kept) > 0, f"classes to keep: {[classes[i].item() for i in kept]}",
-            why="each is kept once, and one at least", fix=_known(classes), error=DataError)
-    kept.sort()
-    new_code = np.full(len(classes) + 1, len(kept), np.int64)
-    new_code[kept] = np.arange(len(kept))
+    selected = [find_class(classes, member) for member in keep]
+    require(len(set(selected)) == len(selected) > 0, f"classes to keep: {[classes[i].item() for i in selected]}",
+            why="each is named once, and there is at least one", fix=_known(classes), error=DataError)
+    selected.sort()
+    new_code = np.full(len(classes) + 1, len(selected), np.int64)
+    new_code[selected] = np.arange(len(selected))
     new_code[-1] = UNLABELED
     renumbered = new_code[codes]
-    ids = np.flatnonzero(renumbered < len(kept))
-    return ids, renumbered[ids], classes[kept]
+    ids = np.flatnonzero(renumbered < len(selected))
+    return ids, renumbered[ids], classes[selected]
 
 
 def find_class(classes: np.ndarray, wanted: Any) -> int:
-    """Return the number of the class that equals `wanted`, or else is written like it."""
+    """Return the code of the class that equals `wanted`, or else has the same text."""
     values = classes.tolist()
     for i, value in enumerate(values):
         if isinstance(value, bool) == isinstance(wanted, bool) and value == wanted:
@@ -181,7 +179,7 @@ def _known(classes: np.ndarray) -> str:
 
 
 def _one_dimension(y: Any) -> np.ndarray:
-    """Return labels (n,) as NumPy has them, or as objects what it would turn into text."""
+    """Return labels (n,) as an array, of objects where NumPy would turn them into text."""
     dtype = getattr(y, "dtype", None)
     values = np.asarray(y, object if hasattr(dtype, "construct_array_type") else None)  # which types of pandas have
     if dtype is None and values.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in y):
@@ -194,7 +192,6 @@ def _one_dimension(y: Any) -> np.ndarray:
 
 
 def _kind_of(kind: type) -> str:
-    """Return what messages call values of a type."""
     for name, types in (("text", (str,)), ("boolean", (bool, np.bool_)), ("number", (int, float, np.number))):
         if issubclass(kind, types):
             return name
@@ -202,13 +199,13 @@ def _kind_of(kind: type) -> str:
 
 
 def _typed(values: np.ndarray) -> np.ndarray:
-    """Return objects as an array of the one type that they have."""
+    """Return objects as an array of their common type."""
     if values.dtype != object:
         return values
     kinds = {_kind_of(kind) for kind in set(map(type, values))}
     require(len(kinds) <= 1 and kinds <= {"text", "boolean", "number"}, error=DataError,
             what=f"labels are of {len(kinds)} kinds: {', '.join(sorted(kinds))}",
-            why="classes are put in order, and these have none", fix="make all labels text, or all numbers")
+            why="classes are sorted, and these have no order", fix="make all labels text, or all numbers")
     if not len(values):
         return np.empty(0, np.int64)
     return np.array(values.tolist())

@@ -1,7 +1,6 @@
-"""What is learned: labeled points with their classes, or with their quantities.
+"""Targets: labeled points with their classes, or with their quantities.
 
-Whether a target is one or the other is asked nowhere else: what follows from it is what a `Target` and its `Coding`
-say.
+No other code asks which of both a target is; a `Target` and its `Coding` answer what depends on it.
 """
 
 from abc import ABC, abstractmethod
@@ -11,19 +10,19 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, require
 from ..class_prior import LABELS, ClassPrior, ClassWeight
-from ..class_scoring import ClassScoring
-from ..measures import ABSOLUTE, SQUARED, WRONG_CLASS, PointMeasure
+from ..metrics import ABSOLUTE, SQUARED, WRONG_CLASS, ClassScoring, PointMetric
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
 from .encoding import UNLABELED, find_class, require_within
 
-SMALLEST_UNIT = 2.0**-64  # of quantities whose squares, and their ratios, are numbers
+SMALLEST_UNIT = 2.0**-64  # of quantities whose squares, and ratios of squares, are finite in float64
 
 
 @dataclass(frozen=True, eq=False)
 class Target(ABC):
-    """labeled (l,) : the numbers of the labeled points among all. coded (l,) or (l, c) : their codes or quantities."""
+    """labeled (l,) : the row numbers of the labeled points. coded (l,) or (l, c) : their codes or quantities."""
 
     labeled: np.ndarray
     coded: np.ndarray
@@ -31,42 +30,39 @@ class Target(ABC):
     @property
     @abstractmethod
     def coding(self) -> Coding:
-        """Return what columns of least squares say."""
+        """Return the coding of the columns of least squares."""
 
     @abstractmethod
     def columns(self) -> np.ndarray:
         """Return the right-hand sides of least squares (l, c); two classes have one column."""
 
     def each_column(self) -> np.ndarray:
-        """Return the same with a column for each class, of two too."""
+        """Return the same with a column for each class, also for two."""
         return self.columns()
 
     @abstractmethod
     def indicators(self) -> np.ndarray:
-        """Return the columns (l, c) whose mean over points are the shares of classes; or quantities."""
+        """Return one-hot columns (l, n_classes), or the quantities (l, c)."""
 
     @property
     def n_strata(self) -> int:
-        """Return the number of classes, of which some may have no point; 1 of quantities."""
+        """Return the number of classes, with or without labels; 1 for quantities."""
         return 1
 
     def with_prior(self, prior: ClassPrior) -> "Target":
-        """Return the target whose classes are so frequent where a model predicts; itself of quantities.
-
-        Raises ParameterError: the prior lacks a class, or has one that there is not.
-        """
+        """Return the target with another class prior, if it has classes; raise ParameterError for wrong classes."""
         return self
 
     def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
-        """Return what each label weighs (l,), by its class and by what is given (l,); None where all weigh 1.
+        """Return the weight of each label (l,), that of its class times the given one; None where all are 1.
 
-        Raises ParameterError: a class that there is not, or a weight that is not > 0.
+        Raises ParameterError for an unknown class or a weight that is not > 0.
         """
         return given
 
     @property
     def unit(self) -> float:
-        """Return what quantities are divided by so that their squares are numbers; 1 where they are, and of classes."""
+        """Return the divisor of quantities that makes their squares finite; 1 where they are, and for classes."""
         return 1.0
 
     def in_units(self) -> "Target":
@@ -74,11 +70,11 @@ class Target(ABC):
         return self
 
     def strata(self) -> np.ndarray:
-        """Return the numbers (l,) by which points are dealt to folds: those of the classes, or zeros."""
+        """Return the strata (l,) of labeled points for folds: class codes, or zeros."""
         return np.zeros(len(self.coded), np.int64)
 
     def classes_within(self, positions: np.ndarray) -> list[Any]:
-        """Return the classes whose labeled points are all at these positions, by name; of quantities none."""
+        """Return the names of the classes whose labeled points are all at these positions."""
         return []
 
     def strata_among(self, n: int) -> np.ndarray:
@@ -88,20 +84,20 @@ class Target(ABC):
         return strata
 
     @abstractmethod
-    def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
-        """Return the measure that a search lowers, and the one that parts equals; of classes that is `tie`."""
+    def metrics(self, tie: PointMetric) -> tuple[PointMetric, PointMetric]:
+        """Return the metric that a search minimizes, and the one that breaks ties; for classes that is `tie`."""
 
     @abstractmethod
-    def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
-        """Return by name how far values (l, c) are off at the labeled points themselves."""
+    def training_metrics(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
+        """Return the metrics of values (l, c) at the labeled points, by name."""
 
     @abstractmethod
-    def described(self) -> dict[str, Any]:
-        """Return what is known of the labels; JSON."""
+    def described(self) -> JsonObject:
+        """Return a summary of the labels."""
 
     @abstractmethod
     def require_labels(self) -> None:
-        """Raise DataError unless there are two classes or more, each with a labeled point; or a quantity."""
+        """Raise DataError unless there are at least two classes, each with a label, or one quantity."""
 
     def take(self, positions: np.ndarray) -> Self:
         """Return the target of the labeled points at these positions."""
@@ -109,10 +105,10 @@ class Target(ABC):
 
     @abstractmethod
     def read(self, texts: Sequence[str]) -> np.ndarray:
-        """Return codes or quantities (t,) of labels that are text; raise DataError of one that is neither."""
+        """Return the codes or quantities (t,) of labels given as text; raise DataError for invalid ones."""
 
     def with_texts(self, points: np.ndarray, texts: Sequence[str]) -> Self:
-        """Return the target with the labels of more points (t,), distinct; they take the place of those it has."""
+        """Return the target with new labels of distinct points (t,), which replace old ones."""
         old = np.flatnonzero(~np.isin(self.labeled, points))
         labeled = np.concatenate([self.labeled[old], points])
         coded = np.concatenate([self.coded[old], self.read(texts)])
@@ -120,29 +116,29 @@ class Target(ABC):
         return replace(self, labeled=labeled[order], coded=coded[order])
 
     def among(self, rows: np.ndarray) -> Self:
-        """Return the target of some of the points, each named by its place in `rows`, distinct numbers."""
-        place = np.full(max(int(rows.max(initial=-1)), int(self.labeled.max(initial=-1))) + 1, -1)
-        place[rows] = np.arange(len(rows))
-        places = place[self.labeled]
-        kept = np.flatnonzero(places >= 0)
-        kept = kept[np.argsort(places[kept], kind="stable")]
-        return replace(self, labeled=places[kept], coded=self.coded[kept])
+        """Return the target of the points `rows`, distinct numbers, renumbered by their positions there."""
+        position = np.full(max(int(rows.max(initial=-1)), int(self.labeled.max(initial=-1))) + 1, -1)
+        position[rows] = np.arange(len(rows))
+        positions = position[self.labeled]
+        included = np.flatnonzero(positions >= 0)
+        included = included[np.argsort(positions[included], kind="stable")]
+        return replace(self, labeled=positions[included], coded=self.coded[included])
 
     @abstractmethod
     def spread(self, n: int) -> dict[str, np.ndarray]:
-        """Return the codes or quantities of n points by name, (n, ...): -1 or NaN where a point has no label."""
+        """Return the named array of codes or quantities of all n points, -1 or NaN without a label."""
 
     @abstractmethod
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return named arrays and JSON attributes, read by `Target.from_arrays`."""
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
+        """Return named arrays and attributes for `Target.from_arrays`."""
 
     @staticmethod
-    def from_arrays(arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Target":
-        """Return the target that `to_arrays` described, or `spread` with the attributes of `to_arrays`."""
+    def from_arrays(arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Target":
+        """Return the target from the arrays of `to_arrays` or `spread`, and the attributes of `to_arrays`."""
         if attributes.get("classes") is not None:
             codes = arrays["codes"]
             names = np.array(attributes["classes"])
-            prior = ClassPrior.from_described(attributes["prior"]) if "prior" in attributes else LABELS
+            prior = ClassPrior.from_dict(attributes["prior"]) if "prior" in attributes else LABELS
             classes = Classes(arrays["labeled"], codes, names) if "labeled" in arrays else Classes.of(codes, names)
             return replace(classes, prior=prior)
         values = arrays["values"]
@@ -151,9 +147,9 @@ class Target(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Classes(Target):
-    """coded (l,) : int64 codes. names (n_classes,) : what the codes stand for, in ascending order.
+    """coded (l,) : int64 codes. names (n_classes,) : the classes in ascending order.
 
-    prior : how frequent the classes are where a model predicts. scoring : what the predicted class is best for.
+    prior : class frequencies among the points to be predicted. scoring : the metric that decisions optimize.
     """
 
     names: np.ndarray
@@ -162,7 +158,7 @@ class Classes(Target):
 
     @classmethod
     def of(cls, codes: np.ndarray, names: np.ndarray) -> "Classes":
-        """Return the target of all points from their codes (n,), -1 for the unlabeled; see `encode_labels`."""
+        """Return the target from the codes of all points (n,), -1 for the unlabeled; see `encode_labels`."""
         labeled = np.flatnonzero(codes >= 0)
         return cls(labeled, codes[labeled], names)
 
@@ -180,15 +176,13 @@ class Classes(Target):
         return (self.coded[:, None] == np.arange(len(self.names))).astype(np.float64)
 
     def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each pair of classes, the positions (p,) of both, and which of them are of the first (p,)."""
+        """Yield for each pair of classes the positions (p,) of both, and which are of the first (p,)."""
         for i, j in class_pairs(len(self.names)):
             positions = np.flatnonzero((self.coded == i) | (self.coded == j))
             yield positions, self.coded[positions] == i
 
     def with_prior(self, prior: ClassPrior) -> "Classes":
-        """Return the same with other frequencies of the classes; raise ParameterError where they are of other classes.
-        """
-        prior.shares(self.coded, self.names, None)
+        prior.shares(self.coded, self.names, None)  # raises for wrong classes
         return replace(self, prior=prior)
 
     def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
@@ -204,30 +198,28 @@ class Classes(Target):
     def classes_within(self, positions: np.ndarray) -> list[Any]:
         return self.names[np.setdiff1d(self.coded[positions], np.delete(self.coded, positions))].tolist()
 
-    def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
+    def metrics(self, tie: PointMetric) -> tuple[PointMetric, PointMetric]:
         return WRONG_CLASS, tie
 
-    def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
+    def training_metrics(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
         return {"training_error": float(WRONG_CLASS.of(coding, values, self.coded).mean())}
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> JsonObject:
         return {"per_class": np.bincount(self.coded, minlength=len(self.names)).tolist()}
 
     def require_labels(self) -> None:
         n_classes = len(self.names)
         present = len(np.unique(self.coded))
         require(n_classes >= 2 and present == n_classes, f"{present} of {n_classes} classes have labeled points",
-                why="a classifier tells classes apart that it has seen", error=DataError,
+                why="a classifier needs labels of two classes or more", error=DataError,
                 fix="label at least one point of each of two classes")
 
     def read(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([find_class(self.names, text) for text in texts], np.int64)
 
     def with_texts(self, points: np.ndarray, texts: Sequence[str]) -> Self:
-        """Return the target with the labels of more points; texts that are no class yet become classes.
-
-        Raises DataError: classes are numbers, and such a text is no whole number.
-        """
+        """As in the base class; new texts become new classes. Raises DataError where classes are integers and a text is
+        none."""
         known = {str(name) for name in self.names.tolist()}
         new = sorted({text for text in texts if text not in known})
         if self.names.dtype.kind in "iu":
@@ -240,26 +232,26 @@ class Classes(Target):
         return Target.with_texts(self.of_names(names), points, texts)
 
     def of_names(self, names: np.ndarray) -> Self:
-        """Return the same labels as codes of other names, ascending, which these are among."""
-        place = {name: code for code, name in enumerate(names.tolist())}
-        codes = np.array([place[name] for name in self.names.tolist()], np.int64)
+        """Return the same labels as codes of a larger ascending list of names."""
+        code_of = {name: code for code, name in enumerate(names.tolist())}
+        codes = np.array([code_of[name] for name in self.names.tolist()], np.int64)
         return replace(self, coded=codes[self.coded], names=names)
 
     def spread(self, n: int) -> dict[str, np.ndarray]:
         return {"codes": self.strata_among(n)}
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        prior = {} if self.prior == LABELS else {"prior": self.prior.described()}
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
+        prior = {} if self.prior == LABELS else {"prior": self.prior.to_dict()}
         return {"labeled": self.labeled, "codes": self.coded}, {"classes": self.names.tolist(), **prior}
 
 
 @dataclass(frozen=True, eq=False)
 class Quantities(Target):
-    """coded (l,) or (l, c) : quantities, float64, a column a target where there are several."""
+    """coded (l,) or (l, c) : quantities, float64."""
 
     @classmethod
     def of(cls, values: np.ndarray) -> "Quantities":
-        """Return the target of all points from their quantities (n,) or (n, c); a row with a NaN is unlabeled."""
+        """Return the target from the quantities of all points (n,) or (n, c); a row with a NaN is unlabeled."""
         labeled = np.flatnonzero(~np.isnan(values).any(axis=tuple(range(1, values.ndim))))
         return cls(labeled, values[labeled])
 
@@ -282,21 +274,21 @@ class Quantities(Target):
     def in_units(self) -> "Quantities":
         return self if self.unit == 1 else replace(self, coded=self.coded / self.unit)
 
-    def measures(self, tie: PointMeasure) -> tuple[PointMeasure, PointMeasure]:
+    def metrics(self, tie: PointMetric) -> tuple[PointMetric, PointMetric]:
         return SQUARED, ABSOLUTE
 
-    def missed(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
+    def training_metrics(self, values: np.ndarray, coding: Coding) -> dict[str, float]:
         return {"training_rmse": float(np.sqrt(((values - self.columns())**2).mean()))}
 
-    def described(self) -> dict[str, Any]:
-        known = self.coded
-        if not len(known):
+    def described(self) -> JsonObject:
+        y = self.coded
+        if not len(y):
             return {"target": {"known": 0, "distinct": 0}}
-        return {"target": {"known": len(known), "distinct": len(np.unique(known)), "min": float(known.min()),
-                           "max": float(known.max()), "mean": float(known.mean()), "deviation": float(known.std())}}
+        return {"target": {"known": len(y), "distinct": len(np.unique(y)), "min": float(y.min()),
+                           "max": float(y.max()), "mean": float(y.mean()), "deviation": float(y.std())}}
 
     def require_labels(self) -> None:
-        require(len(self.coded) > 0, "no point has a target", why="there is nothing to learn from", error=DataError,
+        require(len(self.coded) > 0, "no point has a target", why="a regression needs labels", error=DataError,
                 fix="give at least one point a target")
 
     def read(self, texts: Sequence[str]) -> np.ndarray:
@@ -312,7 +304,7 @@ class Quantities(Target):
         values[self.labeled] = self.coded
         return {"values": values}
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         return {"labeled": self.labeled, "values": self.coded}, {"task": "regression"}
 
 

@@ -161,6 +161,6 @@ def covariance_of(context: Context, params: CovarianceParams) -> GraphCovariance
             **graph.attributes, "regularizer": {**system, "power": params.regularizer.power},
             **{name: health[name] for name in ("vertices", "components", "unreached")},
             "solves": context.attributes("columns")}, vertices=graph.vertices,
-        chosen=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
+        subsample_vertices=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
         params=SolverParams(**system["params"]),
-        structure={int(power): value for power, value in covariance["structure"].items()})
+        concentration={int(power): value for power, value in covariance["structure"].items()})

@@ -260,13 +260,13 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
         else:
             A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
             deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target, weight,
-                                 structure=problem.concentration_of(name).get(chosen["power"]),
+                                 concentration=problem.concentration_of(name).get(chosen["power"]),
                                  shares=shares if name == "shuffled" else None)
             kernel, K, facts["eta"] = deformed.kernel, deformed.K, deformed.described()
             shares = deformed.shares if name == "model" else shares
-            learner = replace(learner, free=deformed.free)
+            learner = replace(learner, unpenalized_intercept=deformed.unpenalized_intercept)
         coef, intercept, coding = fit_gram(K, target, learner, weight)
-        facts |= {**target.missed(K @ coef + intercept, coding),
+        facts |= {**target.training_metrics(K @ coef + intercept, coding),
                   "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
         judged = name in ("model", "base")
         if judged:

@@ -12,7 +12,7 @@ from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...kernels.base import BaseKernels
 from ...learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
-from ...learners.measures import HINGE
+from ...learners.metrics import HINGE
 from ...learners.on_graph.class_sizes import with_class_sizes
 from ...learners.on_graph.graph_ridge import GraphRidgeParams, KernelColumns, fit_graph_ridge
 from ...learners.on_graph.harmonic import fit_harmonic
@@ -125,7 +125,8 @@ def scores_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, v
     Held-out points stay in the graph as unlabeled points; those that no label can reach count as wrong.
     """
     assumed = learner.assumed(target.prior if isinstance(target, Classes) else LABELS)
-    held = [HeldOut(target, scored(target), signed(value.values, target), some, weight, value.lost).with_prior(assumed)
+    held = [HeldOut(target, scored(target), signed(value.values, target), some, weight,
+                    value.unreachable).with_prior(assumed)
             for value, some in zip(values, folds, strict=True)]
     penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
     return CandidateScores.of(held, HINGE, scoring).with_parameters(**penalty)

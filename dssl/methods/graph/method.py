@@ -21,11 +21,11 @@ from ...execution.tasks import Execution
 from ...learners.linear.gram import LearnerParams, fit_gram
 from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.model import Model
-from ...learners.nearest import fit_nearest_as_told
+from ...learners.nearest import fit_nearest_baseline
 from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import KernelColumns
-from ...learners.on_graph.held_out import HeldOutValues, Repetitions, to_calibrate
+from ...learners.on_graph.held_out import HeldOutValues, Repetitions, calibration_solver
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes
@@ -101,7 +101,7 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     left_out = list[HeldOutValues]()
     if folds.compared and (params.compares or (can_calibrate(target) and (sized or fitted.held_out is None))):
         # Known sizes change the values, and those of leave-one-out are without them.
-        calibrated = learner if sized else replace(learner, solver=to_calibrate(learner.solver))
+        calibrated = learner if sized else replace(learner, solver=calibration_solver(learner.solver))
         left_out = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, columns)[0]
 
     def held_out() -> np.ndarray:
@@ -113,15 +113,15 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     elif isinstance(target, Classes):
         shift = shift_of(target, held_out, scored(target), signed(fitted.values[:0], target).shape[1], weight,
                          learner.assumed(params.prior))
-        fitted, calibration = fitted.moved(shift.columns), shift.calibration
+        fitted, calibration = fitted.shifted(shift.columns), shift.calibration
     PartWriter(context.parts, 0).write(
         values=fitted.values, reached=fitted.reached,
         **{f"{name}{number}": array for number, of_repetition in enumerate(left_out)
                                                        for name, array in (("held_out", of_repetition.values),
-                                                                           ("lost", of_repetition.lost))})
+                                                                           ("lost", of_repetition.unreachable))})
     errors = {} if fitted.held_out is None else {
         name.replace("training", "held_out"): value
-        for name, value in target.missed(signed(fitted.held_out, target), scored(target)).items()}
+        for name, value in target.training_metrics(signed(fitted.held_out, target), scored(target)).items()}
     return {"learner": learner.name, **fitted.described(graph.vertices), **errors,
             **calibration_attributes(calibration)}
 
@@ -147,8 +147,8 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
         target, params.weight)
     fitted, learner = VertexValues(arrays["values"], arrays["reached"]), _learner(context, params)
     at_labels = signed(fitted.values[graph.vertices.vertex[target.labeled]], target)
-    facts = {"name": "model", "n_labeled": len(target.labeled), **target.missed(at_labels, scored(target)), **{
-        name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
+    facts = {"name": "model", "n_labeled": len(target.labeled), **target.training_metrics(at_labels, scored(target)),
+             **{name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
     models: dict[str, Model] = {"model": graph_model(graph, points, fitted, target, params.graph, execution, facts)}
     compared = dict[str, Any]()
     if params.compares:
@@ -174,7 +174,7 @@ def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight:
             # Known sizes have moved it already.
             models[name], _, held_out[name] = with_prior(base, target, held) if shares is None else (base, None, held)
         else:
-            models[name] = fit_nearest_as_told(points, target, params.graph.metric, weight, shares, execution,
+            models[name] = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution,
                                                {"name": name, "n_labeled": len(target.labeled)})
     return models
 
@@ -207,7 +207,7 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
             without[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
         left_out.append(HeldOut(target, whole.coding, without, repetition, weight))
     return replace(whole, attributes={
-        "name": "base", "n_labeled": len(target.labeled), **target.missed(values, whole.coding),
+        "name": "base", "n_labeled": len(target.labeled), **target.training_metrics(values, whole.coding),
         "parameters": {"bandwidth": bandwidth, "C": BASE_LEARNER.C}}), left_out
 
 

@@ -18,8 +18,8 @@ from typing import Any
 from ...execution.cost import Cost, cost_of
 from ...graph.spectral_concentration import concentration_cost, fits_a_task
 from ...kernels.landmarks import landmark_count, landmarks_cost
-from ...learners.laprls.cost import Fits, Systems, dense_cost, nystrom_cost, restored_cost, systems_seconds
-from ...learners.laprls.penalties import MOST_LABELS, Penalties, PenaltyScale, by_ratio
+from ...learners.laprls.cost import Fits, SystemSizes, dense_cost, nystrom_cost, restored_cost, systems_seconds
+from ...learners.laprls.penalties import MAX_LABELS, Penalties, PenaltyScale, by_ratio
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
@@ -75,8 +75,8 @@ def _landmarks_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
 
 def _tried(f: PlanInputs, p: PenaltyParams) -> list[Penalties]:
     """Return the pairs of penalties that are tried, with those of the base model."""
-    allowed = p.laprls.allowed(("base",), PenaltyScale((float(f.n_labeled),), f.n))
-    return list(dict.fromkeys(system for systems in allowed.values() for system in systems))
+    candidates = p.laprls.candidates(("base",), PenaltyScale((float(f.n_labeled),), f.n))
+    return list(dict.fromkeys(system for systems in candidates.values() for system in systems))
 
 
 def _n_held(f: PlanInputs, p: PenaltyParams) -> int:
@@ -93,12 +93,12 @@ def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
     return p.cv.count(f.n_labeled) if isinstance(p.cv, FoldParams) else 0
 
 
-def _systems(f: PlanInputs, p: PenaltyParams) -> Systems:
+def _systems(f: PlanInputs, p: PenaltyParams) -> SystemSizes:
     """Return what the costs of the systems follow from."""
     params, tried = p.laprls, _tried(f, p)
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
-    return Systems(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes, columns=columns,
+    return SystemSizes(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes, columns=columns,
                    folds=_n_folds(f, p) + 1, pairs=len(tried) + params.n_pairs, held=_n_held(f, p),
                    kernels=len(p.numbers), written=written, params=params.system, budget=f.budget,
                    smooth=params.loss != SQUARES, ratios=len(by_ratio(tried)),
@@ -132,7 +132,7 @@ def _halo(f: PlanInputs) -> float:
     return HALO if f.bound == "upper" else 0.0
 
 
-def _preparing_costs(f: PlanInputs, p: PenaltyParams, systems: Systems) -> dict[str, Cost]:
+def _preparing_costs(f: PlanInputs, p: PenaltyParams, systems: SystemSizes) -> dict[str, Cost]:
     """Return those of systems from the points by method: of the one that is used, or of those that may be."""
     solver, evidence = p.laprls.system.solver, _evidence(f)
     if solver in DENSE:
@@ -168,7 +168,7 @@ def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     costs = _preparing_costs(f, p, _systems(f, p)) if _n_held(f, p) else {"none": cost_of(0, 0, 0, 0)}
     cost = _of_method(f, costs, _fewest(costs))
     params = p.laprls
-    if not (params.chosen and params.uses_graph and f.n_labeled <= MOST_LABELS):
+    if not (params.chosen and params.uses_graph and f.n_labeled <= MAX_LABELS):
         return cost
     if not fits_a_task(f.vertices, f.nnz, f.budget):
         return cost

@@ -12,7 +12,7 @@ from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
-from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidths_of, require_penalties, values_of
+from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidth_candidates, penalty_candidates, require_penalties
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
 from ...learners.losses import SQUARES, HuberHinge, LossName, SmoothLoss, SquaredHinge, smooth_loss
 from ...selection.candidates import LOWEST_ERROR
@@ -38,7 +38,7 @@ class LapRLSKernel(KernelSection):
     def tried(self) -> tuple[Self, ...]:
         if self.bandwidth != CHOSEN:
             return (self,)
-        return tuple(replace(self, bandwidth=each) for each in bandwidths_of(self.name, self.bandwidth))
+        return tuple(replace(self, bandwidth=each) for each in bandwidth_candidates(self.name, self.bandwidth))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class LapRLSModel(ClassModel):
                 f"preconditioner={self.preconditioner!r} with landmarks that are centers",
                 why="it needs the graph's weights between landmarks, which must be points then",
                 fix='use "edges", or uniform landmarks')
-        for pair in product(values_of("gamma_A", self.gamma_A), values_of("gamma_I", self.gamma_I)):
+        for pair in product(penalty_candidates("gamma_A", self.gamma_A), penalty_candidates("gamma_I", self.gamma_I)):
             require_penalties(*pair)  # those that the selection replaces too
         _ = self.params("normalized", None)  # raises where a value is out of range
 
@@ -124,7 +124,7 @@ class LapRLSModel(ClassModel):
 
     def params(self, laplacian: LaplacianKind, selection: "PenaltySelection | None") -> LapRLSParams:
         """Return the parameters with the grid of the selection."""
-        gamma_A, gamma_I = values_of("gamma_A", self.gamma_A), values_of("gamma_I", self.gamma_I)
+        gamma_A, gamma_I = penalty_candidates("gamma_A", self.gamma_A), penalty_candidates("gamma_I", self.gamma_I)
         if selection:
             gamma_A = selection.grid.gamma_A or gamma_A
             gamma_I = selection.grid.gamma_I or gamma_I

@@ -16,7 +16,7 @@ from ...learners.laprls.params import LabelLines, SystemParams
 from ...learners.laprls.penalties import PENALTIES, Penalties
 from ...learners.laprls.problem import DENSE, LapRLSParams, LapRLSProblem, PreparedLapRLS, landmarks_of
 from ...learners.losses import SmoothLoss
-from ...learners.measures import HINGE, SQUARED
+from ...learners.metrics import HINGE, SQUARED
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes, Target
@@ -98,7 +98,7 @@ class PenaltyParams:
         problem = LapRLSProblem(
             vertices.distinct(context.points("train")), target, lines, context.weights() if has_graph else None, laprls,
             vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
-            kept=None if context.fit else blocks_in(context))
+            block_parts=None if context.fit else blocks_in(context))
         asked = isinstance(self.cv, GivenFolds)
         return problem.with_folds(self.repetitions(target)[0]) if asked or problem.has_choice or len(
             self.numbers) > 1 else problem
@@ -192,10 +192,10 @@ class PenaltyEvaluator:
             kernel = params.kernels.at(params.bandwidth(number), context.points("train"))
             prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
         else:  # of a search before, of more penalties on fewer folds
-            prepared = replace(prepared, problem=replace(problem, in_blocks=prepared.problem.in_blocks)).refolded(
-                folds[0], context.execution, landmarks)
+            cached = replace(problem, block_cache=prepared.problem.block_cache)
+            prepared = replace(prepared, problem=cached).with_new_folds(folds[0], context.execution, landmarks)
         if rung is not None:
-            prepared = prepared.refolded(folds[0], context.execution, landmarks)
+            prepared = prepared.with_new_folds(folds[0], context.execution, landmarks)
         search = KernelSearch(search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks,
                                                TIES[params.tie]), prepared.evidence)
         if context.fit is not None:
@@ -203,8 +203,8 @@ class PenaltyEvaluator:
             return search
         arrays, attributes = dict[str, np.ndarray](), None
         if rung is None:
-            kept = leaves_out(problem, context.execution, prepared)
-            arrays, attributes = prepared.to_arrays(left_out=kept) or ({}, None)
+            kept = can_hold_out(problem, context.execution, prepared)
+            arrays, attributes = prepared.to_arrays(held_out=kept) or ({}, None)
         search = replace(search, stored=attributes)
         place.write(0, arrays)
         place.finish(0, search.to_json())
@@ -220,13 +220,13 @@ class PenaltyEvaluator:
         grid = replace(first, laprls=replace(first.laprls, **lists, chosen=False), cv=GivenFolds(folds),
                        rule=self.rule, baselines=())
         problem = grid.problem(self.context, self.context.target(grid.prior))
-        pairs = {(system.gamma_A, system.gamma_I): None for system in problem.allowed["model"]}
+        pairs = {(system.gamma_A, system.gamma_I): None for system in problem.candidates["model"]}
         problem = replace(problem, among={"model": list(pairs)})
         scored = {(number, each.parameters["gamma_A"], each.parameters["gamma_I"]): each for number in grid.numbers
                   for each in self.searched(problem, number, grid, folds, None).candidates}
         for number in grid.numbers:
             self.context.parts.within(f"shares{grid.kernel(number)}").remove()
-        numbers = dict(zip(product(*lists.values()), problem.allowed["model"], strict=True))
+        numbers = dict(zip(product(*lists.values()), problem.candidates["model"], strict=True))
         asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
                  for params in candidates]
         return [self.rule.select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
@@ -248,12 +248,12 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
             name: {**_without_labels(problem, name, params), **params.named(0)} for name in problem.names}}
     repetitions, kernels = params.repetitions(target), params.kernels.on(context.points("train"))
     systems = params.search.drawn([(number, system) for number in params.numbers
-                                   for system in dict.fromkeys(problem.allowed["model"])])
+                                   for system in dict.fromkeys(problem.candidates["model"])])
     seen = {(number, system.gamma_A) for number, system in systems}
     candidates = {"model": systems, **{name: [(number, penalties) for number in params.numbers
                                               for penalties in dict.fromkeys(systems_of)
                                                if (number, penalties.gamma_A) in seen]
-                                       for name, systems_of in problem.allowed.items() if name != "model"}}
+                                       for name, systems_of in problem.candidates.items() if name != "model"}}
     rungs = rungs_of(repetitions, len(systems), params.search.factor)
     searches: dict[int, KernelSearch] = {}
     evaluator = PenaltyEvaluator(context, params.rule)
@@ -300,11 +300,11 @@ def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
 def _without_labels(problem: LapRLSProblem, name: str, params: PenaltyParams) -> dict[str, float]:
     """Return the penalties of a model if no label can be held out: those given, or the most probable a priori."""
     candidates = [CandidateScores({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}, {})
-                  for system in problem.allowed["model" if name == "shuffled" else name]]
+                  for system in problem.candidates["model" if name == "shuffled" else name]]
     return dict((params.rule.select(candidates) if params.laprls.chosen else candidates[0]).parameters)
 
 
-def leaves_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
+def can_hold_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
     """Return whether the fit will leave labels out, for probabilities and comparisons: where it can, and it fits."""
     m, s = len(problem.lines.row), prepared.points.shape[0]
     return bool(LabelFolds.of(problem.target).compared) and closed_form_bytes(m, s) <= execution.memory_budget
@@ -320,7 +320,7 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     systems: dict[int, dict[str, Penalties]] = {}
     for name in problem.names:
         choice = selection["choices"][name]
-        system = next(system for system in problem.allowed["model" if name == "shuffled" else name]
+        system = next(system for system in problem.candidates["model" if name == "shuffled" else name]
                       if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
         systems.setdefault(params.number(choice), {})[name] = replace(system, control=name == "shuffled")
     models, described = dict[str, Model](), dict[str, dict[str, Any]]()
@@ -330,7 +330,7 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     for number, numbered in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), number, params)
         fitted = prepared.fitted(numbered)
-        at_once = prepared.solver.at_once
+        at_once = prepared.solver.cheap_leave_one_out
         folds = folds or LabelFolds.of(target, params.random_state, a_fit_each=not at_once, curve=at_once and compares)
         evidence.append({**params.named(number), **fitted.evidence, "models": list(numbered)})
         for name, system in numbered.items():
@@ -347,7 +347,7 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
                 facts |= calibration_attributes(calibration)
             if compares:
                 labeled = SelectedRows(context.points("train"), target.labeled)
-                facts |= target.missed(model.values(labeled, context.execution), model.coding)
+                facts |= target.training_metrics(model.values(labeled, context.execution), model.coding)
             described[name], models[name] = facts, replace(model, attributes=facts)
     ordered = {name: models[name] for name in problem.names}
     written = context.write_models(ordered)
@@ -384,5 +384,5 @@ def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
               weight: np.ndarray | None) -> list[HeldOut]:
     """Return the values at labels held out; none where that does not fit the memory budget."""
     target = prepared.problem.target
-    return [] if not prepared.solver.leaves_out else [
-        HeldOut(target, target.coding, prepared.left_out(pair, each), each, weight) for each in folds.repetitions]
+    return [] if not prepared.solver.can_hold_out else [
+        HeldOut(target, target.coding, prepared.held_out_pair(pair, each), each, weight) for each in folds.repetitions]

@@ -25,7 +25,7 @@ from ...learners.linear.transductive import (
     landmarks_that_fit,
     require_fit,
 )
-from ...learners.measures import HINGE
+from ...learners.metrics import HINGE
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes
@@ -226,7 +226,7 @@ def fit_machine(context: Context, params: MachineParams, machine: TransductivePa
     signs = Signs.of(known_signs(target, n, folds), weights, None if sizes is None else np.tile(
         sizes[-columns:], 1 + len(folds)), machine)
     fitted = fit_transductive(features, signs)
-    coef, intercept = target.coding.completed(fitted.coef[:, :columns], fitted.intercept[:columns])
+    coef, intercept = target.coding.all_columns(fitted.coef[:, :columns], fitted.intercept[:columns])
     values = np.full((len(target.labeled), columns), np.nan)
     for number, fold in enumerate(folds, 1):
         values[fold] = fitted.values[target.labeled[fold], number * columns:(number + 1) * columns]

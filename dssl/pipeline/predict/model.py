@@ -83,7 +83,7 @@ class FittedPipeline:
         no label reaches a neighbor, and then what is predicted is a guess; or far out of the range of the training
         points in some column, see `data/scaling/out_of_range.py`.
         """
-        values, unsupported = self.model.values_and_beyond(self._scaled(X, execution), execution)
+        values, unsupported = self.model.values_and_unsupported(self._scaled(X, execution), execution)
         is_outlier = self.compared(X, execution or InProcess()).is_outlier.read_all()
         return self.model.coding.labels(values), ~unsupported & ~is_outlier
 
@@ -105,7 +105,7 @@ class FittedPipeline:
                 "each, and no baseline has; laprls and lapsvm where leaving labels out fits the "
                 "memory budget", fix="leave --probabilities out, label a second point of each class, or raise the "
                 "budget"))
-        return Calibration.from_described(described)
+        return Calibration.from_dict(described)
 
     def predict_proba(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the probability of each class of raw points X (n, d), (n, n_classes), in the order of the classes.

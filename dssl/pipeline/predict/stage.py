@@ -75,7 +75,7 @@ def make_predictions(context: Context, params: PredictionParams,
     described = context.attributes("models")["models"]["model"]
     shared = stored_models(context.inputs["models"].parts, {"model": described})
     model = shared.open()["model"]
-    calibration = None if CALIBRATION not in described else Calibration.from_described(described[CALIBRATION])
+    calibration = None if CALIBRATION not in described else Calibration.from_dict(described[CALIBRATION])
     answers = Answers(model.abstains, calibration)
     receipts: list[Receipt] = []
     for name in PARTS:

@@ -27,7 +27,7 @@ import numpy as np
 
 from ...base.errors import DataError, require
 from ...execution.tasks import Execution
-from ...learners.model import Model, Output, predict_blocks, withheld_rows
+from ...learners.model import Model, Output, predict_blocks, rejected_rows
 from ...learners.probabilities import Calibration
 from ...learners.target.coding import ClassCoding, Coding, margins_of
 from ...storage.blocks import Rows, row_ranges
@@ -75,7 +75,7 @@ class Answers(Output):
 
         unsupported (b,) bool : of which the model says nothing.
         """
-        empty, answer = withheld_rows(unsupported & self.abstain, self.outliers, start), _answer(coding, values)
+        empty, answer = rejected_rows(unsupported & self.abstain, self.outliers, start), _answer(coding, values)
         arrays = {"found": answer, "empty": empty}
         if isinstance(coding, ClassCoding):
             of_classes = margins_of(values, coding)
@@ -202,8 +202,8 @@ class PredictionTable:
 def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
     """Return whether a file of this ending can say that a point has no label; of_all : probabilities of all classes."""
     if suffix == ".npz":
-        return coding.has_room or coding.classes.dtype.kind == "U"
-    return coding.has_room or of_all or suffix not in (".npy", ".zarr")
+        return coding.can_mark_missing or coding.classes.dtype.kind == "U"
+    return coding.can_mark_missing or of_all or suffix not in (".npy", ".zarr")
 
 
 TableWriter = Callable[[Path, PredictionTable], None]

@@ -12,7 +12,7 @@ from dssl.graph.given import store_weights
 from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF
 from dssl.knn.search import neighbors
-from dssl.learners.laprls.products import GramTask, Landmarked
+from dssl.learners.laprls.products import BlockedProblem, GramTask
 from dssl.storage.blocks import PartWriter
 from dssl.storage.csr import as_rows, point_arrays
 
@@ -37,7 +37,7 @@ class Dense:
 
 def problem(n=90, s=12, m=40, block_rows=16, n_folds=3, c=2, *, random_state=0, dtype="float64", kernel=None, T=None,
             unit_weights=False, graph=True, X=None, execution=None):
-    """Return a `Landmarked` of n points with m label lines, several at some vertices, and the `Dense` of it."""
+    """Return a `BlockedProblem` of n points with m label lines, several at some vertices, and the `Dense` of it."""
     rng = np.random.default_rng([random_state, n, s])
     X = rng.normal(size=(n, 3)) if X is None else X
     kernel = kernel or RBF(1.3)
@@ -55,7 +55,7 @@ def problem(n=90, s=12, m=40, block_rows=16, n_folds=3, c=2, *, random_state=0, 
               "weight": np.ones(m) if unit_weights else rng.uniform(0.5, 3, m), "target": rng.normal(size=(m, c))}
     landmarks = {**point_arrays("Z", Z), **({} if T is None else {"T": T})}
     rows = execution.share_rows(as_rows(X[order]))
-    made = Landmarked(kernel, rows, execution.share(**landmarks), execution.share(**labels), blocks, n_folds, dtype,
+    made = BlockedProblem(kernel, rows, execution.share(**landmarks), execution.share(**labels), blocks, n_folds, dtype,
                       uuid.uuid4().hex)
     E = np.zeros((n, n)) if W is None else GraphEnergy.of(W).matrix().toarray()[np.ix_(order, order)]
     return made, Dense(np.asarray(kernel(X[order], Z)), E, **labels)

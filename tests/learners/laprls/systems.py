@@ -15,7 +15,7 @@ from dssl.kernels.landmarks import Landmarks
 from dssl.knn.search import neighbors
 from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.params import LabelLines, SystemParams
-from dssl.learners.laprls.solve import least_squares
+from dssl.learners.laprls.solve import least_squares_solver
 from dssl.learners.laprls.system import NystromSystem, assemble
 from dssl.storage.blocks import ArrayRows, PartWriter
 from dssl.storage.csr import as_rows
@@ -58,7 +58,7 @@ class Case:
     def solve(self, items, method="nystrom-direct", **params):
         """Return the functions of some systems, with other parameters."""
         system = replace(self.system, params=replace(self.system.params, **params, solver=method))
-        return least_squares(system, items, self.execution).solve(items)
+        return least_squares_solver(system, items, self.execution).solve(items)
 
 
 def case(n=120, s=20, m=45, c=2, n_folds=3, *, random_state=0, kind="normalized", kernel=None, X=None, weighted=True,
@@ -85,7 +85,7 @@ def case(n=120, s=20, m=45, c=2, n_folds=3, *, random_state=0, kind="normalized"
         chosen = np.sort(rng.choice(n, s, replace=False)) if landmarks is None else landmarks
         landmarks = Landmarks(X[chosen], chosen)
     copies = None if multiplicity is None else ArrayRows(multiplicity)
-    with patch.object(laprls_system, "LEAST_ROWS", 16):  # so that there are several blocks
+    with patch.object(laprls_system, "MIN_BLOCK_ROWS", 16):  # so that there are several blocks
         system = assemble(as_rows(X), lines, kernel, landmarks, parts, kind, SystemParams(**params), execution,
                           copies=copies, order=None if order is None else ArrayRows(order),
                           fit_intercept=fit_intercept)

@@ -10,14 +10,14 @@ from dssl.learners.laprls.penalties import (
     CHOSEN,
     EVEN,
     UNKNOWN,
-    USUAL,
+    USUAL_CONCENTRATION,
     VALUES,
     Penalties,
     PenaltyScale,
-    bandwidths_of,
+    bandwidth_candidates,
     log_priors,
     log_priors_of_bandwidths,
-    values_of,
+    penalty_candidates,
 )
 
 SCALE = PenaltyScale((40.0,), 300)
@@ -27,21 +27,21 @@ BASE = np.array([pair.gamma_I == 0 for pair in PAIRS])
 
 
 def test_the_word_stands_for_values_and_all_else_for_itself():
-    assert values_of("gamma_A", CHOSEN) == ("10*auto", "auto")
-    assert values_of("gamma_I", CHOSEN) == (0.0, "auto", "10*auto")
-    assert values_of("gamma_I", "10*auto") == ("10*auto",)
-    assert values_of("gamma_A", 0.3) == (0.3,)
+    assert penalty_candidates("gamma_A", CHOSEN) == ("10*auto", "auto")
+    assert penalty_candidates("gamma_I", CHOSEN) == (0.0, "auto", "10*auto")
+    assert penalty_candidates("gamma_I", "10*auto") == ("10*auto",)
+    assert penalty_candidates("gamma_A", 0.3) == (0.3,)
 
 
 def test_bandwidths_are_chosen_of_named_kernels_that_have_one():
     for kernel in ("rbf", "laplacian"):
-        assert bandwidths_of(kernel, CHOSEN) == ("0.5*median", "2*median")
+        assert bandwidth_candidates(kernel, CHOSEN) == ("0.5*median", "2*median")
     for kernel in ("linear", "cosine", Linear()):
-        assert bandwidths_of(kernel, CHOSEN) == (None,)
+        assert bandwidth_candidates(kernel, CHOSEN) == (None,)
     for given in ("0.5*median", 3.0, None):
-        assert bandwidths_of("rbf", given) == (given,)
+        assert bandwidth_candidates("rbf", given) == (given,)
     with pytest.raises(ParameterError, match="there is no kernel named"):
-        bandwidths_of("rfb", CHOSEN)
+        bandwidth_candidates("rfb", CHOSEN)
 
 
 @pytest.mark.parametrize("structure", [1.0, 5.0, 30.0])
@@ -57,7 +57,7 @@ def test_base_kernel_and_graph_count_alike_where_the_structure_says_so():
     priors = np.exp(log_priors(PAIRS, EVEN))
     assert priors[BASE].sum() == pytest.approx(1)
     assert priors[~BASE].sum() == pytest.approx(1)
-    assert_allclose(np.exp(log_priors(PAIRS, USUAL))[~BASE], 0.25)
+    assert_allclose(np.exp(log_priors(PAIRS, USUAL_CONCENTRATION))[~BASE], 0.25)
 
 
 def test_of_an_unknown_structure_all_weights_of_the_graph_count_alike():

@@ -87,7 +87,7 @@ class Problem:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(laprls_system, "LEAST_ROWS", 16)  # so that a fold's neighbors lie in several blocks
+    monkeypatch.setattr(laprls_system, "MIN_BLOCK_ROWS", 16)  # so that a fold's neighbors lie in several blocks
 
 
 @in_pairs({
@@ -245,7 +245,7 @@ def test_other_folds_need_no_other_pass():
         problem.target = Classes(problem.labeled, np.arange(30) % 2, np.array(["a", "b"]))
         prepared = problem.prepared(method, loss=loss)
         folds = [np.arange(0, 15), np.arange(15, 30)]
-        again = prepared.refolded(folds, InProcess(1))
+        again = prepared.with_new_folds(folds, InProcess(1))
         assert again.solver.gram is not None
         found = np.array([values for _, values in again.held_out()])
         _, expected, _ = replaced(problem, folds).values(method, loss=loss)

@@ -46,13 +46,13 @@ def test_auto_is_a_hundredth_and_a_tenth_in_the_scale_of_the_paper():
     params = LapRLSParams(gamma_A=("auto", "10*auto"), gamma_I=("auto", 0.0))
     problem = LapRLSProblem(ArrayRows(np.eye(5)), Quantities(lines.row, lines.target), lines, None, params, 8, vertices,
                             names=("model", "base"))
-    pairs = problem.allowed["model"]
+    pairs = problem.candidates["model"]
     assert_allclose([(pair.lambda_A, pair.lambda_I) for pair in pairs], [(0.01, 0.1), (0.01, 0), (0.1, 0.1), (0.1, 0)])
     assert_allclose([pair.gamma_A for pair in pairs], np.repeat([0.01, 0.1], 2) / 4.5)
     assert pairs[0].gamma_I == pytest.approx(0.1 * 64 / 4.5)
     assert pairs[0].scale.weights == (1.5, 3.5, 4.5)
-    assert problem.allowed["base"] == [pairs[1], pairs[3]]
-    assert len(problem.tried) == 4
+    assert problem.candidates["base"] == [pairs[1], pairs[3]]
+    assert len(problem.all_candidates) == 4
 
 
 def test_weights_that_are_all_larger_change_nothing():
@@ -64,7 +64,7 @@ def test_weights_that_are_all_larger_change_nothing():
     for weight in (1.0, 7.0):
         problem = LapRLSProblem.of(ArrayRows(X), Quantities(np.arange(12), y), params, InProcess(1),
                                    weight=np.full(12, weight))
-        found = problem.prepared(RBF(1.0), InProcess(1), held_out=False).fitted({"model": problem.tried[0]})
+        found = problem.prepared(RBF(1.0), InProcess(1), held_out=False).fitted({"model": problem.all_candidates[0]})
         values.append(RBF(1.0)(X, found.models["model"].points) @ found.models["model"].coef)
     assert_allclose(values[0], values[1], atol=1e-9)
     K = reference.rbf(X, X[:12], 1.0)

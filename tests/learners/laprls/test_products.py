@@ -165,7 +165,7 @@ def test_points_beside_blocks_may_be_brought_to_them(tmp_path, dtype):
     near = bring_halos(rows, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * blocks.n), InProcess(1),
                        few_bytes=0)
     assert near is not None
-    brought, found = replace(made, rows=rows, near=near, token="brought"), gram(made)
+    brought, found = replace(made, rows=rows, halos=near, token="brought"), gram(made)
     for name, array in gram(brought).items():
         assert_array_equal(array, found[name])
     assert_array_equal(product(brought, columns_of()), product(made, columns_of()))

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale, with_folds
-from dssl.learners.laprls.smooth import least_loss
+from dssl.learners.laprls.smooth import smooth_solver
 from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 from tests.in_pairs import in_pairs
 
@@ -20,14 +20,14 @@ METHODS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg")
 
 
 def scaled(made, items=((0.05, 3.0), (0.3, 0.0), (0.02, 30.0))):
-    scale = PenaltyScale(made.lines.weights_without, len(made.K))
+    scale = PenaltyScale(made.lines.training_weights, len(made.K))
     pairs = [Penalties(*item, scale=scale) for item in items]
     return [*pairs, replace(pairs[0], held=1), replace(pairs[-1], held=0), replace(pairs[0], control=True)]
 
 
 def solver_of(made, loss, items, method="nystrom-direct", **params):
     system = replace(made.system, params=replace(made.system.params, **params, solver=method))
-    return least_loss(system, loss, items, made.execution)
+    return smooth_solver(system, loss, items, made.execution)
 
 
 def gradient(made, loss, item, coef, intercept):

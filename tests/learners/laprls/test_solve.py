@@ -17,7 +17,7 @@ from dssl.learners.laprls.gram import GramSystem, gram_system, refined, solve_fr
 from dssl.learners.laprls.iterations import factors_that_fit, groups_of
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.products import CACHE, gram_bytes
-from dssl.learners.laprls.solve import choose_method, held_out_values, least_squares, method_of
+from dssl.learners.laprls.solve import choose_method, held_out_values, least_squares_solver, solver_method
 from tests import reference
 from tests.in_pairs import in_pairs
 
@@ -228,7 +228,7 @@ def test_kernels_that_are_no_number_do_not_converge():
     for method in METHODS:
         named = replace(broken, params=replace(broken.params, solver=method))
         with pytest.raises((NotConverged, DataError)):
-            least_squares(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
+            least_squares_solver(named, ITEMS[:1], InProcess(1)).solve(ITEMS[:1])
 
 
 def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
@@ -296,11 +296,11 @@ def test_gram_matrices_for_few_landmarks_and_many_systems_iterations_for_many_la
 
 def test_auto_says_what_it_expects():
     made = case()
-    method, costs = method_of(made.system, ITEMS, made.execution)
+    method, costs = solver_method(made.system, ITEMS, made.execution)
     assert method == "nystrom-direct"
     assert costs["nystrom-direct"] <= costs["nystrom-pcg"]
     named = replace(made.system, params=replace(made.system.params, solver="nystrom-cg"))
-    assert method_of(named, ITEMS, made.execution) == ("nystrom-cg", {})
+    assert solver_method(named, ITEMS, made.execution) == ("nystrom-cg", {})
 
 
 def test_centers_serve_as_landmarks():

@@ -14,7 +14,7 @@ from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties
 from dssl.learners.laprls.products import block_bytes
-from dssl.learners.laprls.system import LEAST_ROWS, block_vertices
+from dssl.learners.laprls.system import MIN_BLOCK_ROWS, block_vertices
 
 from .systems import case
 
@@ -56,12 +56,12 @@ def test_label_lines_know_which_folds_are_held():
        budget=st.integers(1 << 22, 1 << 34))
 def test_blocks_fit_in_half_the_budget_or_are_refused(v, s, d, itemsize, budget):
     each = block_bytes(s, 8 * d, itemsize)
-    if budget // 2 < min(LEAST_ROWS, v) * each:
+    if budget // 2 < min(MIN_BLOCK_ROWS, v) * each:
         with pytest.raises(BudgetError, match="raise memory_budget"):
             block_vertices(v, s, 8 * d, itemsize, budget)
         return
     height = block_vertices(v, s, 8 * d, itemsize, budget)
-    assert min(LEAST_ROWS, v) <= height <= v
+    assert min(MIN_BLOCK_ROWS, v) <= height <= v
     assert height * each <= budget // 2
 
 

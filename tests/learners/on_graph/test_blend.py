@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
 from dssl.learners.on_graph import blend
-from dssl.learners.on_graph.automatic import MOST_LABELS, fit_automatic
+from dssl.learners.on_graph.automatic import MAX_LABELS, fit_automatic
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import held_out_loss
@@ -31,7 +31,7 @@ def labels_of(kind, X, y):
 @pytest.mark.parametrize("kind", ["classes", "quantities"])
 def test_labels_left_out_are_predicted_as_by_a_fit_without_them(kind, monkeypatch):
     """Of classes that are not equally frequent, so that the fit moves its values as its leave-one-out values say."""
-    monkeypatch.setattr(blend, "prior_of_labels", lambda structure, target: 0.5)  # each fit measures its own structure
+    monkeypatch.setattr(blend, "supervised_prior", lambda structure, target: 0.5)  # each fit measures its own structure
     X, y = moons()
     target = labels_of(kind, X, y)
     graph, rows = KNN.build(X), ArrayRows(X)
@@ -39,9 +39,9 @@ def test_labels_left_out_are_predicted_as_by_a_fit_without_them(kind, monkeypatc
     for fold in np.array([0, 3, 5, 11, 20]), np.arange(1, 24, 2)[1:]:
         values, alone = whole.left_out(graph, rows, target, None, PARAMS, [fold])
         kept = np.setdiff1d(np.arange(24), fold)
-        expected = fit_automatic(graph, rows, target.take(kept), None, None, PARAMS, MOST_LABELS, KNN, held_out_loss,
+        expected = fit_automatic(graph, rows, target.take(kept), None, None, PARAMS, MAX_LABELS, KNN, held_out_loss,
                                  InProcess(1))
         at = target.labeled[fold]
         assert_allclose(values[fold], expected.values[at], rtol=1e-6, atol=1e-7)
-        assert_allclose(alone[fold], expected.alone.values(ArrayRows(X[at])), rtol=1e-6, atol=1e-7)
+        assert_allclose(alone[fold], expected.supervised.values(ArrayRows(X[at])), rtol=1e-6, atol=1e-7)
         assert np.isnan(values[kept]).all()

@@ -136,7 +136,7 @@ def test_functions_are_centered_and_scaled_on_a_sample(monkeypatch):
     made = graph_members(graph, target, None, GraphRidgeParams(**FAMILY), InProcess(1))
     assert len(made.rows.sample) == 50
     assert_array_equal(made.rows.sample, np.unique(made.rows.sample))
-    values = made.weighed(np.eye(len(made.members))[2]).values[graph.vertices.vertex]
+    values = made.average(np.eye(len(made.members))[2]).values[graph.vertices.vertex]
     assert_allclose(values[made.rows.sample].mean(axis=0), 0, atol=1e-9)
     assert values[made.rows.sample].std() == pytest.approx(1)
     other = graph_members(graph, target, None, GraphRidgeParams(**FAMILY, random_state=1), InProcess(1))

@@ -92,7 +92,7 @@ def test_copies_that_were_kept_apart_answer_as_their_mean_over_those_that_a_labe
     graph = params.build(X)
     found = VertexValues(np.arange(14.0)[:, None] * np.array([[1.0, 0.0]]), np.arange(14) != 13)
     model = graph_model(graph, as_rows(X), found, target, params, execution)
-    values, beyond = model.values_and_beyond(X)
+    values, beyond = model.values_and_unsupported(X)
     assert_allclose(values[[5, 12, 13], 0], -(5 + 12) / 2)  # 13 says nothing
     assert not beyond.any()
     assert_allclose(values[6, 0], -6)
