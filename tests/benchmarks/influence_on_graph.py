@@ -197,7 +197,7 @@ class NystromSpace(GraphSpace):
         T = CurvedLabels(self.K[:n_labels], D, gamma_A)
 
         def inverse_T(V: np.ndarray) -> np.ndarray:
-            return (V - self.K[:, T.active] @ T.pulls(V[:n_labels])) / (2 * gamma_A)
+            return (V - self.K[:, T.active] @ T.solve(V[:n_labels])) / (2 * gamma_A)
 
         T_Phi = inverse_T(self.of_graph)
         inner = energy_weight * T_Phi[n_labels:]

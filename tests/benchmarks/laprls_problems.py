@@ -109,7 +109,7 @@ class Problem:
         landmarks = choose_landmarks(self.rows, kernel, count, chosen, execution, labeled)
         copies = execution.share_rows(ArrayRows(self.points.multiplicity)) if self.points.joined else None
         return assemble(self.rows, lines, kernel, landmarks, self.graph if graph else None, "unnormalized", params,
-                        execution, copies=copies, fit_intercept=fit_intercept)
+                        execution, multiplicity=copies, fit_intercept=fit_intercept)
 
 
 def problem(name: str, random_state: int, points: int | None = None, labels: float = 0.1) -> Problem:

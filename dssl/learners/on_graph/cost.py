@@ -1,4 +1,4 @@
-"""What the learners on the graph take: bytes of their tasks, and of the steps in the caller's process."""
+"""The costs of learners on the graph, of their tasks and of the steps in the caller's process."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,13 @@ from ..kernel_family import KERNELS
 from .graph_ridge import CONCENTRATION_VERTICES, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import columns_at_once
 
-INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # of a point of an index, and of one that asks it, on one core
+INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # to index a point, and to query an index, on one core
 
 
 def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
-    """Return what a task takes that prepares a system of n vertices and nnz weights, and solves c columns of it.
+    """Return the cost of a task that prepares a system of n vertices and nnz weights, and solves c columns.
 
-    `HarmonicTask`, `PoissonTask`, `DiffusionTask`: the weights beside what is prepared, the block that is solved, and
-    eight arrays (n, c).
+    `HarmonicTask`, `PoissonTask`, `DiffusionTask`: the weights, the prepared system, and eight arrays (n, c).
     """
     solvers = possible_solvers(n, guess=guess, n_columns=c)
     prepared = system_cost(n, nnz, c, solvers, guess=guess)
@@ -33,43 +32,42 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
-                 sized: bool, measured: int = 0) -> Cost:
-    """Return what a learner takes on n vertices with nnz weights: m labels of c columns.
+                 sized: bool, min_columns: int = 0) -> Cost:
+    """Return the cost of a learner on n vertices with nnz weights and m labels of c columns.
 
-    family : of ridge in graph kernels; None of a learner that solves one system. sized : whether class sizes are told.
-    measured : the least number of vertices that have columns.
-    In the caller the weights in three forms, since components are sought there, and of the family its kernels at the
-    labeled and the sampled points.
+    family : of ridge in graph kernels; None for a learner that solves one system. sized : whether class sizes are
+    known. min_columns : a lower bound of the vertices with columns. The caller holds three copies of the weights, to
+    find components, and the kernels of a family at labeled and sampled points.
     """
     caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
     if family is None:
         return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.smallest_peak,
                        (1 + sized) * solved.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
-    functions = functions_cost(n, nnz, min(max(m, measured), n), sampled, kernels, c, family.functions, guess=guess)
-    held = members_bytes(m, kernels)  # four times while they are put together
-    peak = max(caller + max(4 * held, 2 * held + 40 * m * (m + sampled)), functions.peak, solved.peak if sized else 0)
+    functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions, guess=guess)
+    matrices = members_bytes(m, kernels)  # four copies while they are concatenated
+    peak = max(caller + max(4 * matrices, 2 * matrices + 40 * m * (m + sampled)), functions.peak,
+               solved.peak if sized else 0)
     return cost_of(functions.tasks + sized, functions.read + sized * solved.read, 9 * n * c, peak,
-                   max(held, functions.smallest_peak),
-                   functions.seconds + sized * solved.seconds)
+                   max(matrices, functions.smallest_peak), functions.seconds + sized * solved.seconds)
 
 
 def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,
                   budget: int, guess: bool) -> Cost:
-    """Return what values of m labeled points without each of some folds take, by ridge in families and by systems.
+    """Return the cost of held-out values of m labeled points, by ridge in families and by `systems` systems.
 
-    The columns of all kernels are made once, and the caller holds them (four times while they are put together), and an
-    eigendecomposition; a system has the columns of all folds, or one a labeled point, whichever are fewer, a task a
-    block of them, of as many as the budget lets be (`columns_at_once`).
+    The caller holds the columns of all kernels, four copies while they are concatenated, and an eigendecomposition. A
+    system has the columns of all folds or one for each label, whichever are fewer, in blocks of `columns_at_once`.
     """
     caller, costs = 40 * nnz + 60 * n, list[Cost]()
     if families:
-        whole = list(dict.fromkeys(kernel for family in families for kernel in family.kernels))
-        sampled, held = min(n, m + SAMPLE), members_bytes(m, len(whole))
-        made = functions_cost(n, nnz, min(m, n), sampled, len(whole), c, families[0].functions, guess=guess)
-        peak = max(made.peak, caller + max(4 * held, 2 * held + 72 * m * (m + sampled)))
-        costs.append(cost_of(made.tasks, made.read, 0, peak, max(held, made.smallest_peak), made.seconds))
-    # Where folds have fewer columns than labels, they may be fitted one after the other.
+        kernels = list(dict.fromkeys(kernel for family in families for kernel in family.kernels))
+        sampled, matrices = min(n, m + SAMPLE), members_bytes(m, len(kernels))
+        functions = functions_cost(n, nnz, min(m, n), sampled, len(kernels), c, families[0].functions, guess=guess)
+        peak = max(functions.peak, caller + max(4 * matrices, 2 * matrices + 72 * m * (m + sampled)))
+        costs.append(cost_of(functions.tasks, functions.read, 0, peak, max(matrices, functions.smallest_peak),
+                             functions.seconds))
+    # With fewer columns of folds than labels, folds may be fitted one after the other.
     columns = min(m, n_folds * c) if guess or m <= n_folds * c else c
     height = columns_at_once(n, budget)
     blocks = block_count(columns, height)
@@ -83,57 +81,53 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
 
 def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int, *,
                sized: bool = False) -> Cost:
-    """Return what the models of distinct points take, whose shape and type `points` has: the caller makes an index.
+    """Return the cost of the models on distinct points of the shape and type of `points`, with the index.
 
-    base : whether ridge in the plain kernel is among them, with four matrices of the m labeled points. sized : whether
-    class sizes are told, for which it predicts the points, a block of the kernel at a time.
-
-    Raises BudgetError: the index does not fit.
+    base : whether ridge in the base kernel is among them, with four matrices of the m labels. sized : whether class
+    sizes are known, for which it predicts all points. Raises BudgetError where the index does not fit.
     """
     n = len(points)
     require_index(points, metric, budget)
     stored = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 16 * c)
     gram = (32 * m * m + 3 * m * row_bytes + sized * min(n * (24 * m + row_bytes), BLOCK_BYTES)) * base
     peak = max(indexing_bytes(points, metric), gram) + whole_bytes(index_bytes(points, metric)) + 24 * n * (c + 2)
-    least = max(index_bytes(points, metric), 24 * m * m * base)
-    return cost_of(0, 2 * n * row_bytes, stored, peak, least, INDEXED_SECONDS * n)
+    lower = max(index_bytes(points, metric), 24 * m * m * base)
+    return cost_of(0, 2 * n * row_bytes, stored, peak, lower, INDEXED_SECONDS * n)
 
 
 def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, c: int,
                    family: GraphRidgeParams | None, *, guess: bool, sized: bool, budget: int) -> Cost:
-    """Return what the automatic choice takes on distinct points, whose shape and type `points` has: m labels.
+    """Return the cost of the automatic fit of m labels on distinct points of the shape and type of `points`.
 
-    family : of graph kernels, beside which those of the labels are made; None of as many labels as take one system,
-    which is solved twice.
-
-    Raises BudgetError: the index of the points does not fit.
+    family : the graph kernels of a blend; None for many labels, with one system that is solved twice. Raises
+    BudgetError where the index of the points does not fit.
     """
     n = len(points)
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
-    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, measured=CONCENTRATION_VERTICES)
+    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, min_columns=CONCENTRATION_VERTICES)
     grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
-    held = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
-    peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + held
+    models = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
+    peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + models
     fits = 1 if family else 2
-    return cost_of(fits * learner.tasks, fits * learner.read + model.read, model.written + held, peak,
+    return cost_of(fits * learner.tasks, fits * learner.read + model.read, model.written + models, peak,
                    max(learner.smallest_peak, model.smallest_peak), fits * learner.seconds + model.seconds)
 
 
 def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,
                    base: bool, budget: int) -> Cost:
-    """Return what predicting n_test points takes with a model of these points, and with those of m labeled ones.
+    """Return the cost of predicting n_test points with a model of `points` and its baselines on m labels.
 
     A task holds all models and a block of points; the caller the predictions of the training points.
     """
     n = len(points)
-    held = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 24 * c)
+    models = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 24 * c)
     query = measured_row_bytes(points, metric) + 40 * k if points.is_sparse else 40 * points.shape[1] + 16 * k
     each = query + 8 * k * (4 + c) + (8 * m + 4 * row_bytes) * base + 2 * row_bytes
-    fit = rows_that_fit(budget, each, max(n_test, 1), fixed_bytes=held + int(whole_bytes(held)))
+    fit = rows_that_fit(budget, each, max(n_test, 1), fixed_bytes=models + int(whole_bytes(models)))
     height = min(fit, max(1, BLOCK_BYTES // each))
     tasks = block_count(max(n_test, 1), height)
     scored = 8 * n * (c + 2) + n_train * (24 * c + 60)
-    return cost_of(tasks, n_test * row_bytes + tasks * held, 50 * n_test,
-                   max(scored, held + whole_bytes(held) + min(height, n_test) * each), held,
+    return cost_of(tasks, n_test * row_bytes + tasks * models, 50 * n_test,
+                   max(scored, models + whole_bytes(models) + min(height, n_test) * each), models,
                    QUERY_SECONDS * n_test + kernel_seconds(n_test * m, row_bytes / 4) * base)

@@ -87,7 +87,7 @@ def case(n=120, s=20, m=45, c=2, n_folds=3, *, random_state=0, kind="normalized"
     copies = None if multiplicity is None else ArrayRows(multiplicity)
     with patch.object(laprls_system, "MIN_BLOCK_ROWS", 16):  # so that there are several blocks
         system = assemble(as_rows(X), lines, kernel, landmarks, parts, kind, SystemParams(**params), execution,
-                          copies=copies, order=None if order is None else ArrayRows(order),
+                          multiplicity=copies, order=None if order is None else ArrayRows(order),
                           fit_intercept=fit_intercept)
     mass = np.ones(n) if multiplicity is None else multiplicity
     E = np.zeros((n, n))

@@ -77,14 +77,14 @@ def test_paper_takes_5_for_few_labels_and_6_for_many():
 def test_equal_landmarks_have_equal_rows_in_the_paper():
     chosen = np.concatenate([np.arange(0, 120, 6), [0, 6]])
     problem = case(landmarks=chosen)
-    assert_allclose(problem.system.blocks.submatrix(problem.system.places).toarray(), landmark_energy(problem, chosen),
+    assert_allclose(problem.system.blocks.submatrix(problem.system.landmark_positions).toarray(), landmark_energy(problem, chosen),
                     atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["paper", "paper-5", "paper-6"])
 def test_centers_have_no_edges(name):
     problem = case(landmarks=Landmarks(np.random.default_rng(0).normal(size=(15, 3)), None), preconditioner=name)
-    with pytest.raises(ParameterError, match="landmarks that are no points"):
+    with pytest.raises(ParameterError, match="landmarks that are not points"):
         problem.solve([PAIR], "nystrom-pcg")
 
 

@@ -97,7 +97,7 @@ def test_places_are_those_of_the_landmarks(order):
     chosen = np.arange(3, 120, 7)
     system = case(landmarks=chosen, order=order).system
     assert order is None or (system.blocks.order() == order).all()
-    assert_array_equal(system.blocks.order()[system.places], chosen)
+    assert_array_equal(system.blocks.order()[system.landmark_positions], chosen)
     assert len(system.blocks.ranges) == 8
 
 
