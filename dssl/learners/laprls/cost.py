@@ -41,8 +41,8 @@ MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 1
 class Fits:
     """The fits after the selection of penalties: `models` in so many `kernels`.
 
-    compared : whether they predict the labels. held_out : the sizes of the folds, for each time that labels are held out
-    of a model.
+    compared : whether they predict the labels. held_out : the sizes of the folds, for each time that labels are held
+    out of a model.
     """
 
     models: int
@@ -62,7 +62,8 @@ class SystemSizes:
     v : distinct points of `row_bytes` each. m : labeled points. nnz : entries of W. s : landmarks. columns : of a
     system. folds : with one for points that are never held out. pairs : of penalties, with those of the baselines.
     held : systems of cross-validation. kernels : their number. written : bytes of all models. smooth : whether the loss
-    is not the squared one. repetitions : of the folds. ratios : distinct ratios of penalties. fits : None for a selection.
+    is not the squared one. repetitions : of the folds. ratios : distinct ratios of penalties. fits : None for a
+    selection.
     """
 
     v: int

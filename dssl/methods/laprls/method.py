@@ -98,11 +98,11 @@ def _systems(f: PlanInputs, p: PenaltyParams) -> SystemSizes:
     params, tried = p.laprls, _tried(f, p)
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
-    return SystemSizes(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes, columns=columns,
-                   folds=_n_folds(f, p) + 1, pairs=len(tried) + params.n_pairs, held=_n_held(f, p),
-                   kernels=len(p.numbers), written=written, params=params.system, budget=f.budget,
-                   smooth=params.loss != SQUARES, ratios=len(by_ratio(tried)),
-                   repetitions=p.cv.repetitions if isinstance(p.cv, FoldParams) else 1)
+    return SystemSizes(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes,
+                       columns=columns, folds=_n_folds(f, p) + 1, pairs=len(tried) + params.n_pairs,
+                       held=_n_held(f, p), kernels=len(p.numbers), written=written, params=params.system,
+                       budget=f.budget, smooth=params.loss != SQUARES, ratios=len(by_ratio(tried)),
+                       repetitions=p.cv.repetitions if isinstance(p.cv, FoldParams) else 1)
 
 
 def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
