@@ -12,13 +12,13 @@ ridge regression in it is unpenalized in proportion to the share of the base ker
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..kernels.base import Kernel
 from ..kernels.deformed import Eta, KernelMean, check_share, deform
 from ..kernels.gram import kernel_block
+from ..storage.csr import Points
 from .average import shares_of
 from .held_out.closed_form import held_out_ridge
 from .linear.gram import mean_diagonal
@@ -70,7 +70,7 @@ class Deformation:
     shares: np.ndarray
     unpenalized_intercept: float = 0.0
 
-    def outside_subsample(self, X_S: Any, points: Any, coef: np.ndarray) -> tuple[KernelMean, np.ndarray]:
+    def outside_subsample(self, X_S: Points, points: Points, coef: np.ndarray) -> tuple[KernelMean, np.ndarray]:
         """Return the two terms of a function `K(., points) coef` at points of the graph outside the subsample X_S.
 
         There each part f of weight eta is (f + eta h) / (1 + eta), with h the function of least energy that equals f
@@ -90,7 +90,7 @@ class Deformation:
         return [{"eta": eta, "share": float(share)} for eta, share in zip(self.etas, self.shares, strict=True)]
 
 
-def deform_by(eta: Eta, base: Kernel, X_S: Any, A: np.ndarray, points: Any, target: Target,
+def deform_by(eta: Eta, base: Kernel, X_S: Points, A: np.ndarray, points: Points, target: Target,
               weight: np.ndarray | None = None, concentration: float | None = None,
               shares: np.ndarray | None = None) -> Deformation:
     """Return a kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d).

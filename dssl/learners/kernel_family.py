@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, product
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ..base.digest import JsonObject
 from ..kernels.base import RBF, median_bandwidth
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ..storage.blocks import Rows
-from ..storage.csr import point_arrays, points_of
+from ..storage.csr import Points, point_arrays, points_of
 from .average import Member, fit_member
 from .model import Model, coding_of, fit_attributes, register_model
 from .target.coding import Coding
@@ -44,7 +43,7 @@ class KernelMembers:
     `KERNELS` lists bandwidths in median distances of points, and penalties in mean diagonals.
     """
 
-    points: Any
+    points: Points
     bandwidths: list[float]
     members: list[Member]
 
@@ -83,12 +82,12 @@ class KernelMembers:
 class KernelSum(Model):
     """`f(x) = sum_b K_b(x, points) coef_b + offset` in RBF kernels; points (l, d), coef (b, l, c), offset (c,)."""
 
-    points: Any
+    points: Points
     bandwidths: Sequence[float]
     coef: np.ndarray
     offset: np.ndarray
     coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def n_features(self) -> int:
@@ -98,7 +97,7 @@ class KernelSum(Model):
     def n_columns(self) -> int:
         return len(self.offset)
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         values = np.tile(self.offset, (X.shape[0], 1))
         for bandwidth, coef in zip(self.bandwidths, self.coef, strict=True):
             if coef.any():
@@ -109,7 +108,7 @@ class KernelSum(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, offset=self.offset + offset)
 
-    def block_support(self, X: Any) -> np.ndarray:
+    def block_support(self, X: Points) -> np.ndarray:
         """Return the largest value of the widest kernel, (b,)."""
         return kernel_block(RBF(max(self.bandwidths)), X, self.points).max(axis=1)
 
@@ -119,13 +118,13 @@ class KernelSum(Model):
     def fixed_bytes(self, rows: Rows) -> int:
         return held_points_bytes(rows, self.points.shape[0], entries_of(self.points))
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         return {**point_arrays("points", self.points), "coef": self.coef, "offset": self.offset}, {
             "type": "KernelSum", "version": VERSION, "bandwidths": list(self.bandwidths), "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), **self.attributes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "KernelSum":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "KernelSum":
         rest = fit_attributes(attributes, "KernelSum", VERSION, ("bandwidths",))
         return cls(points_of(arrays, "points"), attributes["bandwidths"], arrays["coef"], arrays["offset"],
                    coding_of(attributes), rest)

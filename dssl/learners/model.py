@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -23,7 +23,7 @@ from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, block_rows
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
-from ..storage.csr import as_rows
+from ..storage.csr import Points, as_rows
 from .target.coding import CODINGS, Coding
 
 
@@ -34,7 +34,7 @@ class SharedModels:
     arrays: Arrays
     makers: dict[str, Callable[[dict[str, np.ndarray]], "Model"]]
 
-    def open(self) -> dict[str, Any]:
+    def open(self) -> dict[str, "Model"]:
         """Return all models by name."""
         arrays = self.arrays.load()
         return {name: make({key.removeprefix(f"{name}."): array for key, array in arrays.items()
@@ -45,11 +45,11 @@ class Output(ABC):
     """Arrays with a row for each point, computed from the values of models in blocks, and a receipt for each block."""
 
     @abstractmethod
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
+    def arrays(self, models: Mapping[str, "Model"]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         """Return (shape of a row, type) of each array by name."""
 
     @abstractmethod
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, "Model"], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         """Return the rows of the arrays for a block X of points, of which `start` is the first, and the receipt."""
 
 
@@ -125,11 +125,11 @@ class Model(ABC):
         """Return c."""
 
     @abstractmethod
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the values (b, c) of a block of points, and which of these are unsupported, (b,) bool."""
 
     @abstractmethod
-    def block_support(self, X: Any) -> np.ndarray:
+    def block_support(self, X: Points) -> np.ndarray:
         """Return the support (b,) of a block of points, 1 near the training points and 0 far away."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class Model(ABC):
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Model":
         """Return the model of `to_arrays`; raise IntegrityError for another type or version."""
 
-    def checked(self, X: Any) -> Rows:
+    def checked(self, X: Rows | Points) -> Rows:
         """Return points as rows; raise DataError unless they have the features that the model was fitted on."""
         rows = as_rows(X)
         require(len(rows.shape) == 2 and rows.shape[1] == self.n_features, error=DataError,
@@ -169,20 +169,21 @@ class Model(ABC):
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in arrays.items()}),
                             {"model": partial(type(self).from_arrays, attributes=attributes)})
 
-    def values(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+    def values(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
         """Return the values (n, c) of points, Rows, an array or a sparse matrix, in blocks of rows."""
         return self.values_and_unsupported(X, execution)[0]
 
-    def values_and_unsupported(self, X: Any, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def values_and_unsupported(self, X: Rows | Points,
+                               execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the values (n, c), and which points are unsupported, (n,) bool."""
         parts = self.predicted(X, BlockValues(), execution)
         return parts.rows("values").read_all(), parts.rows("unsupported").read_all()
 
-    def support(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+    def support(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
         """Return the support (n,) of points, see `block_support` of each type of model."""
         return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
 
-    def predicted(self, X: Any, output: Output, execution: Execution | None = None,
+    def predicted(self, X: Rows | Points, output: Output, execution: Execution | None = None,
                   parts: Parts | None = None) -> Parts:
         """Return the parts, scratch by default, with the arrays of an output for all points."""
         rows, execution = self.checked(X), execution or InProcess()
@@ -190,7 +191,7 @@ class Model(ABC):
         predict_blocks(rows, self.shared(execution), output, execution, parts)
         return parts
 
-    def predict(self, X: Any, execution: Execution | None = None) -> np.ndarray:
+    def predict(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes (n,), or quantities (n,) or (n, c)."""
         return self.coding.labels(self.values(X, execution))
 
@@ -199,11 +200,11 @@ class Model(ABC):
 class BlockValues(Output):
     """The values of one model, and which points are unsupported."""
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
+    def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         model, = models.values()
         return {"values": ((model.n_columns,), np.float64), "unsupported": ((), bool)}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         return {"values": values, "unsupported": unsupported}, {}
@@ -213,10 +214,10 @@ class BlockValues(Output):
 class BlockSupport(Output):
     """The support of points in one model."""
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
+    def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         return {"support": ((), np.float64)}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         return {"support": model.block_support(X)}, {}
 

@@ -6,14 +6,15 @@ the negative distances to the nearest labeled points of each class, shifted like
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..execution.tasks import Execution
 from ..graph.weights.rules import Binary
 from ..knn.index import NeighborIndex
 from ..storage.blocks import Rows
+from ..storage.csr import Points
 from ..storage.views import SelectedRows
 from .class_prior import LABELS, ClassPrior, smoothed
 from .model import Model, coding_of, fit_attributes, register_model
@@ -28,7 +29,7 @@ MAX_NEIGHBORS = 100  # labeled points that are searched for the nearest of each 
 
 
 def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
-                attributes: dict[str, Any] | None = None, k: int = 1) -> GraphModel:
+                attributes: JsonObject | None = None, k: int = 1) -> GraphModel:
     """Return the model that gives a point the mean label of its k nearest labeled points among rows (n, d).
 
     Raises BudgetError where the index of the labeled points does not fit.
@@ -41,7 +42,7 @@ def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
 
 def fit_nearest_baseline(rows: Rows, target: Target, metric: str, weight: np.ndarray | None,
                         shares: np.ndarray | None, execution: Execution,
-                        attributes: dict[str, Any] | None = None) -> Model:
+                        attributes: JsonObject | None = None) -> Model:
     """Return the baseline for a target with a class prior and a scoring.
 
     weight (l,) : of the labels. shares (n_classes,) : known class sizes, which replace the prior.
@@ -74,7 +75,7 @@ class NearestByClass(Model):
     k: int
     offset: np.ndarray
     coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def n_features(self) -> int:
@@ -84,11 +85,11 @@ class NearestByClass(Model):
     def n_columns(self) -> int:
         return len(self.offset)
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         distances, ids = self.index.nearest(X, self.k)
         return self._scores(distances, ids), np.zeros(len(distances), bool)
 
-    def held_out(self, X: Any) -> np.ndarray:
+    def held_out(self, X: Points) -> np.ndarray:
         """Return the leave-one-out values (m, c) of the labeled points."""
         distances, ids = self.index.nearest(X, self.k + 1)
         distances[ids == np.arange(len(ids))[:, None]] = np.inf
@@ -106,21 +107,21 @@ class NearestByClass(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, offset=self.offset + offset)
 
-    def block_support(self, X: Any) -> np.ndarray:
+    def block_support(self, X: Points) -> np.ndarray:
         """Return 1."""
         return np.ones(X.shape[0])
 
     def row_bytes(self, rows: Rows) -> int:
         return self.index.query_bytes(rows, self.k) + 16 * self.k + 24 * len(self.coding.classes)
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         return {**self.index.to_arrays(), "codes": self.codes, "offset": self.offset}, {
             "type": "NearestByClass", "version": VERSION, "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
             **self.attributes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "NearestByClass":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "NearestByClass":
         rest = fit_attributes(attributes, "NearestByClass", VERSION, ("index", "n_neighbors"))
         return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["codes"], attributes["n_neighbors"],
                    arrays["offset"], coding_of(attributes), rest)

@@ -18,6 +18,8 @@ from ..base.errors import require
 from .array_files import checksum
 from .blocks import ArrayRows, Rows
 
+Points = np.ndarray | sparse.csr_array  # a block of rows, dense or sparse
+
 
 def as_csr(matrix: Any) -> sparse.csr_array:
     """Return a sparse matrix as CSR with sorted int32 columns and no duplicates; the argument is not modified."""

@@ -21,7 +21,6 @@ Li, Liu, Yin, Wang, "Approximate manifold regularization", IJCAI 2019, equation 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +37,7 @@ from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
+from ...storage.csr import Points
 from ..held_out.closed_form import held_out_ridge
 from ..held_out.influence import influence_of_labels
 from ..linear.newton import FunctionSpace, LabelGram, Minimum, minimize
@@ -85,7 +85,7 @@ def chunk_bytes(limit: int) -> int:
 class FullKernel:
     """Products with K (n, n), which is stored if it fits in `limit` bytes, and else evaluated in chunks each time."""
 
-    def __init__(self, kernel: Kernel, X: Any, limit: int):
+    def __init__(self, kernel: Kernel, X: Points, limit: int):
         self.kernel, self.X, self.n = kernel, X, X.shape[0]
         self.K = np.asarray(kernel(X, X), np.float64) if 8 * self.n**2 <= limit else None
         self.height = max(1, chunk_bytes(limit) // (8 * self.n))
@@ -152,7 +152,7 @@ class DenseTask:
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
             if self.held_out and self.params.inductive:
                 shape = (len(lines.row), len(self.systems) // self.n_held, lines.target.shape[1])
-                values, evidence = np.full(shape, np.nan), dict[str, Any]()
+                values, evidence = np.full(shape, np.nan), JsonObject()
                 for fold, held in enumerate(lines.fold == fold for fold in range(self.n_held)):
                     change = energy_change(energy, self.laplacian, lines.row[held], stored.multiplicity())
                     arrays, fold_evidence = self.of_fold(fold)._solved(
@@ -169,7 +169,7 @@ class DenseTask:
         return replace(self, n_held=1, systems=tuple(item.single_fold for item in self.systems[fold::self.n_held]))
 
     def _solved(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
-                lines: LabelLines) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+                lines: LabelLines) -> tuple[dict[str, np.ndarray], JsonObject]:
         """Return the arrays to write for the systems with energy E, and the evidence."""
         n, method = K.n, self.params.solver
         if self.loss != SQUARES:
@@ -196,7 +196,7 @@ class DenseTask:
         return {"values": lines.of_own_fold(values)}, evidence
 
     def _newton(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
-                lines: LabelLines) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+                lines: LabelLines) -> tuple[dict[str, np.ndarray], JsonObject]:
         """Return the arrays and evidence of `_solved` for another loss than the squared one."""
         n, p, c, m = K.n, len(self.systems), lines.target.shape[1], len(lines.row)
         rows, position = np.unique(lines.row, return_inverse=True)
@@ -269,13 +269,13 @@ class DenseSystems:
         return product
 
     def solve(self, B: np.ndarray, params: SystemParams,
-              landmarks: np.ndarray | None) -> tuple[np.ndarray, dict[str, Any]]:
+              landmarks: np.ndarray | None) -> tuple[np.ndarray, JsonObject]:
         """Return alpha (n, p, c) of right-hand sides B, and the evidence."""
         if params.solver == "direct":
             return self.direct(B)
         return self.iterate(B, landmarks if params.solver == "pcg" else None, params)
 
-    def direct(self, B: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+    def direct(self, B: np.ndarray) -> tuple[np.ndarray, JsonObject]:
         """Return alpha (n, p, c) of right-hand sides B by an LU factorization each; raise NotConverged."""
         alpha, residuals = np.empty_like(B), []
         for index in range(len(self.systems)):
@@ -284,7 +284,7 @@ class DenseSystems:
         return alpha, _evidence(residuals)
 
     def held_out(self, lines: LabelLines, fit_intercept: bool,
-                 params: SystemParams) -> tuple[np.ndarray, dict[str, Any]]:
+                 params: SystemParams) -> tuple[np.ndarray, JsonObject]:
         """Return the held-out values (m, p, c) of the labels for p pairs of penalties, by an LU for each ratio.
 
         Ridge regression in the kernel `N = K (I + rho E K)^-1` of the labeled points, rho = lambda_I / lambda_A, with
@@ -337,7 +337,7 @@ class DenseSystems:
         return x, float(np.linalg.norm(A @ x - b) / norm) if norm else 0.0
 
     def iterate(self, B: np.ndarray, landmarks: np.ndarray | None,
-                params: SystemParams) -> tuple[np.ndarray, dict[str, Any]]:
+                params: SystemParams) -> tuple[np.ndarray, JsonObject]:
         """Return alpha (n, p, c) by conjugate gradients in the inner product of K, preconditioned by landmarks."""
         n, p, c = B.shape
         of_column = np.repeat(np.arange(p), c)

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from ...storage.blocks import ArrayRows, Parts, Rows
-from ...storage.csr import as_rows
+from ...storage.csr import Points, as_rows
 from ..linear.kernel_model import KernelModel
 from ..losses import SQUARES, SmoothLoss
 from ..target.target import Target
@@ -192,7 +191,7 @@ class LapRLSProblem:
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
         return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
 
-    def restored(self, kernel: Kernel, execution: Execution, points: Any, arrays: dict[str, np.ndarray],
+    def restored(self, kernel: Kernel, execution: Execution, points: Points, arrays: dict[str, np.ndarray],
                  attributes: JsonObject) -> "PreparedLapRLS":
         """Return the systems of all labels from `PreparedLapRLS.to_arrays`, without reading `rows`.
 
@@ -225,7 +224,7 @@ class PreparedLapRLS:
     problem: LapRLSProblem
     kernel: Kernel
     solver: SystemSolver
-    points: Any
+    points: Points
     evidence: JsonObject
 
     def with_new_folds(self, folds: Sequence[np.ndarray], execution: Execution,
@@ -306,7 +305,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
             held: Sequence[Penalties], execution: Execution,
-            parts: Parts | None) -> tuple[SystemSolver, Any, JsonObject]:
+            parts: Parts | None) -> tuple[SystemSolver, Points, JsonObject]:
     """Return the solver of the systems, the points of its functions, and evidence."""
     rows, lines, multiplicity, params = problem.rows, problem.lines, problem.multiplicity, problem.params
     labeled, dense = np.unique(lines.row), params.system.solver in DENSE

@@ -18,7 +18,6 @@ each of `SUMMED_ROWS` rows.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +28,7 @@ from ...kernels.base import Kernel
 from ...kernels.features import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from ...storage.cache import Cache
-from ...storage.csr import points_of
+from ...storage.csr import Points, points_of
 
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
 MAX_RUNS = 32  # of blocks, each with its own sums, which are added in a tree
@@ -72,7 +71,7 @@ class BlockedProblem:
                                        for name, array in lines.items()} | {"line": np.arange(low, high)}
 
     def halo_pieces(self, index: int, E: sp.csr_array, halo: np.ndarray,
-                    first: int = 0) -> Iterator[tuple[sp.csr_array, Any]]:
+                    first: int = 0) -> Iterator[tuple[sp.csr_array, Points]]:
         """Yield (columns of E, points) of the halo of a block from `first` on, at most a block's points at a time."""
         n_own = E.shape[0]
         ranges = [(first + start, first + stop) for start, stop in row_ranges(len(halo) - first, max(n_own, 1))]

@@ -17,7 +17,6 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -106,7 +105,7 @@ class NewtonTask:
         return {**out.write(b=b, intercept=intercept), "steps": steps.tolist()}
 
 
-def label_space(Phi: np.ndarray, G: np.ndarray) -> tuple[FunctionSpace, Any]:
+def label_space(Phi: np.ndarray, G: np.ndarray) -> tuple[FunctionSpace, tuple[np.ndarray, bool] | None]:
     """Return the functions of features Phi (m, r) with penalty G (r, r), and the factor of G.
 
     With more labels than features there is no factor; else the functions are sums over labels in `Phi G^-1 Phi'`.

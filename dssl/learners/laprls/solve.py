@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..losses import SQUARES
@@ -243,7 +243,7 @@ class DenseSolver(SystemSolver):
         return self.task.params.solver == "direct" or self.task.loss != SQUARES
 
     def _run(self, task: DenseTask, systems: Sequence[Penalties], *,
-             held_out: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+             held_out: bool) -> tuple[dict[str, np.ndarray], JsonObject]:
         parts = self.execution.scratch()
         receipt, = self.execution.map([replace(task, systems=tuple(systems), held_out=held_out)], parts)
         require_converged(receipt["evidence"], task.params)

@@ -7,15 +7,16 @@ With features F (l, k) of the labeled points, `f = F b + intercept` is the model
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import BudgetError, require
 from ...kernels.base import Kernel
 from ...kernels.cluster import VirtualSamples
 from ...storage.blocks import Rows
-from ...storage.csr import points_of
+from ...storage.csr import Points, points_of
 from ..held_out.closed_form import held_out_ridge_of_features
 from ..losses import LOSSES, Loss, LossName, SmoothLoss, Squared, gram_learner, smooth_loss
 from ..model import register_model
@@ -123,18 +124,18 @@ class SampleModel(ModelInKernel):
     """`f(x) = F(x) coef + intercept` of the virtual samples F (`VirtualSamples`); coef (k, c), intercept (c,)."""
 
     kernel: Kernel
-    points: Any
+    points: Points
     M: np.ndarray
     coef: np.ndarray
     intercept: np.ndarray
     coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def samples(self) -> VirtualSamples:
         return VirtualSamples(self.kernel, self.points, self.M)
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         samples = self.samples
         K = samples.block(X)
         return samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
@@ -147,13 +148,13 @@ class SampleModel(ModelInKernel):
 
     @classmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: dict[str, Any] | None = None) -> Self:
+            attributes: JsonObject | None = None) -> Self:
         return cls(kernel, points_of(arrays, "points"), arrays["M"], arrays["coef"], arrays["intercept"], coding,
                    attributes or {})
 
 
 def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-                 attributes: dict[str, Any] | None = None) -> SampleModel:
+                 attributes: JsonObject | None = None) -> SampleModel:
     """Return the model that is linear in these virtual samples."""
     return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding, attributes or {})
 

@@ -3,17 +3,18 @@
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from scipy import sparse
 
+from ...base.digest import JsonObject
 from ...base.errors import require
 from ...execution.tasks import Execution
 from ...kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 from ...kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ...storage.blocks import Rows
-from ...storage.csr import point_arrays, points_of
+from ...storage.csr import Points, point_arrays, points_of
 from ..model import Model, SharedModels, coding_of, fit_attributes, register_model
 from ..target.coding import Coding
 
@@ -28,7 +29,7 @@ class ModelInKernel(Model):
     """
 
     kernel: Kernel
-    points: Any
+    points: Points
     coef: np.ndarray
     intercept: np.ndarray
 
@@ -40,7 +41,7 @@ class ModelInKernel(Model):
     def n_columns(self) -> int:
         return len(self.intercept)
 
-    def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding, attributes: dict[str, Any]) -> Self:
+    def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding, attributes: JsonObject) -> Self:
         """Return the model whose values are those of this one times coef (c, k), plus intercept (k,)."""
         changed = {"coef": self.coef @ coef, "intercept": self.intercept @ coef + intercept}
         return replace(self, **changed, coding=coding, attributes=attributes)  # type: ignore[type-var]
@@ -49,7 +50,7 @@ class ModelInKernel(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, intercept=self.intercept + offset)  # type: ignore[type-var]
 
-    def block_support(self, X: Any) -> np.ndarray:
+    def block_support(self, X: Points) -> np.ndarray:
         """Return the largest |K(x, z_j)| over the model's points, relative to the largest K(z_j, z_j), (b,).
 
         Below `MIN_SUPPORT` f(x) is the intercept: the model has no information about x.
@@ -72,7 +73,7 @@ class ModelInKernel(Model):
     @classmethod
     @abstractmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: dict[str, Any] | None = None) -> Self:
+            attributes: JsonObject | None = None) -> Self:
         """Return the model of the arrays of `_arrays`."""
 
     def shared(self, execution: Execution) -> SharedModels:
@@ -80,7 +81,7 @@ class ModelInKernel(Model):
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in self._arrays().items()}),
                             {"model": partial(type(self)._of, self.kernel, self.coding)})
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         require(isinstance(self.kernel, MercerKernel), f"the kernel {self.kernel!r} cannot be stored",
                 why="a function is code, and models hold numbers only", fix="use a kernel that has a name")
         kernel: MercerKernel = self.kernel  # type: ignore[assignment]
@@ -89,7 +90,7 @@ class ModelInKernel(Model):
             "classes": self.coding.classes.tolist(), **self.attributes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Self:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> Self:
         rest = fit_attributes(attributes, cls.__name__, VERSION, ("kernel",))
         return cls._of(kernel_from_dict(attributes["kernel"]), coding_of(attributes), arrays, rest)
 
@@ -99,24 +100,24 @@ class KernelModel(ModelInKernel):
     """`f(x) = K(x, points) coef + intercept` in a base kernel; prediction needs neither graph nor solve."""
 
     kernel: Kernel
-    points: Any
+    points: Points
     coef: np.ndarray
     intercept: np.ndarray
     coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         block = kernel_block(self.kernel, X, self.points)
         return block @ self.coef + self.intercept, self._support(block) < MIN_SUPPORT
 
     @classmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: dict[str, Any] | None = None) -> Self:
+            attributes: JsonObject | None = None) -> Self:
         return cls(kernel, points_of(arrays, "points"), arrays["coef"], arrays["intercept"], coding, attributes or {})
 
 
-def expand(kernel: Any, points: Any, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-           attributes: dict[str, Any] | None = None) -> KernelModel:
+def expand(kernel: Kernel, points: Points, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+           attributes: JsonObject | None = None) -> KernelModel:
     """Return the model `kernel(x, points) coef + intercept`; a deformed kernel is expanded in its base kernel."""
     if hasattr(kernel, "expansion"):
         kernel, points, coef = kernel.expansion(points, coef)

@@ -7,13 +7,15 @@ landmarks.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...kernels.base import Kernel
 from ...kernels.multiscale import MultiscaleMap
 from ...storage.blocks import Rows
+from ...storage.csr import Points
 from ..model import register_model
 from ..target.coding import Coding
 from .kernel_model import MIN_SUPPORT, ModelInKernel
@@ -30,17 +32,17 @@ class MultiscaleModel(ModelInKernel):
     coef: np.ndarray
     intercept: np.ndarray
     coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def kernel(self) -> Kernel:  # type: ignore[override]
         return self.features.widest
 
     @property
-    def points(self) -> Any:
+    def points(self) -> Points:
         return self.features.points
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         return self.features(X) @ self.coef + self.intercept, self.block_support(X) < MIN_SUPPORT
 
     def row_bytes(self, rows: Rows) -> int:
@@ -51,7 +53,7 @@ class MultiscaleModel(ModelInKernel):
 
     @classmethod
     def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: dict[str, Any] | None = None) -> Self:
+            attributes: JsonObject | None = None) -> Self:
         return cls(MultiscaleMap.of(arrays), arrays["coef"], arrays["intercept"], coding, attributes or {})
 
 
@@ -61,7 +63,7 @@ def scaled_features(features: MultiscaleMap, rows: Rows, numbers: np.ndarray, bu
 
 
 def multiscale_model(features: MultiscaleMap, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-                     attributes: dict[str, Any] | None = None) -> MultiscaleModel:
+                     attributes: JsonObject | None = None) -> MultiscaleModel:
     """Return the model that is linear in `scaled_features`."""
     return MultiscaleModel(features, coef / np.sqrt(features.typical), intercept, coding, attributes or {})
 

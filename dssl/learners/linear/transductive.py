@@ -43,6 +43,7 @@ from ...solvers.blocked_cg import blocked_cg, dots
 from ...solvers.columns import factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Rows, row_ranges
+from ...storage.csr import Points
 from ..losses import ExpectedSquaredHinge, SquaredHinge
 from ..target.coding import Values
 from .gram import require_scale
@@ -121,7 +122,7 @@ def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
                 f"use {fitting:,} landmarks or fewer" if fitting else "fit a part of the points"))
 
 
-def feature_model(kernel: Kernel, landmarks: Any) -> tuple[KernelModel, float]:
+def feature_model(kernel: Kernel, landmarks: Points) -> tuple[KernelModel, float]:
     """Return the model of r whitened Nystrom features and a column of ones, and the condition number of the landmarks.
 
     The features are those of the kernel divided by its mean diagonal at the landmarks.
@@ -292,7 +293,8 @@ class NystromFeatures:
     condition: float
 
     @classmethod
-    def of(cls, rows: Rows, kernel: Kernel, landmarks: Any, n_columns: int, execution: Execution) -> "NystromFeatures":
+    def of(cls, rows: Rows, kernel: Kernel, landmarks: Points, n_columns: int,
+           execution: Execution) -> "NystromFeatures":
         """Return the features of rows (n, d) on landmarks (s, d), for fits of at most `n_columns` columns.
 
         O(n s (s + d) + s^3) time. Memory: `fit_bytes`, with that of a fit. Raises BudgetError.

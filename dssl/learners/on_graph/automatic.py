@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import ParameterError, require
 from ...execution.cost import largest_within
 from ...execution.tasks import Execution
@@ -18,7 +19,7 @@ from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows
-from ..class_prior import EQUAL
+from ..class_prior import EQUAL, ClassNumbers
 from ..kernel_family import KernelSum
 from ..metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..model import Model
@@ -56,7 +57,7 @@ class AutomaticFit:
     held: np.ndarray
     held_out: np.ndarray
     held_out_supervised: np.ndarray
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
     refit_held_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
     calibration: Calibration | None = None
     calibration_supervised: Calibration | None = None
@@ -121,7 +122,7 @@ def fit_huber(fit: Callable[[np.ndarray], AutomaticFit], target: Target, weight:
     return replace(fitted, attributes=attributes)
 
 
-def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: Any,
+def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: ClassNumbers | None,
                   params: GraphRidgeParams, max_labels: int, knn: KNNGraph, held_out_loss: HeldOutLoss,
                   execution: Execution, loss: Loss = "squared") -> AutomaticFit:
     """Return the automatic fit on a graph of rows (n, d) with the parameters `knn`.

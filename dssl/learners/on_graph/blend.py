@@ -16,6 +16,7 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...storage.blocks import Rows
+from ...storage.csr import Points
 from ...storage.views import SelectedRows
 from ..average import Member, fit_without, held_out_average
 from ..class_prior import EQUAL
@@ -43,7 +44,7 @@ class BlendedModel(Model):
     graph: GraphModel
     kernels: KernelSum
     supervised: KernelSum
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def coding(self) -> Coding:  # type: ignore[override]
@@ -57,14 +58,14 @@ class BlendedModel(Model):
     def n_columns(self) -> int:
         return self.graph.n_columns
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         values, unreachable = self.graph.block_values(X)
         values += self.kernels.block_values(X)[0]
         if unreachable.any():
             values[unreachable] = self.supervised.block_values(X[unreachable])[0]
         return values, np.zeros(len(values), bool)
 
-    def block_support(self, X: Any) -> np.ndarray:
+    def block_support(self, X: Points) -> np.ndarray:
         """Return `GraphModel.block_support`."""
         return self.graph.block_support(X)
 
@@ -114,7 +115,7 @@ class Blend:
     held_out: np.ndarray
     held_out_supervised: np.ndarray
     on_graph: GraphMembers
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     def refit_held_out(self, graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None,
                        params: GraphRidgeParams, folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,10 +11,10 @@ Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in semi
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
@@ -23,6 +23,7 @@ from ...graph.weights.build import kth_distances
 from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
+from ...storage.csr import Points
 from ..model import Model, coding_of, fit_attributes, register_model
 from ..target.coding import ClassCoding, Coding, Scores
 from ..target.target import Classes, Target
@@ -49,7 +50,7 @@ class GraphModel(Model):
     rule: WeightRule
     k: int
     coding: Coding
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def n_features(self) -> int:
@@ -59,7 +60,7 @@ class GraphModel(Model):
     def n_columns(self) -> int:
         return self.values_at.shape[1]
 
-    def block_values(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
         distances, ids = self.index.nearest(X, self.k)
         logs = self.rule.log_weights(distances, distances[:, -1:], self.scales[ids])
         logs[~self.reached[ids]] = -np.inf
@@ -76,7 +77,7 @@ class GraphModel(Model):
         return values, unsupported
 
     def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-               attributes: dict[str, Any]) -> "GraphModel":
+               attributes: JsonObject) -> "GraphModel":
         """Return the model whose values are those of this one times coef (c, k), plus intercept (k,)."""
         return replace(self, values_at=self.values_at @ coef + intercept, coding=coding, attributes=attributes)
 
@@ -84,7 +85,7 @@ class GraphModel(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, values_at=self.values_at + offset)
 
-    def block_support(self, X: Any) -> np.ndarray:
+    def block_support(self, X: Points) -> np.ndarray:
         """Return the distance of the nearest vertex to its k-th neighbor over its distance to x, at most 1.
 
         So 1 where x is as near to the graph as its points are to each other, and 0.1 ten times as far away. Where that
@@ -98,14 +99,14 @@ class GraphModel(Model):
     def row_bytes(self, rows: Rows) -> int:
         return self.index.query_bytes(rows, self.k) + 8 * self.k * (4 + self.n_columns)
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         return {**self.index.to_arrays(), "values": self.values_at, "reached": self.reached, "scales": self.scales}, {
             "type": "GraphModel", "version": VERSION, "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
             "weights": {"kind": self.rule.name, "scale": self.rule.scale}, **self.attributes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "GraphModel":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "GraphModel":
         rest = fit_attributes(attributes, "GraphModel", VERSION, ("index", "n_neighbors", "weights"))
         weights = attributes["weights"]
         return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reached"],
@@ -124,14 +125,14 @@ def scored(target: Target) -> Coding:
 
 
 def graph_model(graph: Graph, rows: Rows, fitted: VertexValues, target: Target, params: KNNGraph, execution: Execution,
-                attributes: dict[str, Any] | None = None) -> GraphModel:
+                attributes: JsonObject | None = None) -> GraphModel:
     """Return the model of a target's values on a graph of rows (n, d); see `vertex_model`."""
     return vertex_model(graph, rows, signed(fitted.values, target), fitted.reached, scored(target), params, execution,
                         attributes)
 
 
 def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarray, coding: Coding, params: KNNGraph,
-                 execution: Execution, attributes: dict[str, Any] | None = None) -> GraphModel:
+                 execution: Execution, attributes: JsonObject | None = None) -> GraphModel:
     """Return the model of values (v, c) on a graph of rows (n, d); params : connect new points to the graph.
 
     Raises BudgetError where the index of the vertices does not fit.
