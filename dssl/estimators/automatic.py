@@ -92,8 +92,8 @@ class AutomaticEstimator(MethodEstimator):
         self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}
         if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
-                                  fix="look at the features, at graph.n_neighbors and the metric, or learn from the "
-                                      "labels alone"), GraphDoesNotHelp, stacklevel=3)
+                                  fix="check the features, graph.n_neighbors and the metric, or use a supervised model"
+                                  ), GraphDoesNotHelp, stacklevel=3)
 
     def _told(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
         choice = context.attributes("models")["choice"]
@@ -104,15 +104,14 @@ class AutomaticEstimator(MethodEstimator):
 class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     """Classify with nothing to tune, and say whether the unlabeled points helped.
 
-    A family of graph kernels and one of RBF kernels on the labels alone are averaged,
-    each kernel by what exact leave-one-out on the labels says of it: with one label a
-    class all count about alike, with many the best few decide, and of classes those
-    whose mixture gives held-out labels the highest probability
-    (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
+    The model averages kernel ridge regression in a family of graph kernels and a
+    supervised family of RBF kernels, with weights by exact leave-one-out predictions of
+    the labels: with one label a class all kernels have nearly equal weights, with many
+    the best few have nearly all (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
     half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
     the nearest labeled neighbors are used, by the errors on a held-out fifth of the
-    labels. Points that no label reaches on the graph are predicted from the labels
-    alone.
+    labels. Points in components of the graph without labels are predicted by the
+    supervised family.
 
     `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
@@ -227,15 +226,14 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     """Predict with nothing to tune, and say whether the unlabeled points helped.
 
-    A family of graph kernels and one of RBF kernels on the labels alone are averaged,
-    each kernel by what exact leave-one-out on the labels says of it: with one label a
-    class all count about alike, with many the best few decide, and of classes those
-    whose mixture gives held-out labels the highest probability
-    (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
+    The model averages kernel ridge regression in a family of graph kernels and a
+    supervised family of RBF kernels, with weights by exact leave-one-out predictions of
+    the labels: with one label a class all kernels have nearly equal weights, with many
+    the best few have nearly all (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
     half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
     the nearest labeled neighbors are used, by the errors on a held-out fifth of the
-    labels. Points that no label reaches on the graph are predicted from the labels
-    alone.
+    labels. Points in components of the graph without labels are predicted by the
+    supervised family.
 
     `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled.
 

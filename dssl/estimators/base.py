@@ -92,7 +92,7 @@ class PointEstimator(PointPredictor):
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Target, graph: Any,
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
-        """Return the scaling of the points of a fit, and what it was chosen by, JSON."""
+        """Return the scaling of the training points, and the evidence for it."""
         return self._scaling_of(X, rows, execution, graph), {}
 
     @abstractmethod
@@ -174,7 +174,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         return replace(classes_of(y, self.unlabeled, n), prior=prior)
 
     def _known(self, y: Any, n: int) -> Classes:
-        """Return the labels of n points; they may lack a class, or the marker, whose meaning fit has told."""
+        """Return the labels of n points, which may lack a class or the marker that `fit` determined."""
         marker = self.unlabeled
         if marker is None:
             marker = np.nan if self.classes_.dtype.kind in "iuf" and -1 in self.classes_ else -1

@@ -115,9 +115,9 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
 class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     """Support vector machine in the kernel deformed by the graph of all points.
 
-    With the squared loss it is a least-squares machine, one class against the rest;
-    with the hinge loss it is a machine for each pair of classes. There may be any
-    number of classes.
+    The squared loss fits a least-squares support vector machine for each class against
+    the rest, the hinge loss a support vector machine for each pair of classes. There
+    may be any number of classes.
 
     `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
@@ -147,7 +147,7 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
         concentration of the graph.
     loss : "squared" or "hinge"
         The loss of the labels: "squared" fits each class against the rest, "hinge"
-        a machine for each pair of classes. Where labels are few, the intercept of
+        a model for each pair of classes. Where labels are few, the intercept of
         "hinge" predicts too few points of the class whose labels are the more
         isolated.
     class_prior : "labels", "equal", list, dict or None
@@ -176,7 +176,7 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they
         are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
-        "none". `scaling_` is what it came to.
+        "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.
@@ -300,7 +300,7 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they
         are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
-        "none". `scaling_` is what it came to.
+        "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.

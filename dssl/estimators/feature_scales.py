@@ -1,15 +1,14 @@
-"""How features are scaled where the user does not say: what the columns say, and what the labels say of each scale.
+"""Select the scaling of features by the columns and by the labels.
 
-The first candidate is "auto" (`data/scaling/scaling.py`), which knows no labels. Scales are weighed as kernels are
-(`learners/average.py`): with each, the family of kernels on the labels alone (`learners/kernel_family.py`) has squared
-leave-one-out residuals, which sum to L_m of a member, and the scale has the loss
+The first candidate is "auto" (`data/scaling/scaling.py`), which ignores labels. For each scaling the supervised family
+of kernels (`learners/kernel_family.py`) has sums L_m of squared leave-one-out residuals, and the scaling has the loss
 
     E = -2 s^2 log mean_m exp(-L_m / (2 s^2))
 
-with s as there. Another scale takes the place of the first where E / s^2 is lower by more than its `PRIOR`; where some
-of the columns in one unit are narrow beside the others (`Reaches.narrow`), by anything. E counts as much as the share
-of labels that are not the first of their class, of which leave-one-out says nothing. The priors are those with which
-no scale was worse than the first by more than a point of error on 20 sets of unlike kinds
+with s as in `learners/average.py`, times the share of labels after the first of their class, since leave-one-out says
+nothing of the first. Another scaling replaces the first if its E / s^2 is lower by more than its `PRIOR`, or by
+anything if some of the columns in one unit are narrow beside the others (`Reaches.narrow`). With these priors no
+scaling was worse than the first by more than one percentage point of error on 20 diverse data sets
 (`tests/benchmarks/scales.py`).
 """
 
@@ -28,38 +27,38 @@ from ..storage.csr import as_rows
 
 DENSE: tuple[ScalingKind, ...] = ("none", "standardize", "unit_range")
 SPARSE: tuple[ScalingKind, ...] = ("none", "max_abs", "unit_norm")
-MOST_JUDGED = 300  # labels
-SAMPLED = 300  # points, from which bandwidths follow
+MAX_LABELS = 300  # of the supervised family
+SAMPLED = 300  # points for its bandwidths
 PRIOR: dict[ScalingKind, float] = {"none": 3.0, "standardize": 1.0, "unit_range": 0.5, "max_abs": 1.0, "unit_norm": 1.0}
 SCALE_STREAM = 12  # of the seed
 
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
                  categories: np.ndarray | None = None) -> tuple[Scaling, dict[str, Any]]:
-    """Return the scaling of some rows (n, d), and what it was chosen by: `ranges`, and the `label_losses` E a label.
+    """Return the scaling of rows (n, d), and the evidence: `ranges`, and `label_losses`, E for each label.
 
-    ids : numbers of the n rows, ascending; None for all. target : of these. categories : which columns text became,
-    (d,) bool. At most `MOST_JUDGED` labels are judged, in this process.
+    ids : ascending numbers of the n rows; None for all. target : of these. categories : (d,) bool, the columns that
+    encode text. At most `MAX_LABELS` labels are used, in this process.
     """
     made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution, categories=categories)
     first = made["auto"].kind
     fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
-    drawn = np.sort(block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:MOST_JUDGED])
-    judged = target.in_units().take(drawn)
-    n_labels = len(judged.labeled)
-    trusted = 1 - target.n_strata / n_labels
-    if trusted <= 0 or n_labels < 2:
+    sample = np.sort(block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:MAX_LABELS])
+    labels = target.in_units().take(sample)
+    n_labels = len(labels.labeled)
+    usable_share = 1 - target.n_strata / n_labels
+    if usable_share <= 0 or n_labels < 2:
         return fitted[first], evidence
     n = len(rows) if ids is None else len(ids)
-    places = np.concatenate([judged.labeled, np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)])
-    X = rows.take(places if ids is None else ids.take(places))
-    local, losses = replace(judged, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
+    positions = np.concatenate([labels.labeled, np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)])
+    X = rows.take(positions if ids is None else ids.take(positions))
+    local, losses = replace(labels, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
     for kind in (each for each in fitted if each != "auto" or each == first):
         Z = fitted[kind].transform(X)
-        if rows_differ(Z, Z[np.zeros(len(places), int)]).any() and not (
+        if rows_differ(Z, Z[np.zeros(len(positions), int)]).any() and not (
                 kind == "unit_norm" and int(fitted[kind].attributes["zero_rows"])):
-            family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(places)), local, None, random_state)
+            family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(positions)), local, None, random_state)
             losses[kind] = np.array([float(((member.held_out - local.indicators()) ** 2).sum())
                                      for member in family.members])
     if first not in losses:
@@ -69,20 +68,20 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     evidence["label_losses"] = {kind: energy / n_labels for kind, energy in energies.items()}
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
 
-    doubted = {kind: trusted * energy + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
-               for kind, energy in energies.items()}
-    best = min(doubted, key=lambda kind: doubted[kind])
-    return fitted[first if doubted[first] <= doubted[best] else best], evidence
+    posterior = {kind: usable_share * energy + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
+                 for kind, energy in energies.items()}
+    best = min(posterior, key=lambda kind: posterior[kind])
+    return fitted[first if posterior[first] <= posterior[best] else best], evidence
 
 
 def _energy(losses: np.ndarray, unit: float) -> float:
-    """Return E of the losses (m,) of the members of a family, s^2 being the unit."""
-    least = float(losses.min())
-    return least - 2 * unit * float(np.log(np.exp(-(losses - least) / (2 * unit)).mean()))
+    """Return E of the losses (m,) of the members of a family; unit : s^2."""
+    lowest = float(losses.min())
+    return lowest - 2 * unit * float(np.log(np.exp(-(losses - lowest) / (2 * unit)).mean()))
 
 
 def choosing_bytes(m: int, row_bytes: int, width: int) -> int:
-    """Return the bytes that judging by m labeled rows of `row_bytes` bytes takes: rows, scaled, and kernels."""
-    judged = min(m, MOST_JUDGED)
-    points = judged + SAMPLED
-    return points * (2 * row_bytes + 24 * width) + 8 * (points**2 + len(KERNELS) * 4 * judged * judged)
+    """Return the bytes of the selection with m labeled rows of `row_bytes` bytes: rows, scaled rows and kernels."""
+    n_labels = min(m, MAX_LABELS)
+    points = n_labels + SAMPLED
+    return points * (2 * row_bytes + 24 * width) + 8 * (points**2 + len(KERNELS) * 4 * n_labels * n_labels)

@@ -90,8 +90,8 @@ class GraphClassifier(CalibratedClassifier, GraphEstimator):
     def _values(self, X: Any) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)
-        values, beyond = self.model_.values_and_unsupported(rows, execution)
-        values[beyond] = np.nan
+        values, unsupported = self.model_.values_and_unsupported(rows, execution)
+        values[unsupported] = np.nan
         return values
 
 
@@ -121,9 +121,9 @@ class GraphRegressor(PointRegressor, GraphEstimator):
             No point has a target, or one of them has no prediction.
         """
         _, predicted, _ = self._compared(X, y, sample_weight)
-        lost = int(np.isnan(predicted).reshape(len(predicted), -1).any(axis=1).sum())
-        require(lost == 0, f"{lost} of {len(predicted)} points have no prediction", error=DataError,
-                why="no label reaches their part of the graph, and R^2 is of numbers",
+        missing = int(np.isnan(predicted).reshape(len(predicted), -1).any(axis=1).sum())
+        require(missing == 0, f"{missing} of {len(predicted)} points have no prediction", error=DataError,
+                why="their component of the graph has no label, and R^2 needs numbers",
                 fix="score the points whose prediction is a number")
         return super().score(X, y, sample_weight)
 

@@ -73,7 +73,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         The factor of successive halving, such as 3: all candidates are scored on
         few folds, the third of best score on three times as many, and so on; the
         best is one of those scored on all folds. None scores all candidates on all
-        folds. `dssl.selection.halving` tells what it saves, too.
+        folds. See also `dssl.selection.halving`.
     refit : bool
         Whether the best candidate is fitted to all labels, on the graph of the
         search.

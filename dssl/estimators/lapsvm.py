@@ -80,7 +80,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they
         are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
-        "none". `scaling_` is what it came to.
+        "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.

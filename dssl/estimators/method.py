@@ -51,8 +51,8 @@ class MethodEstimator(PointEstimator):
         self.model_ = made.fit.models["model"]
         self.evidence_ = self._told(made.context(), params)
         if self.method.at_training is not None:
-            values, beyond = self.method.at_training(made.context())
-            self._transduction = self.model_.coding.mask_labels(self.model_.coding.labels(values), beyond)
+            values, unsupported = self.method.at_training(made.context())
+            self._transduction = self.model_.coding.mask_labels(self.model_.coding.labels(values), unsupported)
         made.tidy(self.method)
         described = self._facts["models"]["models"]["model"]
         if hasattr(self, "classes_"):

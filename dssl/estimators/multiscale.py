@@ -89,7 +89,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         which 1e6 does.
     loss : "squared", "squared_hinge", "logistic" or "hinge"
         The loss of the labels: the first three fit each class against the rest,
-        "hinge" a machine for each pair of classes, whose most probable class can
+        "hinge" a model for each pair of classes, whose most probable class can
         differ from the predicted one.
     class_prior : "labels", "equal", list, dict or None
         How frequent the classes are among the points that are predicted: None or
@@ -103,7 +103,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they
         are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
-        "none". `scaling_` is what it came to.
+        "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow. The number of carriers follows from what is
@@ -225,7 +225,7 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they
         are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
-        "none". `scaling_` is what it came to.
+        "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow. The number of carriers follows from what is

@@ -162,9 +162,9 @@ class PointPredictor(PointReader):
 
     def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
         """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
-        values, beyond = self.model_.values_and_unsupported(rows, execution)
+        values, unsupported = self.model_.values_and_unsupported(rows, execution)
         labels = self.model_.coding.labels(values)
-        return self.model_.coding.mask_labels(labels, beyond) if self.model_.abstains else labels
+        return self.model_.coding.mask_labels(labels, unsupported) if self.model_.abstains else labels
 
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array, in blocks, where the tasks run.

@@ -41,13 +41,13 @@ class Entries(Output):
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
-        values, beyond = model.block_values(X)
-        entries, empty = model.coding.entries(values), rejected_rows(beyond & self.abstain, self.outliers, start)
+        values, unsupported = model.block_values(X)
+        entries, empty = model.coding.entries(values), rejected_rows(unsupported & self.abstain, self.outliers, start)
         summary = model.coding.summary(entries[~empty])
         if empty.any():
             entries = entries.copy()
             entries[empty] = model.coding.missing_entry
-        return {"predictions": entries}, {"unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+        return {"predictions": entries}, {"unsupported": int(unsupported.sum()), "abstained": int(empty.sum()),
                                         "summary": summary}
 
 
@@ -65,12 +65,12 @@ class Probabilities(Output):
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
-        values, beyond = model.block_values(X)
-        empty = rejected_rows(beyond & self.abstain, self.outliers, start)
+        values, unsupported = model.block_values(X)
+        empty = rejected_rows(unsupported & self.abstain, self.outliers, start)
         probabilities = self.calibration.probabilities(margins_of(values, model.coding))
         probabilities[empty] = np.nan
         return {"predictions": probabilities}, {
-            "unsupported": int(beyond.sum()), "abstained": int(empty.sum()),
+            "unsupported": int(unsupported.sum()), "abstained": int(empty.sum()),
             "summary": model.coding.summary(model.coding.entries(values)[~empty])}
 
 

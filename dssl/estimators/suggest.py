@@ -119,7 +119,7 @@ def _labeled(y: Any, unlabeled: Any, n: int) -> np.ndarray:
 
 
 def _graph(rows: Rows, model: Any, given: Any, execution: Execution) -> Any:
-    """Return the graph of the points: the one that is given, or what it says or else the model."""
+    """Return the graph of the points: the given one, or one with the given parameters or those of the model."""
     if isinstance(given, KNNGraph):
         return given.of_scaled(rows, execution)
     params = model.group("graph") if "graph" in getattr(model, "groups", ()) else KNNGraph()

@@ -28,18 +28,18 @@ from .targets import prior_of
 class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelReader):
     """Transductive support vector machine by deterministic annealing.
 
-    The labels of unlabeled points are variables of the machine: it seeks the boundary
-    that separates labeled and unlabeled points widely, where each class has its share
-    of the unlabeled ones. It suits classes with a gap between them, and a few labels of
-    each; where there is no gap it can be worse than the supervised baseline. There may
-    be any number of classes, each against the rest.
+    The labels of unlabeled points are variables of the optimization: the boundary has a
+    wide margin to labeled and unlabeled points, with a given share of the unlabeled
+    points in each class. It suits classes with a gap between them and a few labels of
+    each; without a gap it can be worse than the supervised baseline. There may be any
+    number of classes, each against the rest.
 
     `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
     a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
     if there is one, in threads of this process otherwise, with the same result. There
     is no graph: one that is given is an error. With all points labeled it is the
-    squared hinge machine of the labels, with a warning.
+    supervised support vector machine with the squared hinge loss, with a warning.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they
         are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
-        "none". `scaling_` is what it came to.
+        "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.
@@ -171,10 +171,10 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: MachineParams,
                execution: Execution) -> None:
-        require(graph is None, "a graph is given", why="this machine has none: unlabeled points count by their margin",
-                fix="leave it out, or fit LapSVM, whose penalty is the graph's")
+        require(graph is None, "a graph is given", why="TransductiveSVC uses the margins of unlabeled points, no graph",
+                fix="leave it out, or fit LapSVM, which penalizes by the graph")
         if len(target.labeled) == len(rows):
-            warnings.warn(explain("every point is labeled", why="the machine is then that of the labels alone",
+            warnings.warn(explain("every point is labeled", why="the model is then supervised",
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
         self._run(rows, target, weight, None, params, execution)
 
