@@ -416,7 +416,7 @@ def prepared_system(X, y, count, execution):
 
 def test_the_paper_preconditioner_needs_landmarks_that_are_points():
     X, y, _ = problem()
-    with pytest.raises(ParameterError, match="landmarks that are no points"):
+    with pytest.raises(ParameterError, match="landmarks that are not points"):
         LapRLSClassifier(solver=SystemParams(solver="nystrom-pcg", preconditioner="paper"),
                          landmarks=LandmarkParams(n_landmarks=20, method="kmeans")).fit(X, y)
 

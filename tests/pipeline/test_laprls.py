@@ -526,7 +526,7 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path):
 
 
 @pytest.mark.parametrize(("overrides", "says"), [
-    (["model.solver=nystrom-pcg"], "graph of its own"),
+    (["model.solver=nystrom-pcg"], "own graph"),
     (["selection.held_out=influence", "model.kind=lapsvm"], "refit"),
     (["model.kind=svm"], "held_out_points='inductive', deformed kernels")])
 def test_where_points_that_are_held_out_cannot_leave_the_graph(fields, overrides, says):

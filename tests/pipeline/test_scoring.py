@@ -135,7 +135,7 @@ def test_a_model_of_known_class_sizes_has_probabilities(points, workspace):
 
 @pytest.mark.parametrize(("task", "model", "why"), [
     ("regression", {"scoring": "f1_macro"}, "it is a metric of classes"),
-    ("classification", {"scoring": "f1", "class_sizes": [1, 2]}, "leaves nothing to decide"),
+    ("classification", {"scoring": "f1", "class_sizes": [1, 2]}, "already decide"),
     ("classification", {"scoring": "precision"}, "Input should be 'accuracy', 'balanced_accuracy'")])
 def test_what_cannot_be_decided_is_refused_by_the_spec(task, model, why):
     with pytest.raises(SpecError, match=why):
