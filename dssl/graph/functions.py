@@ -15,7 +15,7 @@ from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
-from ..solvers.direct import LARGEST, Direct
+from ..solvers.direct import MAX_DIRECT, Direct
 from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov, krylov_bytes
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
@@ -73,12 +73,12 @@ def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functio
     """Return functions of the Laplacian of a graph on some columns (t,), distinct vertices, at rows (r,), vertices too.
 
     Both in the coordinates of the Laplacian: where vertices are several points, see `Laplacian.multiplicity`.
-    factored : whether the matrix is; by default where it has up to `LARGEST` vertices.
+    factored : whether the matrix is; by default where it has up to `MAX_DIRECT` vertices.
 
     Raises NotConverged if a solver is used and ends above its tolerance.
     """
     columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
-    if len(graph.vertices) <= LARGEST if factored is None else factored:
+    if len(graph.vertices) <= MAX_DIRECT if factored is None else factored:
         return _by_solves(graph, columns, rows, functions, params, execution)
     return _by_krylov(graph, columns, rows, functions, params, execution)
 
@@ -170,7 +170,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
-    if n <= LARGEST:
+    if n <= MAX_DIRECT:
         prepared = system_cost(n, nnz, t, [Direct], guess=guess)
         peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
         return cost_of(3 * m * block_count(t, block), 4 * m * prepared.written, m * prepared.written, peak,

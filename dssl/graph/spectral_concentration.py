@@ -24,7 +24,7 @@ from scipy.sparse import csgraph
 from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
 from ..solvers.method import Jacobi
-from ..solvers.operators import places_of
+from ..solvers.operators import inverse_permutation
 from ..solvers.solve import prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import STEP_BYTES, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges
@@ -49,7 +49,7 @@ def spectral_concentration(diagonal: np.ndarray, vertices: np.ndarray, solver: M
     solver : its arrays of R = L + ridge I or L_norm + ridge I, of which `SOLVER_ARRAYS` are read (`Solver.to_arrays`).
     """
     order, scale, component, near_null, data = (solver[name] for name in SOLVER_ARRAYS)
-    at = places_of(order)[vertices]
+    at = inverse_permutation(order)[vertices]
     null = _constant((near_null * scale) ** 2, component)[at]
     return _concentration((diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order),
                       power)

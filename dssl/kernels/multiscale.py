@@ -1,42 +1,40 @@
 """The multi-scale eigen kernel: eigenfunctions of graph Laplacians of several widths, one width an index.
 
-For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n carriers x_i,
+For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n landmarks x_i (the carriers of the paper),
 
     W_j(x, z) = exp(-|x - z|^2 / (4 eps_j)),    L_j = (D_j - W_j) / n,    L_j phi_k^j = lambda_k^j phi_k^j
 
 where M is the first j whose second eigenvalue is below a threshold. For each index k = 2, 3, ... the scale is the j > 0
-at which `|lambda_k^j - lambda_k^(j-1)|` is least (quasi-optimality), and the kernel is
+that minimizes `|lambda_k^j - lambda_k^(j-1)|` (quasi-optimality), and the kernel is
 
     K(x, z) = 1 + sum_k Phi_k(x) Phi_k(z) / (n lambda_k)                                                        (eq. 7)
     Phi_k(x) = sum_i W_j(x, x_i) phi_k(x_i) / (d_j(x) - n lambda_k),    d_j(x) = sum_i W_j(x, x_i)              (eq. 5)
 
-The vectors phi_k are of unit length: of one scale and all indices the sum is then the pseudo-inverse of D - W on the
-carriers, whose eigenvalues are n lambda_k. Eigenfunctions of mean square 1 would make the sum n times as large against
-the constant 1, which an intercept makes up for.
+The vectors phi_k have unit length: for one scale and all indices the sum is the pseudo-inverse of D - W on the
+landmarks.
 
-Eigenfunctions of a scale at which the graph nearly falls apart weigh 1 / (n lambda), up to a million times what others
-do, and outlying points have some for themselves. So K(x, x) differs by orders of magnitude from point to point, and a
-machine in K sees the lonely ones: by default the kernel is scaled to unit diagonal.
+At a scale at which the graph nearly falls apart the weight 1 / (n lambda) is up to a million times larger than at
+others, so K(x, x) differs by orders of magnitude between outliers and other points: by default the kernel is scaled to unit
+diagonal.
 
-Where the denominator of eq. 5 vanishes. It is `d (1 - n lambda_k / d)`, and far from all carriers d goes to 0: there is
-always a place where it is 0, and before it the extension grows without bound; beyond, it has the wrong sign. An index
-is extended soundly at x where `1 - n lambda_k / d(x)` is `LEAST` or more. A scale counts as sound for an index where
-that is so at all carriers, and the least difference is sought among sound scales; only where an index has none, among
-all. At a point where it is not so, that factor is taken to be `LEAST`: the extension is then the weighted mean of the
-eigenvector around x, over `LEAST`, and it is continuous. At carriers where a scale is sound Phi_k is phi_k itself.
+The denominator of eq. 5 is `d (1 - n lambda_k / d)`, and d vanishes far from all landmarks, so it has a zero, where the
+extension diverges and changes its sign. A scale is valid for an index if `1 - n lambda_k / d` is at least `MIN_FACTOR`
+at all landmarks; the scale is selected among the valid ones, if there are any. Where the factor is smaller it is
+replaced by `MIN_FACTOR`: the extension is then a weighted mean of the eigenvector over `MIN_FACTOR`, and continuous. At
+landmarks Phi_k is phi_k itself if the scale is valid.
 
-Cost: some `4 n^3 / 3` flops a scale for eigenvalues, and twice as many a chosen scale for vectors; a matrix (n, n) at a
-time. Of more points than can be carriers these are a random subsample, the labeled points among them.
+Cost: about `4 n^3 / 3` flops a scale for eigenvalues, and twice as many a selected scale for vectors; one matrix (n, n)
+at a time. Of more points than fit the landmarks are a random subsample, which includes the labeled points.
 
 References
 ----------
 Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018; von Luxburg,
-Belkin, Bousquet, "Consistency of spectral clustering", Annals of Statistics 2008 (eigenvalues within the range of the
-degrees are none of the limit: what the condition on the denominator is about).
+Belkin, Bousquet, "Consistency of spectral clustering", Annals of Statistics 2008 (the condition on the denominator).
 """
 
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -65,32 +63,30 @@ from .features import FeatureMap
 from .landmarks import LandmarkParams, choose_landmarks
 from .points import matching_points, require_finite, squared_distances
 
-LEAST = 0.5  # of a degree, what a sound denominator keeps
-WIDEST = 0.5  # eps_0 by "auto", over the squared median distance; on two moons of radius 1 it is about 1
-MAX_CARRIERS = 2000  # by "auto": 2 s of a core a scale
-MIN_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the carriers, and a hundred where these are fewer than 800
+MIN_FACTOR = 0.5  # of the denominator, relative to the degree
+FIRST_SCALE = 0.5  # eps_0 by "auto", relative to the squared median distance
+MAX_LANDMARKS = 2000  # by "auto": 2 s of a core a scale
+MIN_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the landmarks, at least a hundred
 MAX_SCALES = 1000
-WAVE = 8  # scales whose eigenvalues are sought at a time; those beyond the last are not used
-SAMPLE = 200  # points beside the carriers at which denominators are looked at
-STREAM = 21  # of the seed, from which they are drawn
-TIED = 1e-6  # relative, of differences that are equal: degenerate eigenvalues then have one scale
-ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest eigenvalue, what a smaller one may be off by
+BATCH = 8  # scales whose eigenvalues are computed at a time
+SAMPLE = 200  # points at which denominators are checked
+STREAM = 21  # of the seed, for this sample
+TIED = 1e-6  # relative tolerance of equal differences, so that degenerate eigenvalues have one scale
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # error of an eigenvalue, relative to the largest
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiscaleParams:
-    """eps_0 : the first scale, in squared units of the features; "auto" is `WIDEST` times the squared median distance
-        of points, so that the kernel does not depend on units.
+    """eps_0 : the first scale, in squared units of the features; "auto" is `FIRST_SCALE` times the squared median
+        distance of points.
 
     q : of the scales, one to the next, in (0, 1).
     threshold : the second eigenvalue below which there are no further scales; all are at most 1.
-    n_eigenpairs : beside the constant one; "auto" is an eighth of the carriers, `MIN_PAIRS` or all of
-        them at least.
-    n_carriers : points whose graph Laplacians are decomposed, the labeled ones among them as long as these are no more
-        than half; "auto" is as many as the budget lets be, `MAX_CARRIERS` at most, and all points where there are
-        fewer.
-    unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7 as it is.
-    random_state : of the carriers. budget : bytes by which carriers are counted; not the memory of the machine.
+    n_eigenpairs : beside the constant one; "auto" is an eighth of the landmarks, at least `MIN_PAIRS`.
+    n_carriers : the number of landmarks, which include the labeled points as long as these are no more than half;
+        "auto" is as many as fit the budget, at most `MAX_LANDMARKS`.
+    unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7.
+    random_state : of the landmarks. budget : bytes that determine the number of landmarks.
     """
 
     eps_0: float | Literal["auto"] = "auto"
@@ -111,30 +107,30 @@ class MultiscaleParams:
         require(is_real(self.threshold) and 0 < self.threshold < 1,
                 f"threshold={self.threshold!r}, expected a number between 0 and 1",
                 why="scales end where the second eigenvalue falls below it", fix="use 1e-6")
-        for name, least in (("n_eigenpairs", 1), ("n_carriers", 2)):
+        for name, smallest in (("n_eigenpairs", 1), ("n_carriers", 2)):
             value = getattr(self, name)
-            require(value == "auto" or (is_whole(value) and value >= least),
-                    f'{name}={value!r}, expected a whole number >= {least} or "auto"',
-                    why="so many are used", fix='use "auto"')
+            require(value == "auto" or (is_whole(value) and value >= smallest),
+                    f'{name}={value!r}, expected a whole number >= {smallest} or "auto"',
+                    why="it is a number of points or eigenpairs", fix='use "auto"')
         require(isinstance(self.unit_diagonal, bool), f"unit_diagonal={self.unit_diagonal!r}, expected true or false",
                 why="it says how the kernel is scaled", fix="leave it out")
 
     def count(self, n: int, d: int) -> int:
-        """Return the carriers of n points of d columns; raise BudgetError where they do not fit."""
+        """Return the number of landmarks of n points of d columns; raise BudgetError if they do not fit."""
         def budget_for(s: int) -> int:
-            return budget_beside(carrier_bytes(s, d, self.pairs_of(s)))
+            return budget_beside(landmark_bytes(s, d, self.pairs_of(s)))
 
-        most = largest_within(self.budget, n, budget_for)
+        fit = largest_within(self.budget, n, budget_for)
         asked = 2 if self.n_carriers == "auto" else min(int(self.n_carriers), n)
         needed = budget_for(asked)
-        require(most >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
+        require(fit >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
-                fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={most}" if most >= 2 else ""))
-        return min(most, MAX_CARRIERS) if self.n_carriers == "auto" else asked
+                fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={fit}" if fit >= 2 else ""))
+        return min(fit, MAX_LANDMARKS) if self.n_carriers == "auto" else asked
 
     def pairs_of(self, s: int) -> int:
-        """Return the eigenpairs of s carriers beside the constant one."""
+        """Return the number of eigenpairs of s landmarks beside the constant one."""
         return min(max(MIN_PAIRS, s // PAIRS) if self.n_eigenpairs == "auto" else int(self.n_eigenpairs), s - 1)
 
 
@@ -142,9 +138,9 @@ class MultiscaleParams:
 class MultiscaleMap(FeatureMap):
     """`Phi(x) = (1, Phi_2(x) / sqrt(n lambda_2), ...)`, whose kernel is eq. 7, or the same at unit length.
 
-    points (s, d) : the carriers. scales (t,) : the eps_j that were chosen, descending. scale (r,) : which of them is
-    that of an index. values (r,) : n lambda_k. vectors (s, r) : phi_k, of unit length.
-    unit_diagonal : whether features are of unit length. attributes : JSON, what is known of it.
+    points (s, d) : the landmarks. scales (t,) : the selected eps_j, descending. scale (r,) : the number of that of each
+    index. values (r,) : n lambda_k. vectors (s, r) : phi_k, of unit length. unit_diagonal : whether features have unit
+    length. attributes : JSON evidence.
     """
 
     points: Any
@@ -161,20 +157,20 @@ class MultiscaleMap(FeatureMap):
 
     @property
     def widest(self) -> RBF:
-        """W of the largest scale, by which a point is near to carriers or far from all."""
+        """W of the largest scale, for the distance of new points to the landmarks."""
         return weights_at(float(self.scales[0]))
 
     @property
     def typical(self) -> float:
-        """The median of K(x_i, x_i) over the carriers."""
+        """The median of K(x_i, x_i) over the landmarks."""
         return 1.0 if self.unit_diagonal else float(np.median(1 + self.vectors**2 @ (1 / self.values)))
 
     def __call__(self, X: Any) -> np.ndarray:
         D = squared_distances(*matching_points(X, self.points))
         features = np.ones((len(D), self.width))
-        for mine, W, degrees, kept in self._by_scale(D):
-            features[:, 1 + mine] = W @ self.vectors[:, mine] / (
-                degrees[:, None] * np.maximum(kept, LEAST) * np.sqrt(self.values[mine]))
+        for indices, W, degrees, factor in self._by_scale(D):
+            features[:, 1 + indices] = W @ self.vectors[:, indices] / (
+                degrees[:, None] * np.maximum(factor, MIN_FACTOR) * np.sqrt(self.values[indices]))
         if self.unit_diagonal:
             features /= np.linalg.norm(features, axis=1, keepdims=True)
         return features
@@ -187,27 +183,28 @@ class MultiscaleMap(FeatureMap):
 
     @property
     def row_bytes(self) -> int:
-        """The bytes that a point takes while its features are made, beside those of the point."""
+        """The bytes of a point in a computation of features, beside the point."""
         return 8 * (3 * self.points.shape[0] + 4 * self.width)
 
     def unsound(self, X: Any) -> float:
-        """Return the share of pairs of a point and an index at which the denominator is below `LEAST` of the degree."""
+        """Return the share of pairs of a point and an index with a factor below `MIN_FACTOR`."""
         D = squared_distances(*matching_points(X, self.points))
-        return sum(int((kept < LEAST).sum()) for *_, kept in self._by_scale(D)) / max(len(D) * len(self.values), 1)
+        unsound = sum(int((factor < MIN_FACTOR).sum()) for *_, factor in self._by_scale(D))
+        return unsound / max(len(D) * len(self.values), 1)
 
-    def _by_scale(self, D: np.ndarray) -> Any:
-        """Yield, of squared distances D (b, s) and each scale, its indices (i,), W (b, s) and degrees (b,) over the
-        largest W of their row, so that nothing underflows far away, and `1 - n lambda / d` (b, i)."""
+    def _by_scale(self, D: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield for squared distances D (b, s) and each scale its indices (i,), W (b, s), degrees (b,), and the factor
+        `1 - n lambda / d` (b, i); W and degrees are relative to the largest W of a row, against underflow."""
         nearest = D.min(axis=1, keepdims=True)
         for number, eps in enumerate(self.scales):
-            mine = np.flatnonzero(self.scale == number)
+            indices = np.flatnonzero(self.scale == number)
             W = np.subtract(nearest, D)
             W /= 4 * eps
             np.exp(W, out=W)
             degrees = W.sum(axis=1)
             with np.errstate(over="ignore"):
-                kept = 1 - np.exp(nearest / (4 * eps)) * (self.values[mine] / degrees[:, None])
-            yield mine, W, degrees, kept
+                factor = 1 - np.exp(nearest / (4 * eps)) * (self.values[indices] / degrees[:, None])
+            yield indices, W, degrees, factor
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {**point_arrays("points", self.points), "scales": self.scales, "scale": self.scale,
@@ -236,7 +233,7 @@ def laplacian_of(points: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class EigenvaluesTask:
-    """Write the `count` lowest eigenvalues, `values` (count,), and the least of the degrees, of a scale."""
+    """Write the `count` lowest eigenvalues `values` of a scale, and the smallest degree, `least`."""
 
     points: Arrays
     eps: float
@@ -265,33 +262,32 @@ class EigenvectorsTask:
 
 
 def signed(V: np.ndarray) -> np.ndarray:
-    """Return vectors (n, i) whose largest entry is positive, whatever LAPACK's signs are."""
+    """Return vectors (n, i) whose largest entry is positive."""
     return V * np.where(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])] < 0, -1.0, 1.0)
 
 
-def chosen_scales(values: np.ndarray, least: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, int]]:
-    """Return the scale j (r,) of each index by quasi-optimality, -1 of one that is 0 at all scales, and counts.
+def selected_scales(values: np.ndarray, min_degrees: np.ndarray, n: int) -> tuple[np.ndarray, dict[str, int]]:
+    """Return the scale j (r,) of each index by quasi-optimality, -1 if its eigenvalue is 0 at all scales, and counts.
 
-    values : (M + 1, r + 1), the eigenvalues at each scale, of the constant vector first. least : (M + 1,), degrees.
-
-    The counts: `passed_over`, indices whose least difference is at a scale that is not sound; `unsound`, those that
-    have no sound scale; `left_out`.
+    values : (M + 1, r + 1), the eigenvalues at each scale, first that of the constant vector. min_degrees : (M + 1,).
+    The counts: `passed_over`, indices whose optimal scale is not valid; `unsound`, those without a valid scale;
+    `left_out`, those without a scale.
     """
     differences = np.abs(np.diff(values[:, 1:], axis=0))
     positive = values[1:, 1:] > ROUNDING * values[1:, -1:]
-    sound = positive & (n * values[1:, 1:] <= (1 - LEAST) * least[1:, None])
-    of_any = _first_least(np.where(positive, differences, np.inf))
-    of_sound = _first_least(np.where(sound, differences, np.inf))
-    some = sound.any(axis=0)
-    best = np.where(some, of_sound, of_any) + 1
-    known = positive.any(axis=0)
-    return np.where(known, best, -1), {
-        "passed_over": int((some & (of_sound != of_any)).sum()), "unsound": int((known & ~some).sum()),
-        "left_out": int((~known).sum())}
+    valid = positive & (n * values[1:, 1:] <= (1 - MIN_FACTOR) * min_degrees[1:, None])
+    optimal = _first_smallest(np.where(positive, differences, np.inf))
+    optimal_valid = _first_smallest(np.where(valid, differences, np.inf))
+    has_valid = valid.any(axis=0)
+    best = np.where(has_valid, optimal_valid, optimal) + 1
+    has_scale = positive.any(axis=0)
+    return np.where(has_scale, best, -1), {
+        "passed_over": int((has_valid & (optimal_valid != optimal)).sum()),
+        "unsound": int((has_scale & ~has_valid).sum()), "left_out": int((~has_scale).sum())}
 
 
-def _first_least(differences: np.ndarray) -> np.ndarray:
-    """Return the first row (r,) of each column whose entry is the least, or equal to it but for rounding."""
+def _first_smallest(differences: np.ndarray) -> np.ndarray:
+    """Return the first row (r,) of each column whose entry is the smallest, up to rounding."""
     return (differences <= differences.min(axis=0) * (1 + TIED)).argmax(axis=0)
 
 
@@ -299,9 +295,8 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
                    parts: Parts | None = None) -> MultiscaleMap:
     """Return the features of the multi-scale kernel of all rows (n, d); labeled : the numbers of the labeled ones.
 
-    parts : where eigenvalues and eigenvectors of each scale go; finished ones are used. Scratch by default.
-
-    Memory: `carrier_bytes` a task.
+    parts : of the eigenvalues and eigenvectors of each scale, where finished ones are reused; scratch by default.
+    Memory: `landmark_bytes` a task.
 
     Warns
     -----
@@ -320,13 +315,13 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
         points = rows.take(np.arange(n))
         require_finite(points, "the points hold")
     else:
-        eps = 1.0  # of a kernel that uniform landmarks do not ask
-        points = choose_landmarks(rows, weights_at(eps), s, LandmarkParams(random_state=params.random_state), execution,
+        points = choose_landmarks(rows, weights_at(1.0), s, LandmarkParams(random_state=params.random_state), execution,
                                   labeled).points
         s = points.shape[0]
     require(s >= 2, f"all carriers of {n:,} points are equal", error=DataError, why="a graph has two points or more",
             fix="use more carriers")
-    eps_0 = WIDEST * median_bandwidth(rows, params.random_state)**2 if params.eps_0 == "auto" else float(params.eps_0)
+    eps_0 = float(params.eps_0) if params.eps_0 != "auto" else FIRST_SCALE * median_bandwidth(
+        rows, params.random_state)**2
     pairs = params.pairs_of(s)
     shared = execution.share(**point_arrays("points", points))
     steps = parts or execution.scratch()
@@ -334,10 +329,10 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     if len(values) == 2 and values[0, 1] < params.threshold:
         warnings.warn(explain(
             f"the second eigenvalue is {values[0, 1]:.2g} at the first scale, below threshold={params.threshold:g}",
-            why="some points lie far from all others for that scale, or it is too small; what is nearer than they are "
-                "is not told apart", fix="drop points that lie far off, scale the features, or give a larger eps_0"),
+            why="some points lie far from all others for that scale, or it is too small, so that closer points are not "
+                "distinguished", fix="drop points that lie far off, scale the features, or give a larger eps_0"),
             UserWarning, stacklevel=2)
-    chosen, counts = chosen_scales(values, least, s)
+    chosen, counts = selected_scales(values, least, s)
     seconds = {"values": time.perf_counter() - begin}
     used = np.unique(chosen[chosen >= 0])
     require(len(used) > 0, f"at eps_0={eps_0:g} and below no two of {s:,} carriers are joined", error=DataError,
@@ -370,14 +365,14 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
 
 def _eigenvalues(points: Arrays, eps_0: float, params: MultiscaleParams, pairs: int, execution: Execution,
                  parts: Parts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the scales (M + 1,), their eigenvalues (M + 1, pairs + 1) and least degrees (M + 1,); M is 1 or more."""
+    """Return the scales (M + 1,), their eigenvalues (M + 1, pairs + 1) and smallest degrees (M + 1,), M >= 1."""
     scales: list[float] = []
     last = None
     while last is None:
         require(len(scales) < MAX_SCALES, f"{len(scales):,} scales, and the second eigenvalue is still above "
                 f"threshold={params.threshold:g}", error=DataError, why="scales shrink by q until no path joins all "
                 "points", fix="use a smaller q, a larger threshold, or a smaller eps_0")
-        scales = [eps_0 * params.q**j for j in range(len(scales) + WAVE)]
+        scales = [eps_0 * params.q**j for j in range(len(scales) + BATCH)]
         execution.map([EigenvaluesTask(points, eps, pairs + 1) for eps in scales], parts)
         spectra = [parts.read(j) for j in range(len(scales))]
         last = next((j for j in range(1, len(scales)) if spectra[j]["values"][1] < params.threshold), None)
@@ -386,14 +381,13 @@ def _eigenvalues(points: Arrays, eps_0: float, params: MultiscaleParams, pairs: 
             np.concatenate([spectrum["least"] for spectrum in spectra]))
 
 
-def carrier_bytes(s: int, d: int, pairs: int) -> int:
-    """Return the bytes of s carriers of d columns: a Laplacian, its eigenvectors and the points three times each."""
+def landmark_bytes(s: int, d: int, pairs: int) -> int:
+    """Return the bytes of s landmarks of d columns: a Laplacian, its eigenvectors and the points three times each."""
     return 8 * s * (s + 3 * (pairs + 1) + 3 * d + 40)
 
 
 def multiscale_cost(n: int, d: int, row_bytes: int, s: int, pairs: int, n_scales: int) -> Cost:
-    """Return what the map of s carriers takes, of so many scales for eigenvalues, and as many for vectors at most.
-    """
+    """Return the cost of the map of s landmarks, with `n_scales` for eigenvalues, and at most as many for vectors."""
     tasks = 2 * n_scales
     return cost_of(tasks, tasks * s * row_bytes + SAMPLE * row_bytes, 8 * s * (d + pairs) + 8 * n_scales * pairs,
-                   carrier_bytes(s, d, pairs), carrier_bytes(s, d, pairs), tasks * gram_seconds(s, s))
+                   landmark_bytes(s, d, pairs), landmark_bytes(s, d, pairs), tasks * gram_seconds(s, s))

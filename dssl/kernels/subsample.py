@@ -26,7 +26,7 @@ from ..solvers.method import SolverMethod
 from ..solvers.operators import ScaledMatrix, vector_of
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
-from ..solvers.warm_start import carried
+from ..solvers.warm_start import extended_solution
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.store import decoding_bytes, whole_bytes
 
@@ -91,7 +91,7 @@ class SolvedColumns:
         for run in np.split(known, np.flatnonzero(np.diff(columns[known]) != 1) + 1):
             if len(run):
                 start[:, run] = factor.read_columns(int(columns[run[0]]), int(columns[run[-1]]) + 1)
-        return carried(A, start, self.vector.load()["vector"])
+        return extended_solution(A, start, self.vector.load()["vector"])
 
 
 @dataclass(frozen=True)

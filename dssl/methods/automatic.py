@@ -32,14 +32,14 @@ from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
 from ..report.sections.on_graph import choice_section
-from ..report.words import Baseline, Words
+from ..report.words import Baseline, ReportText
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.calibration import FOLDS, calibration_folds, calibration_of
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.odd_labels import odd_labels, warn_odd_labels
 from ..selection.scoring import with_scoring
-from ..solvers.direct import LARGEST
+from ..solvers.direct import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
 from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
@@ -253,7 +253,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
         for many in sorted(both)], "labeled points")
     fits = 1 + FOLDS * sized
     return replace(cost, tasks=fits * cost.tasks, read=fits * cost.read, seconds=fits * cost.seconds).guessing(
-        *["solver"] * (f.vertices > LARGEST))
+        *["solver"] * (f.vertices > MAX_DIRECT))
 
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
@@ -261,7 +261,7 @@ def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
                           params.graph.metric, f.n_outputs, f.n_labeled <= params.most, f.budget)
 
 
-WORDS = Words(
+WORDS = ReportText(
     model="An average of graph kernels and kernels on the labels, weighted by leave-one-out errors. With many labels, "
           "either harmonic functions on the graph or the nearest labels, whichever predicts held-out labels better.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="graph.width",

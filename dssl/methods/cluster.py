@@ -29,7 +29,7 @@ from ..kernels.transfer import Transfer, TransferParams
 from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
 from ..report.sections.basis import cluster_section
-from ..report.words import Words
+from ..report.words import ReportText
 from ..storage.blocks import STEP_BYTES
 from .linear import (
     BASE,
@@ -285,7 +285,7 @@ def _scores_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
 
 
 _FEWER = "lower model.landmarks"
-WORDS = Words(
+WORDS = ReportText(
     model="A linear model in a cluster kernel. Points are similar if many paths of similar points connect them.",
     changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C",
     folds="Held-out points stay among the points that define the kernel.")

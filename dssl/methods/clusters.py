@@ -28,7 +28,7 @@ from ..learners.model import Model, predict_cost
 from ..learners.on_graph.cost import predicted_cost
 from ..learners.target.coding import Values
 from ..learners.target.target import Quantities
-from ..report.words import Baseline, Words
+from ..report.words import Baseline, ReportText
 from ..selection.number_of_clusters import NumberRule, number_rule, selected_clusters
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
@@ -274,7 +274,7 @@ def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
 
 
 def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
-    words = Words(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
+    words = ReportText(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
                   norm="model.n_clusters")
     step = Step("models", 4, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
                 "lower model.n_landmarks")

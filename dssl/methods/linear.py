@@ -32,7 +32,7 @@ from ..learners.probabilities import calibration_attributes
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
 from ..report.sections.selection import selection_section
-from ..report.words import Baseline, Words
+from ..report.words import Baseline, ReportText
 from ..selection.by_labels import LabelFolds, by_labels, with_prior
 from ..selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ..selection.folds import FoldParams
@@ -341,7 +341,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     return models, {"models": {name: {**described[name], **facts_of} for name, facts_of in facts.items()}, **compared}
 
 
-def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, words: Words) -> Step:
+def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, words: ReportText) -> Step:
     """Return the step `selection` of a method."""
     return Step("selection", version, ("points", "labels", "basis"), lambda params: params, make_selection, cost,
                 f"{hint}, {FEWER_LABELS}", section=partial(selection_section, words=words), leads=True)

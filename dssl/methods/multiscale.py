@@ -26,7 +26,7 @@ from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
 from ..report.sections.basis import multiscale_section, regions_section
-from ..report.words import Words
+from ..report.words import ReportText
 from ..storage.blocks import PartWriter, Rows
 from .linear import (
     BASE,
@@ -237,7 +237,7 @@ def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 
 
 _FEWER = "lower model.n_carriers"
-WORDS = Words(
+WORDS = ReportText(
     model="A linear model in a kernel of eigenfunctions of graph Laplacians, each at the scale at which its eigenvalue "
           "is most stable. Points are similar if short steps connect them.",
     changed="kernel that merely changed", cause="changed kernel", graph="model.threshold", norm="model.C",

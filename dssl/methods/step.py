@@ -22,7 +22,7 @@ from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model, predict_cost
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
-from ..report.words import Baseline, Words
+from ..report.words import Baseline, ReportText
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
@@ -319,7 +319,7 @@ class Method:
     tasks: tuple[LearningTask, ...]
     steps: tuple[Step, ...]
     scores_cost: Callable[[PlanInputs, Any], Cost]
-    words: Words
+    words: ReportText
     baselines: tuple[Baseline, ...]
     sections: type[Sections]
     data: type[DataSection] = DataSection

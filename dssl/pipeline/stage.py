@@ -12,7 +12,7 @@ from ..methods.step import Context, Method, Step
 from ..report.page import Section, SectionOf
 from ..report.record import Attributes, RunRecord
 from ..report.sections.answer import answer_section
-from ..report.words import Baseline, Words
+from ..report.words import Baseline, ReportText
 from .spec import KindSpec, Spec
 
 
@@ -71,7 +71,7 @@ def _stage_of(step: Step, kind_of_spec: type[Spec]) -> Stage:
                  intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)
 
 
-PLAIN = Words(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",
+PLAIN = ReportText(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",
               norm="model")
 
 
@@ -90,9 +90,9 @@ class Kind(KindSpec):
 
     stages: tuple[Stage, ...]
     model: str | None = "models"
-    words: Words = PLAIN
+    words: ReportText = PLAIN
     baselines: tuple[Baseline, ...] = ()
-    answer: Callable[[RunRecord, Words, Sequence[Baseline]], Section] = answer_section
+    answer: Callable[[RunRecord, ReportText, Sequence[Baseline]], Section] = answer_section
 
     @classmethod
     def of(cls, spec: KindSpec, stages: tuple[Stage, ...], **others: Any) -> "Kind":

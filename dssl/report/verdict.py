@@ -11,7 +11,7 @@ from .error_measure import Measure, measure_of
 from .page import Level
 from .record import Attributes, PairedTest, Result, Scores, scores_at
 from .text import at, counted, finite, number, p_value, percent, plain_label
-from .words import Words
+from .words import ReportText
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
 ROUNDING = 1e-9  # of that error
@@ -63,7 +63,7 @@ class Verdict:
     """
 
     by: Measure
-    words: Words
+    words: ReportText
     scores: Scores
     error: float | None
     base: Comparison | None
@@ -74,7 +74,7 @@ class Verdict:
     unread: str = ""
 
     @classmethod
-    def of(cls, result: Result, words: Words, unread: str = "") -> "Verdict":
+    def of(cls, result: Result, words: ReportText, unread: str = "") -> "Verdict":
         scores: Scores = result.get("metrics") or {}
         baselines, gain = result.get("baselines") or {}, result.get("gain") or {}
         by_labels = gain.get("by_labels") or {}

@@ -58,7 +58,7 @@ GUESSES = (  # baselines of every kind with labels: they need no fit
 
 
 @dataclass(frozen=True)
-class Words:
+class ReportText:
     """How a graph enters a kind of model, and which keys say how strongly.
 
     model : what the model is. changed, cause : what a graph that says nothing would still do, as "a ... that merely

@@ -1,8 +1,8 @@
-"""Algebraic multigrid as a preconditioner for a block of columns: pyamg finds the aggregates, the V-cycle is ours.
+"""Algebraic multigrid as a preconditioner for a block of columns, with the aggregates of pyamg.
 
-Low-dimensional graphs have thousands of small eigenvalues, too many to deflate; a coarse graph represents them all.
-The cycle works in float32 on all columns of a block at once, inside conjugate gradients that are corrected in
-float64 by the caller.
+Low-dimensional graphs have thousands of small eigenvalues, too many for deflation; a coarse graph represents all of
+them. The V-cycle works in float32 on all columns of a block, inside conjugate gradients that the caller corrects in
+float64.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from scipy.linalg import eigh
 from .method import PREPARED_SECONDS, VECTOR_PASSES, Iterative
 from .operators import ScaledMatrix
 
-COARSEST = 400  # unknowns that are solved by a dense inverse
+COARSEST = 400  # unknowns of the dense inverse
 MAX_LEVELS = 20
-WORK = 8.0  # entries that a cycle touches for each of the matrix, where it is not known: 3 to 8 measured
+WORK = 8.0  # entries that a cycle touches for each of the matrix, as an upper bound: 3 to 8 measured
 CSR = ("data", "indices", "indptr")
-ZERO = 1e-12  # eigenvalues and diagonals of a component whose null vector is all that is left of it
+ZERO = 1e-12  # eigenvalues and diagonals of a component that is reduced to its null vector
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Multigrid(Iterative):
     description = "conjugate gradients preconditioned by algebraic multigrid"
     prepare_seconds = PREPARED_SECONDS
     stored_guess = ("levels",)
-    blocks32 = 7  # the cycle's two, and as much on the coarse levels as their rows need
+    blocks32 = 7  # with two of the cycle, and those of the coarse levels
 
     @classmethod
     def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None,
@@ -74,12 +74,12 @@ class Multigrid(Iterative):
 
     @property
     def work(self) -> float:
-        """Return the entries that one cycle touches, in units of the finest matrix's: the cost of a cycle."""
+        """Return the cost of a cycle: the entries that it touches, relative to those of the finest matrix."""
         entries = sum(2 * level.A.nnz + 2 * level.P.nnz for level in self.levels) + self.coarsest.size
         return entries / max(self.levels[0].A.nnz, 1) if self.levels else 1.0
 
     def entries(self) -> tuple[float, float]:
-        """Return those of 500 plain iterations, and of one with a cycle, whose entries cost half as much again."""
+        """Return the entries of 500 plain iterations, and of one with a cycle, whose entries cost 1.5 times as much."""
         plain = super().entries()[1]
         return 500 * plain, self.A.data.size * (1 + 1.5 * self.work) + 2 * VECTOR_PASSES * self.A.n
 
@@ -118,23 +118,21 @@ class Multigrid(Iterative):
     def preconditioner(self, t: int) -> Callable[[np.ndarray], np.ndarray]:
         """Return the V-cycle on blocks (n, t) float32: a symmetric positive definite approximation of `A^-1 B`.
 
-        A forward Gauss-Seidel sweep on the way down, its adjoint, a backward sweep, on the way up. The next call
-        overwrites the result. Memory: two arrays (n, t) float32, and as much on the coarse levels as their rows need.
-
-        Of a singular component the null vector is taken out: what the sweeps leave of it grows from step to step, until
-        float32 holds nothing else.
+        A forward Gauss-Seidel sweep on the way down, and its adjoint, a backward sweep, on the way up. The next call
+        overwrites the result. Memory: two arrays (n, t) float32, and those of the coarse levels. The null vectors of
+        singular components are projected out, since their rounding errors would grow in each iteration.
         """
         workspace = [np.empty((2, len(level.inverse), t), np.float32) for level in self.levels]
         cycle = partial(self._descend, 0, workspace)
         if not self.A.singular.any():
             return cycle
 
-        def off_null(B: np.ndarray) -> np.ndarray:
+        def projected_cycle(B: np.ndarray) -> np.ndarray:
             X = cycle(B)
             self.A.project_null(X)
             return X
 
-        return off_null
+        return projected_cycle
 
     def _descend(self, number: int, workspace: list[np.ndarray], B: np.ndarray) -> np.ndarray:
         if number == len(self.levels):
@@ -152,7 +150,7 @@ class Multigrid(Iterative):
 def _prolongation(A: sp.csr_matrix, near_null: np.ndarray) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return P (n, m), one smoothed column an aggregate of neighbors, and y (m,) with `P y` near `near_null`.
 
-    A vertex without neighbors joins no aggregate: the sweeps solve it. Without any edge, m is 0.
+    A vertex without neighbors is in no aggregate; the sweeps solve it. Without any edge, m is 0.
     """
     aggregates, _ = standard_aggregation(sp.csr_matrix((np.ones(A.nnz), A.indices, A.indptr), A.shape))
     tentative = sp.csr_matrix(sp.diags_array(near_null) @ aggregates)
@@ -163,7 +161,7 @@ def _prolongation(A: sp.csr_matrix, near_null: np.ndarray) -> tuple[sp.csr_matri
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:
-    """Return 1 / values, 0 where they are."""
+    """Return 1 / values, and 0 for zeros."""
     return np.where(values > ZERO, 1 / np.maximum(values, ZERO), 0)
 
 
@@ -172,7 +170,7 @@ def _damping(A: sp.csr_matrix) -> np.ndarray:
     inverse = _inverse(A.diagonal())
     v = np.random.default_rng(A.shape[0]).standard_normal(A.shape[0])
     rho = float(np.linalg.norm(v))
-    for _ in range(15):  # power steps come within a few per cent, from below
+    for _ in range(15):  # power iterations converge to a few per cent, from below
         v = inverse * (A @ (v / rho))
         rho = max(float(np.linalg.norm(v)), ZERO)
     return 4 / 3 / (1.05 * max(rho, 1.0)) * inverse
@@ -180,10 +178,7 @@ def _damping(A: sp.csr_matrix) -> np.ndarray:
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _sweep_forward(indptr, indices, data, inverse, B, X, R):
-    """Write one forward Gauss-Seidel sweep from zero to X, and its residual `B - A X` to R.
-
-    The sweep needs the entries left of the diagonal only, and leaves as residual those to the right.
-    """
+    """Write one forward Gauss-Seidel sweep from zero to X, and its residual `B - A X` to R."""
     t = X.shape[1]
     for i in range(X.shape[0]):
         for c in range(t):
@@ -209,7 +204,7 @@ def _sweep_forward(indptr, indices, data, inverse, B, X, R):
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _sweep_backward(indptr, indices, data, inverse, B, X):
-    """Move X by one backward Gauss-Seidel sweep for `A X = B`."""
+    """Apply one backward Gauss-Seidel sweep for `A X = B` to X."""
     t = X.shape[1]
     new = np.empty(t, X.dtype)
     for i in range(X.shape[0] - 1, -1, -1):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh, qr
 
-LOOKS = 1.06  # growth of the basis from look to look: a look is an eigendecomposition of its size
-NEW = 1e-12  # of the operator's norm: what is shorter, off the basis, is rounding
+CHECK_GROWTH = 1.06  # of the basis between two checks, each of which is an eigendecomposition
+MIN_LENGTH = 1e-12  # of a new column off the basis, relative to the norm of the operator; a shorter one is rounding
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class RitzPairs:
     """Ritz pairs of an operator F on the span of a basis.
 
     values (k,) descending. coefficients (k, k): of the vectors, in the basis (n, k). residuals (k,): ||F x - theta x||.
-    steps : applications of F to a block. finished : whether what was asked for was met.
+    steps : applications of F to a block. finished : whether the criterion was met.
     """
 
     values: np.ndarray
@@ -26,49 +26,48 @@ class RitzPairs:
     finished: bool
 
     def vectors(self, count: int) -> np.ndarray:
-        """Return those of the largest values, (n, count)."""
+        """Return the vectors of the largest values, (n, count)."""
         return self.basis @ self.coefficients[:, :count]
 
 
 def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, project: Callable[[np.ndarray], None],
-                  most: int, finished: Callable[[np.ndarray, np.ndarray], bool], random_state: int) -> RitzPairs:
+                  max_columns: int, finished: Callable[[np.ndarray, np.ndarray], bool], random_state: int) -> RitzPairs:
     """Return Ritz pairs of F on the complement of what `project` removes, as soon as they are `finished`.
 
     Parameters
     ----------
     F : maps (n, b) to (n, b); symmetric.
-    start : (n, b), overwritten; what the process begins with.
-    project : removes from columns (n, t), in place, what they have to be orthogonal to.
-    most : columns of the basis at which the process ends; with b more, no more than the complement's dimension.
-    finished : asked with values and residuals as in `RitzPairs`, at bases that grow by 6 %.
+    start : (n, b), the first block; overwritten.
+    project : projects columns (n, t), in place, on the complement.
+    max_columns : of the basis; with b more, at most the dimension of the complement.
+    finished : the criterion, of values and residuals as in `RitzPairs`; checked when the basis has grown by 6 %.
 
     Notes
     -----
-    The basis is kept orthonormal to rounding: every block is orthogonalized twice against all before it. Where the
-    Krylov space ends, it goes on with random columns, so that eigenvalues of any multiplicity are found in the end.
-    Memory: `8 n (most + b)` bytes, and four blocks beside what F takes.
+    Every block is orthogonalized twice against all before it. Where the Krylov space ends, random columns continue the
+    basis, so that eigenvalues of any multiplicity are found. Memory: `8 n (max_columns + b)` bytes, and four blocks.
     """
     n, b = start.shape
     rng = np.random.default_rng([random_state, n, b])
-    V, T = np.empty((n, most + b)), np.zeros((most + b, most + b))
+    V, T = np.empty((n, max_columns + b)), np.zeros((max_columns + b, max_columns + b))
     project(start)
     V[:, :b], _ = _next_block(start, V[:, :0], project, 0.0, rng)
-    look, k = b, 0
+    next_check, k = b, 0
     while True:
         k += b
         W = F(np.ascontiguousarray(V[:, k - b:k]))
         project(W)
         H = _orthogonalize(W, V[:, :k])
         T[:k, k - b:k], T[k - b:k, :k] = H, H.T
-        last = k + b > most
+        last = k + b > max_columns
         V[:, k:k + b], C = _next_block(W, V[:, :k], project, float(np.abs(T[:k, :k]).max()), rng)
-        if last or k >= look:
+        if last or k >= next_check:
             values, Y = eigh(T[:k, :k])
             values, Y = values[::-1], Y[:, ::-1]
             residuals = np.linalg.norm(C @ Y[k - b:], axis=0)
             if (met := finished(values, residuals)) or last:
                 return RitzPairs(values, Y, residuals, V[:, :k], k // b, met)
-            look = max(k + b, int(LOOKS * k))
+            next_check = max(k + b, int(CHECK_GROWTH * k))
         T[k:k + b, k - b:k], T[k - b:k, k:k + b] = C, C.T
 
 
@@ -87,7 +86,7 @@ def _next_block(W: np.ndarray, V: np.ndarray, project: Callable[[np.ndarray], No
     b = W.shape[1]
     Q, R, order = qr(W, mode="economic", pivoting=True, overwrite_a=True)
     lengths = np.abs(R.diagonal())
-    rank = int((lengths > NEW * norm).sum())
+    rank = int((lengths > MIN_LENGTH * norm).sum())
     if lengths[-1] < 1e-6 * norm or rank < b:
         Q[:, rank:] = rng.standard_normal((len(Q), b - rank))
         R[rank:] = 0

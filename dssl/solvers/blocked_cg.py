@@ -1,7 +1,6 @@
 """Preconditioned conjugate gradients for many systems at once: every column its own matrix, step and stop.
 
-The matrix is known by its product with a block of columns, made in one pass for all columns that are still under way:
-columns that have converged are not carried along.
+The matrices are given by their products with a block of columns, in one pass for all columns that have not converged.
 """
 
 from collections.abc import Callable
@@ -19,10 +18,7 @@ def dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def column_scale(B: np.ndarray) -> np.ndarray:
-    """Return what columns (n, t) are divided by, (t,), so that their largest entry is 1, and 1 for a column of zeros.
-
-    The squares of much smaller entries would vanish, those of larger ones overflow.
-    """
+    """Return the largest absolute entries (t,) of columns (n, t), 1 for zeros, by which squares do not overflow."""
     largest = np.abs(B).max(axis=0, initial=0.0)
     return np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
 
@@ -36,20 +32,19 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
     apply : (P, columns) -> the products of columns with their own matrices. B : (n, t).
     precondition : (R, columns) -> products with an approximation of their inverses; None for none.
     metric : product with a symmetric positive semi-definite M, the same for all columns. A and the preconditioner are
-        then self-adjoint in `<x, y> = x' M y`, in which residuals are measured too; they get M P and M R as third
-        argument, and `precondition` returns (Z, M Z).
+        then self-adjoint in `<x, y> = x' M y`, the inner product of residuals; they get M P and M R as third argument,
+        and `precondition` returns (Z, M Z).
 
-    A column stops at its own tolerance, at the first direction without curvature, and when a residual is no number;
-    the residual that is returned is that of the product with the solution. Where it turns out above the tolerance
-    though that of the recursion is not, the column begins again from its solution, as long as that halves it. (To
-    renew the residual every so often instead, and keep the directions, costs ill-conditioned systems their
-    convergence.) An iteration costs one product with A and one with M, for the columns that are still under way.
+    A column stops at its own tolerance, at the first direction without curvature, and if its residual is not finite.
+    The returned residual is that of the solution; if it is above the tolerance while that of the recursion is not, the
+    column restarts from its solution, as long as that halves the residual. An iteration costs one product with A and
+    one with M for the active columns.
 
     References
     ----------
     Saad, "Iterative methods for sparse linear systems", 2003, Algorithm 9.1.
     """
-    measured = metric or (lambda X: X)
+    apply_metric = metric or (lambda X: X)
 
     def product(P: np.ndarray, columns: np.ndarray, MP: np.ndarray) -> np.ndarray:
         return apply(P, columns) if metric is None else apply(P, columns, MP)
@@ -58,37 +53,37 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
     scale = column_scale(B)
     B = B / scale
     X, iterations = np.zeros(B.shape), np.zeros(t, np.int64)
-    norms = _norms(B, measured(B)) if t else np.zeros(0)
+    norms = _norms(B, apply_metric(B)) if t else np.zeros(0)
     residuals = np.where(norms == 0, 0.0, np.inf)
     columns, R = np.arange(t), B
     while len(columns):
-        claimed = _descend(product, measured, precondition, metric is not None, X, R, columns, iterations,
+        met = _descend(product, apply_metric, precondition, metric is not None, X, R, columns, iterations,
                            stop.tol * norms, stop.max_iter)
-        left = B[:, columns] - product(X[:, columns], columns, measured(X[:, columns]))
+        residual = B[:, columns] - product(X[:, columns], columns, apply_metric(X[:, columns]))
         before = residuals[columns]
-        with np.errstate(invalid="ignore"):  # a right-hand side that is no number has no residual
-            residuals[columns] = np.divide(_norms(left, measured(left)), norms[columns], out=np.zeros(len(columns)),
-                                           where=norms[columns] != 0)
+        with np.errstate(invalid="ignore"):  # a right-hand side that is not finite has no residual
+            residuals[columns] = np.divide(_norms(residual, apply_metric(residual)), norms[columns],
+                                           out=np.zeros(len(columns)), where=norms[columns] != 0)
         # Rounding keeps the residual of the product slightly above that of the recursion.
-        again = (claimed & (residuals[columns] > 2 * stop.tol) & (residuals[columns] < before / 2)
+        again = (met & (residuals[columns] > 2 * stop.tol) & (residuals[columns] < before / 2)
                  & (iterations[columns] < stop.max_iter))
-        columns, R = columns[again], left[:, again]
+        columns, R = columns[again], residual[:, again]
     return Solution(X * scale, residuals, residuals <= 2 * stop.tol, iterations)
 
 
-def _descend(product: Callable[..., np.ndarray], measured: Callable[[np.ndarray], np.ndarray],
+def _descend(product: Callable[..., np.ndarray], apply_metric: Callable[[np.ndarray], np.ndarray],
              precondition: Callable[..., Any] | None, in_metric: bool, X: np.ndarray, R: np.ndarray,
-             columns: np.ndarray, iterations: np.ndarray, goals: np.ndarray, most: int) -> np.ndarray:
-    """Improve columns of X, whose residuals are R, in place; return which of them met their goal by the recursion."""
-    claimed = np.zeros(len(goals), bool)
+             columns: np.ndarray, iterations: np.ndarray, goals: np.ndarray, max_iter: int) -> np.ndarray:
+    """Improve columns of X with residuals R in place; return which of them met their goal by the recursion."""
+    met = np.zeros(len(goals), bool)
     started = goals[columns] > 0
     active, R = columns[started], R[:, started]
     P, MP, rho = np.zeros(R.shape), None, np.zeros(len(active))
     while len(active):
-        MR = measured(R)
+        MR = apply_metric(R)
         above = _norms(R, MR) > goals[active]
-        claimed[active[~above]] = True
-        going = above & (iterations[active] < most)
+        met[active[~above]] = True
+        going = above & (iterations[active] < max_iter)
         if not going.all():
             active, R, P, rho = active[going], R[:, going], P[:, going], rho[going]
             MR, MP = (MR[:, going] if in_metric else R), None if MP is None else MP[:, going]
@@ -113,7 +108,7 @@ def _descend(product: Callable[..., np.ndarray], measured: Callable[[np.ndarray]
         iterations[active] += 1
         if not ok.all():  # no further step can be taken in these columns
             active, R, P, MP, rho = active[ok], R[:, ok], P[:, ok], MP[:, ok], rho[ok]
-    return claimed[columns]
+    return met[columns]
 
 
 def _norms(X: np.ndarray, MX: np.ndarray) -> np.ndarray:

@@ -1,10 +1,10 @@
-"""A combination of functions of a Laplacian on a few columns, by one polynomial a column of the result.
+"""Linear combinations of functions of a Laplacian on a few columns, by one polynomial a column of the result.
 
     sum over functions f and columns j of f(L) e_j coef[f, j]  =  sum over k of T_k(L) E g_k
 
-with T_k the Chebyshev polynomials of the interval that holds the eigenvalues off the null space, and g_k (t, c) the
-coefficients of all f times `coef`. Clenshaw's recurrence takes one product with L a degree and column of the result,
-however many columns E has: where t labeled points tell c classes apart, c columns instead of t.
+with T_k the Chebyshev polynomials of the interval of the nonzero eigenvalues, and g_k (t, c) the coefficients of all f
+times `coef`. Clenshaw's recurrence takes one product with L a degree and column of the result: for t labeled points of
+c classes c columns instead of t.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from scipy.fft import dct
 
 from .lanczos import Functions, Krylov, SingularMatrix, add_null, advance, multiply_step, normalize
 
-NODES = 4096  # at which functions are interpolated; four times the largest degree
+NODES = 4096  # of the interpolation; four times the largest degree
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What the first pass knows: all nonzero eigenvalues that its columns see lie in [low, high].
+    """An interval [low, high] of the nonzero eigenvalues in the first pass.
 
-    scale (m,) : the least, over columns, of the largest entry of each function off the null space.
+    scale (m,) : the minimum over columns of the largest entry of each function off the null space.
     """
 
     low: float
@@ -48,20 +48,19 @@ class Interval:
 
 
 def polynomials(functions: Functions, coef: np.ndarray, interval: Interval, tol: float) -> np.ndarray | None:
-    """Return the Chebyshev coefficients (m, degree + 1), the first halved; None where the degree would be too large.
+    """Return the Chebyshev coefficients (m, degree + 1), the first halved; None if the degree is too large.
 
-    What is left out is at most `tol` in norm, relative to the largest entry as `coef` (m, t, c) weighs functions.
-    Entries, which add up errors of either sign, are nearer: `tol=0.1` left 0.0001 of the deviation on usps.
+    The truncated terms are at most `tol` in norm, relative to the largest entry as `coef` (m, t, c) weights functions.
     """
     x = interval.center + interval.half * np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
     coefficients = dct(functions.of(x), type=2, axis=1) / NODES
     weight = np.abs(coef).max(axis=(1, 2), initial=0.0)
     tails = (weight[:, None] * np.abs(coefficients))[:, ::-1].cumsum(axis=1)[:, ::-1].max(axis=0)
-    enough = np.flatnonzero(tails <= tol * (weight * interval.scale).max(initial=0.0))
-    if not len(enough) or enough[0] > NODES // 4:
+    degrees = np.flatnonzero(tails <= tol * (weight * interval.scale).max(initial=0.0))
+    if not len(degrees) or degrees[0] > NODES // 4:
         return None
     coefficients[:, 0] /= 2
-    return coefficients[:, :max(int(enough[0]), 2)]
+    return coefficients[:, :max(int(degrees[0]), 2)]
 
 
 def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Functions, interval: Interval,
@@ -81,7 +80,7 @@ def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Fu
         last = U if k else U.copy()
         multiply_step(A.indptr, A.indices, data, diagonal, V, U, ones, dots)
         np.add.at(U, columns, g[k] if k else 2 * g[k])
-        # Outside of the interval polynomials grow: what rounding brings back of the null space goes at every step.
+        # Polynomials grow outside of the interval, so each step removes the rounding errors in the null space.
         advance(A.null, A.component, V, U, zeros, dots, inner)
         normalize(A.null, A.component, U, inner, ones)
         V, U = U, V

@@ -1,4 +1,4 @@
-"""The Chebyshev polynomial of a matrix that lets its lowest eigenvectors through, applied to blocks of columns."""
+"""The Chebyshev polynomial of a matrix that amplifies its lowest eigenvectors, applied to blocks of columns."""
 
 import math
 from dataclasses import dataclass
@@ -27,8 +27,7 @@ class ChebyshevFilter:
     @classmethod
     def of(cls, diagonal: np.ndarray, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, low: float,
            high: float, degree: int) -> "ChebyshevFilter":
-        """Return the filter of a matrix of this diagonal and these off-diagonal entries, 0 < low < high, degree >= 1.
-        """
+        """Return the filter of a matrix with this diagonal and these off-diagonal entries."""
         scale, dtype = -4 / (high - low), data.dtype.type
         return cls((diagonal - dtype((high + low) / 2)) * dtype(scale), indptr, indices, data * dtype(scale), low,
                    high, degree)

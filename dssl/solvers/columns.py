@@ -1,4 +1,4 @@
-"""Operations on the columns of a block, one pass over memory each; a column's result does not depend on the others.
+"""Operations on the columns of a block, in one pass over memory each and independent of the other columns.
 
 Sums run down the rows in one order, whatever the width of the block; those of float32 arrays are folded into
 float64 every 256 rows.
@@ -56,25 +56,24 @@ def add_columns(X, E, scale):
 
 
 def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return columns (n, u), of the form of `like`, of which column j is of system of[j].
+    """Return columns (n, u) like `like`, of which column j belongs to system of[j].
 
-    columns_of : number of a system, which columns are its own (u,) bool -> these columns.
+    columns_of : (number of a system, its columns (u,) bool) -> these columns.
     """
-    chosen = np.empty_like(like)
+    result = np.empty_like(like)
     for index in np.unique(of):
-        mine = of == index
-        chosen[:, mine] = columns_of(int(index), mine)
-    return chosen
+        members = of == index
+        result[:, members] = columns_of(int(index), members)
+    return result
 
 
 def factor_raised(A: np.ndarray) -> Any:
-    """Return the Cholesky factor of a positive semi-definite matrix, its diagonal raised as far as rounding asks.
+    """Return the Cholesky factor of a positive semi-definite matrix, with the smallest sufficient jitter.
 
-    Raises ParameterError: it is not positive with 1e-6 of its largest diagonal added. DataError: it is not finite,
-    which LAPACK would not tell.
+    Raises ParameterError: it is not positive with 1e-6 of its largest diagonal added. DataError: it is not finite.
     """
     require(bool(np.isfinite(A).all()), f"a system of {len(A)} coefficients holds NaN or infinite values",
-            error=DataError, why="the kernel is no number at some points",
+            error=DataError, why="the kernel is NaN or infinite at some points",
             fix="drop or impute points that are not finite; scale the features if the kernel overflows, in float32 "
                 "from about 1e19 on")
     largest = float(np.abs(np.diagonal(A)).max(initial=0.0))

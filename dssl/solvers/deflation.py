@@ -1,7 +1,7 @@
-"""The lowest eigenvectors of a matrix, computed once and shared by every column that is solved with it.
+"""Deflation: the lowest eigenvectors of a matrix, computed once for all columns.
 
-The slow part of a neighbor graph is a few dozen small eigenvalues: its clusters. With their span solved exactly,
-conjugate gradients sees the rest only, and the ridge no longer matters.
+The clusters of a neighbor graph are a few dozen small eigenvalues, which make conjugate gradients slow. Deflation
+solves their span exactly.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,15 @@ from .chebyshev_filter import ChebyshevFilter
 from .method import PREPARED_SECONDS, Iterative
 from .operators import ScaledMatrix, multiply
 
-FEW_VECTORS, MOST_VECTORS = 16, 96
-FEW_COST = 75 * FEW_VECTORS  # iterations of one column that take as long as to find a few vectors
+MIN_VECTORS, MAX_VECTORS = 16, 96
+DEFLATION_COST = 75 * MIN_VECTORS  # iterations of one column that take as long as MIN_VECTORS vectors
 
 
 @dataclass(frozen=True)
 class Deflated(Iterative):
     """An orthonormal basis U (n, m) near the lowest eigenvectors of A off its near-null vectors, and U'AU's diagonal.
 
-    U is rotated so that U'AU is diagonal, `values` (m,) ascending, and it is float64: a correction along a small
-    eigenvalue is large, and float32 would leave its rounding everywhere.
+    `values` (m,) ascend. U is float64, because corrections along small eigenvalues are large.
     """
 
     U: np.ndarray
@@ -44,9 +43,9 @@ class Deflated(Iterative):
         self.A.residual(X, B, R)
 
     def entries(self) -> tuple[float, float]:
-        """Return the entries of an iteration, and 75 times as many for each of a few vectors."""
+        """Return the entries of `MIN_VECTORS` vectors, and of an iteration."""
         _, iteration = super().entries()
-        return FEW_COST * iteration, iteration
+        return DEFLATION_COST * iteration, iteration
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -61,7 +60,7 @@ class Deflated(Iterative):
 
     @classmethod
     def prepare_bytes(cls, n: int, nnz: int, n_columns: int) -> float:
-        """Five blocks in float32 while the basis is filtered, three in float64 at its end."""
+        """Five blocks in float32 for the filter, or three in float64 at the end."""
         m = deflated_vectors(n, n_columns)
         return n * max(20 * basis_width(m), 24 * m)
 
@@ -83,23 +82,22 @@ def _ritz(A: ScaledMatrix, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V @ (T @ vectors).astype(V.dtype), values
 
 
-def deflated_vectors(n: int, n_columns: int, asked: int | None = None) -> int:
-    """Return how many eigenvectors are deflated for this many columns; the more columns, the more vectors repay."""
-    return min(asked or int(np.clip(n_columns // 8, FEW_VECTORS, MOST_VECTORS)), max(1, n // 4))
+def deflated_vectors(n: int, n_columns: int, n_vectors: int | None = None) -> int:
+    """Return the number of deflated eigenvectors, which increases with the number of columns."""
+    return min(n_vectors or int(np.clip(n_columns // 8, MIN_VECTORS, MAX_VECTORS)), max(1, n // 4))
 
 
 def basis_width(m: int) -> int:
-    """Return the width of the block in which m eigenvectors are sought."""
+    """Return the width of the block for m eigenvectors."""
     return m + max(4, m // 8)
 
 
 def deflation_basis(A: ScaledMatrix, m: int, *, random_state: int, degree: int = 14, rounds: int = 4) -> Deflated:
     """Return a basis of about the m lowest eigenvectors, by Chebyshev-filtered subspace iteration on a block.
 
-    Every step is a product with a block of columns, so m vectors cost about as much as `degree * rounds` iterations
-    of conjugate gradients on m columns. The basis need not be exact: the solver corrects with it, it does not
-    rely on it. The near-null vector of each component is left out: `ScaledMatrix.correct_components` has it exactly.
-    Memory: five blocks (n, m) float32, or three float64, at the peak.
+    It costs about as much as `degree * rounds` iterations of conjugate gradients on m columns. The basis need not be
+    exact. It excludes the near-null vector of each component (`ScaledMatrix.correct_components`). Memory: five blocks
+    (n, m) float32, or three float64.
 
     References
     ----------

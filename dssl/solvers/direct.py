@@ -1,4 +1,4 @@
-"""Sparse factorization for systems small enough that nothing iterative pays."""
+"""Sparse factorization of small systems."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,16 +9,15 @@ from scipy.sparse.linalg import SuperLU, splu
 
 from .method import SolverMethod, scaled_to_one
 
-LARGEST = 3_000  # unknowns up to which `auto` factors the matrix
-FILL = 60  # entries of the factor for each of the matrix: a guess, above what neighbor graphs of this size need
+MAX_DIRECT = 3_000  # unknowns, up to which `auto` factors the matrix
+FILL = 60  # entries of the factor for each of the matrix: an upper bound for neighbor graphs of this size
 
 
 @dataclass(frozen=True)
 class Direct(SolverMethod):
-    """An LU factor of A, made where it is used; of a singular component with 1 more at one vertex, its ground.
+    """An LU factor of A, made where it is used; 1 is added at one vertex of each singular component, its ground.
 
-    With right-hand sides off the null vector y the ground's value is then 0, and the solution differs by a multiple of
-    y from the smallest one. The factor of `A + y y'` would be dense.
+    For right-hand sides orthogonal to the null vector the solution is then a solution of the singular system.
     """
 
     name = "direct"
@@ -34,7 +33,7 @@ class Direct(SolverMethod):
         return splu(sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
 
     def _grounds(self) -> np.ndarray:
-        """Return 1 at the vertex of each singular component where its null vector is largest, and 0 elsewhere (n,)."""
+        """Return 1 where the null vector of a singular component is largest, and 0 elsewhere (n,)."""
         component, grounds = self.A.component, np.zeros(self.A.n)
         ascending = np.lexsort((self.A.near_null, component))
         last = np.append(component[ascending][1:] != component[ascending][:-1], True)

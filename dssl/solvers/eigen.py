@@ -1,16 +1,16 @@
 """The lowest eigenpairs of a graph Laplacian, to a tolerance, with a residual for each.
 
-The null space is known: a vector a component, which comes first and is kept out of all that follows. Small matrices are
-decomposed whole. For larger ones a block Lanczos process finds the largest eigenvalues of a function of L that makes
-the lowest eigenvalues of L large and the others small:
+The null space is known: one vector a component, which all steps project out. Small matrices are decomposed as a whole.
+For larger ones a block Lanczos process computes the largest eigenvalues of a function of L that maps the lowest
+eigenvalues of L to large values and the others to small ones:
 
     filtered   a Chebyshev polynomial: products with L alone (`chebyshev_filter.py`)
     inverse    L^+, by a factor of L or by multigrid (`solve.py`)
 
-A polynomial of degree d tells apart eigenvalues of some 8 / d^2 of the largest, which is enough on neighbor graphs of
-high dimension. Long and thin ones (points along a curve or on a surface) have many eigenvalues below that, and want
-the inverse. After the pairs have converged the process begins anew in their complement, to see whether it missed one:
-a block of b columns finds no more than b vectors of an eigenvalue.
+A polynomial of degree d resolves eigenvalues of about 8 / d^2 of the largest, which suffices for neighbor graphs of
+high dimension. Graphs of points along a curve or on a surface have many smaller eigenvalues, and need the inverse. A
+block of b columns finds at most b vectors of an eigenvalue, so after convergence another process searches the
+complement for missed pairs.
 
 References
 ----------
@@ -32,15 +32,15 @@ from .chebyshev_filter import filter_degree
 from .lanczos import SingularMatrix
 from .spectral_transform import GAIN, Filtered, Inverse, Transform, largest_eigenvalue
 
-SMALL = 1000  # vertices up to which `auto` decomposes the whole matrix
+MAX_DENSE = 1000  # vertices, up to which `auto` decomposes the whole matrix
 BLOCK = 8  # columns of the Lanczos process
-SINGLE = 1e-6  # tolerance down to which the filter begins in float32
-LOOK_BLOCK = 4  # of the process that looks for what was missed
-LARGEST_DEGREE = 120  # of the filter, beyond which `auto` takes the inverse
+FLOAT32_TOL = 1e-6  # smallest tolerance for which the filter begins in float32
+CHECK_BLOCK = 4  # columns of the process that searches for missed pairs
+MAX_DEGREE = 120  # of the filter, above which `auto` takes the inverse
 COUNTING_COLUMNS, COUNTING_STEPS = 8, 60  # of the Lanczos process that counts eigenvalues
-APART = 1.2  # times the largest eigenvalue sought: where a filter begins, at least
-ROUNDS = 8  # filters, each of a higher degree than the one before
-BESIDE = 1e-3  # of the length of given columns: that of random ones which the process begins with besides
+MIN_CUT = 1.2  # of a filter, relative to the largest eigenvalue that is computed
+ROUNDS = 8  # of filters, each of a higher degree
+RANDOM_SHARE = 1e-3  # of random columns in the start, relative to the given columns
 
 EigenMethod = Literal["auto", "dense", "filtered", "inverse"]
 
@@ -49,11 +49,10 @@ EigenMethod = Literal["auto", "dense", "filtered", "inverse"]
 class Eigenpairs:
     """The m lowest eigenpairs of L (n, n), ascending, those of the null space first.
 
-    values (m,), 0 exactly on the null space. vectors (n, m): orthonormal; of each the first entry that is, to 1e-6, as
-    large as its largest is positive. residuals (m,): `||L v - value v||` relative to `2 max_i L_ii`, which is
-    between the largest eigenvalue and its double. converged (m,): at or below the tolerance. iterations : blocks of
-    columns to which the filter or the inverse was applied. method : "dense", "filtered", "inverse", or "null" where the
-    null space was all that was asked for.
+    values (m,), 0 exactly on the null space. vectors (n, m): orthonormal, the first largest entry of each (to 1e-6)
+    positive. residuals (m,): `||L v - value v||` relative to `2 max_i L_ii`, an upper bound of the largest eigenvalue
+    by a factor of at most 2. converged (m,). iterations : blocks to which the filter or the inverse was applied.
+    method : "dense", "filtered", "inverse", or "null" if all pairs are in the null space.
     """
 
     values: np.ndarray
@@ -64,13 +63,13 @@ class Eigenpairs:
     method: str
 
     def require_converged(self) -> "Eigenpairs":
-        """Return self, or raise NotConverged with the worst pair and the remedy."""
+        """Return self, or raise NotConverged with the worst pair and a hint."""
         if not self.converged.all():
             worst = int(np.argmax(self.residuals))
             raise NotConverged(explain(
                 f"{int((~self.converged).sum())} of {len(self.converged)} eigenpairs did not converge: number {worst} "
                 f"ended at relative residual {self.residuals[worst]:.2e} ({self.method}, {self.iterations} blocks)",
-                why="a spectrum with a pair too few is wrong without looking so",
+                why="a wrong eigenpair cannot be recognized later",
                 fix="ask for fewer pairs, or choose method='inverse' (low-dimensional data) or 'dense' (small graphs)"))
         return self
 
@@ -90,14 +89,13 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, 
     vector : (n,) > 0, such as `Laplacian.vector`; on each component it spans the null space.
     m : 1 to n.
     tol : largest relative residual (`Eigenpairs`).
-    method : "dense", O(n^3); "filtered"; "inverse"; "auto" takes the whole of small matrices and where m is a large
-        part of n, the inverse where the filter would need a large degree, and the filter else.
-    start : (n, r) columns near the eigenvectors, such as those of a matrix that hardly differs; the process begins with
-        mixtures of them, and of random columns, so that it may leave no pair out.
+    method : "dense", O(n^3); "filtered"; "inverse"; "auto" is "dense" for small matrices and if m is a large part of
+        n, the inverse if the filter would need a large degree, and the filter otherwise.
+    start : (n, r) approximate eigenvectors, such as those of a similar matrix; mixed with random columns.
 
     Raises
     ------
-    ParameterError : m, tolerance, method or start is none of these, or m is too many for a method that is not "dense".
+    ParameterError : m, tolerance, method or start is invalid, or m is too large for a method other than "dense".
 
     Notes
     -----
@@ -109,7 +107,7 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, 
     require(1e-14 <= tol < 1, f"tol={tol!r}, expected 1e-14 <= tolerance < 1",
             why="it is a relative residual in float64", fix="use 1e-6")
     require(method in ("auto", "dense", "filtered", "inverse"), f"method={method!r}",
-            why="no other method is known", fix='choose "auto", "dense", "filtered" or "inverse"')
+            why="there is no such method", fix='choose "auto", "dense", "filtered" or "inverse"')
     if start is not None:
         require(start.ndim == 2 and len(start) == A.n and bool(np.isfinite(start).all()),
                 f"a start of shape {start.shape}, expected ({A.n}, r) finite numbers",
@@ -119,10 +117,10 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, 
     rest = m - zeros
     fits = _fits(A.n, A.n_components, rest)
     require(fits or not rest or method in ("auto", "dense"), f"m={m} with method={method!r} and {A.n} vertices",
-            why="a basis of several vectors a pair does not fit beside them", fix='choose method="dense"')
-    null, pairs = _null_vectors(A, zeros), _Found(np.empty((A.n, 0)), 0, "null")
-    if rest and (method == "dense" or (method == "auto" and (A.n <= SMALL or not fits))):
-        pairs = _Found(_dense(A, rest), 1, "dense")
+            why="the basis of the method has more columns than the matrix", fix='choose method="dense"')
+    null, pairs = _null_vectors(A, zeros), _Eigenspace(np.empty((A.n, 0)), 0, "null")
+    if rest and (method == "dense" or (method == "auto" and (A.n <= MAX_DENSE or not fits))):
+        pairs = _Eigenspace(_dense(A, rest), 1, "dense")
     elif rest:
         pairs = _iterative(A, rest, tol, method, random_state, start)
     values, X, residuals = _rayleigh_ritz(A, pairs.vectors)
@@ -134,36 +132,35 @@ def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, 
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Vectors (n, rest) that span the eigenspaces, how many blocks they took, and the method."""
+class _Eigenspace:
+    """Vectors (n, rest) that span the eigenspaces, the number of blocks, and the method."""
 
     vectors: np.ndarray
     iterations: int
     method: str
 
 
-def most_columns(rest: int) -> int:
-    """Return the columns of the Lanczos basis for so many eigenpairs off the null space."""
+def max_columns(rest: int) -> int:
+    """Return the maximal number of columns of the Lanczos basis for `rest` eigenpairs off the null space."""
     return 3 * rest + 20 * BLOCK
 
 
 def eigenpairs_bytes(n: int, nnz: int, m: int) -> int:
-    """Return the most bytes that `lowest_eigenpairs` takes beside L, n rows and nnz entries, without an inverse.
+    """Return an upper bound of the bytes of `lowest_eigenpairs` beside L, n rows and nnz entries, without an inverse.
 
-    The matrix in the order of the process, twice, scaled for the filter, and while it is ordered. Where it is taken
-    whole, its square and the eigenvectors, else the basis; and a few blocks.
+    The reordered matrix, twice, and scaled for the filter; the dense matrix and its eigenvectors, or the basis.
     """
-    whole = n <= SMALL or not _fits(n, 1, m - 1)
-    return 60 * nnz + 80 * n + 8 * n * (n + 3 * m if whole else most_columns(m) + 5 * BLOCK + 4 * m)
+    whole = n <= MAX_DENSE or not _fits(n, 1, m - 1)
+    return 60 * nnz + 80 * n + 8 * n * (n + 3 * m if whole else max_columns(m) + 5 * BLOCK + 4 * m)
 
 
 def _fits(n: int, n_components: int, rest: int) -> bool:
-    """Return whether the basis of the Lanczos process fits beside the null space and the pairs found."""
-    return most_columns(rest) + BLOCK <= n - n_components - rest
+    """Return whether the Lanczos basis has fewer columns than the complement of the null space and the pairs."""
+    return max_columns(rest) + BLOCK <= n - n_components - rest
 
 
 def _null_vectors(A: SingularMatrix, count: int) -> np.ndarray:
-    """Return those of the first components (n, count), in the order of their first vertices."""
+    """Return the null vectors of the first components (n, count), in the order of their first vertices."""
     _, first = np.unique(A.component[A.place], return_index=True)
     chosen = np.full(len(first), -1)
     chosen[np.argsort(first)[:count]] = np.arange(count)
@@ -220,18 +217,18 @@ def eigenvalue_counts(A: SingularMatrix, random_state: int) -> tuple[np.ndarray,
 
 
 def _iterative(A: SingularMatrix, rest: int, tol: float, method: str, random_state: int,
-               given: np.ndarray | None) -> _Found:
-    """Return the lowest pairs by the method, or the one that `auto` decides for, and what it was."""
+               given: np.ndarray | None) -> _Eigenspace:
+    """Return the lowest pairs by a method, or the one that `auto` selects."""
     high, asked = largest_eigenvalue(A), int(1.5 * rest) + BLOCK
     x, count = eigenvalue_counts(A, random_state)
     low = _cut(x[np.minimum(np.searchsorted(count, [rest, asked]), len(x) - 1)], high)
     degree = filter_degree(low, high, GAIN)
     transform: Transform
-    if method == "inverse" or (method == "auto" and degree > LARGEST_DEGREE):
+    if method == "inverse" or (method == "auto" and degree > MAX_DEGREE):
         method, transform = "inverse", Inverse.of(A, tol)
     else:
         method = "filtered"
-        transform = Filtered.of(A, low, degree, np.float32 if tol >= SINGLE else np.float64)
+        transform = Filtered.of(A, low, degree, np.float32 if tol >= FLOAT32_TOL else np.float64)
     start, steps = np.random.default_rng([random_state, A.n]).standard_normal((A.n, BLOCK)), 0
     if given is not None:
         start = _mixed(A, given, start, random_state)
@@ -243,25 +240,25 @@ def _iterative(A: SingularMatrix, rest: int, tol: float, method: str, random_sta
         del pairs
         if met and residuals.max() <= tol:
             X, more = _completed(A, transform, X, float(values[-1]), tol, random_state)
-            return _Found(X, steps + more, method)
-        # Ritz values are above the eigenvalues: a lower cut, sharper, from the vectors that the last one let by.
+            return _Eigenspace(X, steps + more, method)
+        # Ritz values are above the eigenvalues, so the next filter has a lower cut.
         transform = transform.sharper(min(low, _cut(values[[rest - 1, -1]], high)))
         start = X @ np.random.default_rng([random_state, rest]).standard_normal((X.shape[1], BLOCK))
-    return _Found(X[:, :rest], steps, method)
+    return _Eigenspace(X[:, :rest], steps, method)
 
 
 def _mixed(A: SingularMatrix, given: np.ndarray, random: np.ndarray, random_state: int) -> np.ndarray:
-    """Return mixtures (n, b) of the given columns (n, r), off the null space, and a little of random ones (n, b)."""
+    """Return mixtures (n, b) of the given columns (n, r), off the null space, and of a few random columns (n, b)."""
     X = given[A.order]
     X = X / np.maximum(np.linalg.norm(X, axis=0), np.finfo(float).tiny)
     A.project(X)
     mixed = X @ np.random.default_rng([random_state, *X.shape]).standard_normal((X.shape[1], random.shape[1]))
-    return mixed + BESIDE * max(1.0, float(np.linalg.norm(mixed))) / np.sqrt(random.size) * random
+    return mixed + RANDOM_SHARE * max(1.0, float(np.linalg.norm(mixed))) / np.sqrt(random.size) * random
 
 
 def _cut(values: np.ndarray, high: float) -> float:
-    """Return where a filter begins: at the second of two eigenvalues, but above the first, which has to get through."""
-    return float(np.clip(max(values[1], APART * values[0]), 1e-8 * high, 0.9 * high))
+    """Return the cut of a filter: the second of two eigenvalues, but above the first, which it amplifies."""
+    return float(np.clip(max(values[1], MIN_CUT * values[0]), 1e-8 * high, 0.9 * high))
 
 
 def _run(A: SingularMatrix, transform: Transform, rest: int, tol: float, random_state: int,
@@ -272,15 +269,12 @@ def _run(A: SingularMatrix, transform: Transform, rest: int, tol: float, random_
             return False
         return bool((residuals[:rest] * transform.per_residual(values[:rest]) <= tol / 2).all())
 
-    return block_lanczos(transform, start, A.project, most_columns(rest), finished, random_state)
+    return block_lanczos(transform, start, A.project, max_columns(rest), finished, random_state)
 
 
 def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: float, tol: float,
                random_state: int) -> tuple[np.ndarray, int]:
-    """Return the vectors X (n, rest) with those in place that their process missed, and how many blocks that took.
-
-    A process of blocks of b columns finds no more than b vectors of an eigenvalue. last : the largest of X.
-    """
+    """Return X (n, rest) with missed vectors in place, and the number of blocks; last : the largest eigenvalue of X."""
     rest, steps, unfinished = X.shape[1], 0, 0
     hidden = math.log(10 * math.sqrt(A.n))  # of a vector in random columns, as a logarithm
     while unfinished < ROUNDS:
@@ -292,19 +286,19 @@ def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: flo
 
         def finished(values: np.ndarray, residuals: np.ndarray, transform: Transform = transform, bar: float = bar,
                      least: float = least) -> bool:
-            if len(values) < LOOK_BLOCK * least:
+            if len(values) < CHECK_BLOCK * least:
                 return False
             above = max(int((values > bar).sum()), 1)
             met = residuals[:above] * transform.per_residual(values[:above]) <= tol / 2
             return bool(met.all() or values[0] + residuals[0] <= bar)
 
-        start = np.random.default_rng([random_state, A.n, steps]).standard_normal((A.n, LOOK_BLOCK))
-        process = block_lanczos(transform, start, project, most_columns(0), finished, random_state)
+        start = np.random.default_rng([random_state, A.n, steps]).standard_normal((A.n, CHECK_BLOCK))
+        process = block_lanczos(transform, start, project, max_columns(0), finished, random_state)
         steps += process.steps
         above = int((process.values > bar).sum())
         if not process.finished:
             unfinished += 1
-            transform = transform.sharper(APART * last)
+            transform = transform.sharper(MIN_CUT * last)
         elif not above:
             break
         else:

@@ -1,14 +1,13 @@
-"""Functions of a graph Laplacian on a few columns, many functions at the price of one: `(L + r I)^-p e_j`.
+"""Functions `(L + r I)^-p e_j` of a graph Laplacian on a few columns, many functions at the cost of one.
 
 The Lanczos process builds, column by column, an orthonormal basis V of the Krylov space of L and e_j, in which L is a
-tridiagonal T. Every function of L is then read from the same basis, `f(L) e_j = V f(T) e_1` (Gauss quadrature: Golub
-and Meurant, "Matrices, moments and quadrature with applications", 2010), so all ridges r and powers p share every
-product with L. V itself is never kept. A first pass keeps T and the rows of V at a few vertices, which is all that the
-matrix of the labeled points takes; a second pass runs the same steps again and adds up a combination of all functions
-of all columns at every vertex.
+tridiagonal T. All functions of L follow from the same basis, `f(L) e_j = V f(T) e_1` (Gauss quadrature: Golub and
+Meurant, "Matrices, moments and quadrature with applications", 2010), so all ridges r and powers p share the products
+with L. V is not stored. A first pass stores T and the rows of V at a few vertices, for the matrix of the labeled
+points; a second pass repeats the steps and adds up a combination of all functions of all columns at every vertex.
 
-The null space of L, a vector a component, is split off and added exactly: it is what a small ridge makes large beyond
-the precision of the basis. Every step is kept off it, since the process would amplify what rounding brings back.
+The null space of L, one vector a component, is projected out in every step and added exactly, since a small ridge makes
+it larger than the precision of the basis.
 """
 
 from collections.abc import Iterator
@@ -23,10 +22,10 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..base.errors import require
 from .chebyshev_filter import step_of
-from .operators import add_row, component_products, places_of
+from .operators import add_row, component_products, inverse_permutation
 
-FIRST_CHECK = 32  # steps before convergence is looked at
-GROWTH = 1.5**0.5  # of the steps from look to look; a function is compared with the look before the last
+FIRST_CHECK = 32  # steps before the first check of convergence
+GROWTH = 1.5**0.5  # of the steps between checks; values are compared with those two checks before
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Functions:
 class SingularMatrix:
     """A symmetric positive semi-definite matrix with one known null vector a component, rows in Cuthill-McKee order.
 
-    order (n,): row i here is row `order[i]` of the matrix that was given. diagonal (n,), indptr, indices, data, of one
+    order (n,): row i here is row `order[i]` of the given matrix. diagonal (n,), indptr, indices, data, of one
     dtype: float32 for the Lanczos process, float64 for eigenpairs.
     component (n,): that of each row. null (n,) float64: of unit norm on each component.
     """
@@ -91,8 +90,8 @@ class SingularMatrix:
 
     @property
     def place(self) -> np.ndarray:
-        """Return the row here of each row of the matrix that was given, (n,)."""
-        return places_of(self.order)
+        """Return the inverse of `order`, (n,)."""
+        return inverse_permutation(self.order)
 
     def matrix(self) -> sp.csr_array:
         """Return the matrix in its order here, with its diagonal."""
@@ -105,13 +104,13 @@ class SingularMatrix:
         return AX
 
     def leave(self, Y: np.ndarray) -> np.ndarray:
-        """Return rows (n, c) in the order of the matrix that was given."""
+        """Return rows (n, c) in the order of the given matrix."""
         X = np.empty_like(Y)
         X[self.order] = Y
         return X
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the named arrays that `from_arrays` takes: 28 bytes a row, 8 an entry."""
+        """Return the named arrays for `from_arrays`: 28 bytes a row, 8 an entry."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
@@ -125,7 +124,7 @@ class SingularMatrix:
         return same * (self.null[rows][:, None] * self.null[columns])
 
     def unit_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Return unit columns (n, t) float32 off the null space, of unit length; zero if nothing of one is left."""
+        """Return unit columns (n, t) float32 projected off the null space and normalized; zero if they lie in it."""
         V, size = np.zeros((self.n, len(columns)), np.float32), self.lengths(columns)
         V[columns, np.arange(len(columns))] = 1
         self.project(V)
@@ -140,8 +139,8 @@ class SingularMatrix:
     def basis(self, V: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield (V_k (n, t) float32, alpha_k (t,), beta_k (t,)) of the Lanczos process on V, step by step.
 
-        V, which is overwritten, has columns off the null space of unit length, or zero, which stay zero. The same array
-        is yielded again and again. beta_k couples step k to k + 1. Memory: two arrays of n x t float32 beside V.
+        V, which is overwritten, has columns off the null space of unit length, or zero. The yielded array is reused.
+        beta_k couples step k to k + 1. Memory: two arrays of n x t float32 beside V.
         """
         t = V.shape[1]
         U, beta, alpha, norms = np.zeros((self.n, t), np.float32), np.zeros(t), np.empty(t), np.empty(t)
@@ -156,14 +155,14 @@ class SingularMatrix:
             V, U = U, V
 
     def lengths(self, columns: np.ndarray) -> np.ndarray:
-        """Return the lengths (t,) of unit columns off the null space; 0 where rounding alone is left."""
+        """Return the lengths (t,) of unit columns projected off the null space; 0 at rounding level."""
         square = 1 - self.null[columns] ** 2
         return np.sqrt(np.where(square > 1e-12, square, 0.0))
 
 
 @dataclass(frozen=True)
 class Krylov:
-    """What the first pass keeps of t columns.
+    """The result of the first pass for t columns.
 
     columns (t,): rows of the matrix. alpha, beta (k, t): the tridiagonal matrices, of which column j has `steps[j]`
     rows. values (m, rows, t): of m functions at some rows. largest (m, t): their largest entries there off the null
@@ -185,7 +184,7 @@ class Krylov:
                        converged=self.converged[functions])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the named arrays that `from_arrays` takes."""
+        """Return the named arrays for `from_arrays`."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
@@ -198,19 +197,17 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
            max_steps: int) -> Krylov:
     """Return the entries of functions of A in some rows and columns, and the matrices T for a second pass.
 
-    A function of a column has converged when, off the null space, it moved by no more than `tol` of its largest
-    entry since the steps were two thirds as many. A column stops when all have, whatever the columns beside it do, or
-    at `max_steps`.
-
-    Memory: `krylov_bytes`.
+    A function of a column has converged when, off the null space, it changed by at most `tol` of its largest entry
+    since the steps were two thirds as many. A column stops when all its functions have, or at `max_steps`. Memory:
+    `krylov_bytes`.
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
-            why="convergence is first looked at there", fix="leave it at its default")
+            why="convergence is first checked there", fix="leave it at its default")
     t, sizes, exact = len(columns), A.lengths(columns), A.null_parts(columns, rows)
     values = functions.of(np.zeros(1))[:, :, None] * exact  # the null space, exactly
     seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     start = np.full((len(functions), len(rows)), np.inf)
-    looks = [[start, start] for _ in range(t)]  # of each column: the values at the last look, and at that before
+    checks = [[start, start] for _ in range(t)]  # of each column: the values at the last two checks
     steps, check = np.zeros(t, np.int64), float(FIRST_CHECK)
     largest, lowest = np.zeros((len(functions), t)), np.full(t, np.inf)
     converged = np.repeat((sizes == 0)[None], len(functions), axis=0)
@@ -222,46 +219,47 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         if len(seen) < int(check) and not ended:
             continue
         for j in np.flatnonzero(~converged.all(axis=0)):
-            weights, x = _read(np.array([a[j] for a in alphas]), np.array([b[j] for b in betas]), functions)
+            T = np.array([a[j] for a in alphas]), np.array([b[j] for b in betas])
+            weights, x = _functions_of_basis(*T, functions)
             entries = sizes[j] * weights @ np.stack([rows_of[:, j] for rows_of in seen[:weights.shape[1]]])
             largest[:, j], lowest[j], steps[j] = np.abs(entries).max(axis=1), x[0], weights.shape[1]
-            moved = np.abs(entries - looks[j][1]).max(axis=1)
+            moved = np.abs(entries - checks[j][1]).max(axis=1)
             converged[:, j] = (weights.shape[1] < len(seen)) | (moved <= tol * largest[:, j])
-            looks[j] = [entries, looks[j][0]]
+            checks[j] = [entries, checks[j][0]]
         if converged.all() or ended:
             break
         check *= GROWTH
     for column in np.flatnonzero(steps):
-        values[:, :, column] += looks[column][0]
+        values[:, :, column] += checks[column][0]
     return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, largest, lowest, converged)
 
 
-def combined(A: SingularMatrix, made: Krylov, functions: Functions, coef: np.ndarray) -> np.ndarray:
+def combined(A: SingularMatrix, process: Krylov, functions: Functions, coef: np.ndarray) -> np.ndarray:
     """Return the sum over functions and columns of `f(A) e_j coef[f, j]`, (n, c) float64, for coef (m, t, c).
 
     Memory: the basis, and two arrays of n x c.
     """
     t, c = coef.shape[1:]
-    sizes, longest = A.lengths(made.columns), int(made.steps.max(initial=0))
+    sizes, longest = A.lengths(process.columns), int(process.steps.max(initial=0))
     of_step = np.zeros((longest, t, c))
     for j in range(t):
-        k = made.steps[j]
+        k = process.steps[j]
         if k:
-            weights, _ = _read(made.alpha[:k, j], made.beta[:k, j], functions)
+            weights, _ = _functions_of_basis(process.alpha[:k, j], process.beta[:k, j], functions)
             of_step[:weights.shape[1], j] = sizes[j] * weights.T @ coef[:, j]
     total = np.zeros((A.n, c))
-    for step, (V, _, _) in zip(range(longest), A.basis(A.unit_columns(made.columns)), strict=False):
+    for step, (V, _, _) in zip(range(longest), A.basis(A.unit_columns(process.columns)), strict=False):
         total += V @ of_step[step].astype(np.float32)
-    add_null(A, made.columns, functions, coef, total)
+    add_null(A, process.columns, functions, coef, total)
     return total
 
 
-def add_null(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray, found: np.ndarray) -> None:
-    """Add what `combined` is in the null space to found (n, c), exactly."""
+def add_null(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray, out: np.ndarray) -> None:
+    """Add the part of `combined` in the null space to out (n, c), exactly."""
     at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[columns][:, None]
     total = np.zeros((A.n_components, coef.shape[2]))
     np.add.at(total, A.component[columns], at_null)
-    found += A.null[:, None] * total[A.component]
+    out += A.null[:, None] * total[A.component]
 
 
 def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) -> int:
@@ -269,7 +267,7 @@ def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) 
     return 12 * n * t + 4 * max_steps * n_rows * t + 16 * n_functions * n_rows * t
 
 
-def _read(alpha: np.ndarray, beta: np.ndarray, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
+def _functions_of_basis(alpha: np.ndarray, beta: np.ndarray, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
     """Return `f(T) e_1` (m, k) and the eigenvalues (k,) of T, ascending.
 
     T is of alpha and beta up to where the basis ends, a beta of rounding.

@@ -1,4 +1,4 @@
-"""A symmetric diagonally dominant matrix in the form that the solvers work on.
+"""The scaled and reordered form of a symmetric diagonally dominant matrix.
 
 The system `R x = b` is solved as `A y = D^-1/2 b`, `x = D^-1/2 y`, with `D` the diagonal of `R` and
 `A = D^-1/2 R D^-1/2`, rows in reverse Cuthill-McKee order. `A` has a unit diagonal, so Jacobi preconditioning
@@ -18,11 +18,11 @@ from ..base.errors import DataError, require
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
 
 
-def places_of(order: np.ndarray) -> np.ndarray:
-    """Return the place of each number in a permutation (n,), its inverse."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
+def inverse_permutation(order: np.ndarray) -> np.ndarray:
+    """Return the inverse of a permutation (n,)."""
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    return inverse
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class ScaledMatrix:
 
     order (n,): row `i` here is row `order[i]` of `R`. scale (n,): `D^-1/2` in this order.
     indptr (n + 1,), indices (nnz,), data (nnz,) float64 and float32: the off-diagonal entries.
-    component (n,): the connected component of each row. near_null (n,): the vector that is closest to a null vector,
-    of unit norm on each component; image (n,): A times it; energy (n_components,): its Rayleigh quotients, which are 0
-    where the component is singular.
+    component (n,): the connected component of each row. near_null (n,): the vector closest to a null vector, of unit
+    norm on each component; image (n,): A times it; energy (n_components,): its Rayleigh quotients, 0 for a singular
+    component.
     """
 
     order: np.ndarray
@@ -110,9 +110,9 @@ class ScaledMatrix:
     def weights_of(self, first: int) -> sp.csr_array:
         """Return `|R_ij| v_j` of rows [first, n) of R, without the diagonal, (n - first, n); v is `vector`.
 
-        Where R x is zero, x / v is the mean of neighbors by these weights, but for a ridge.
+        Where R x is zero and without a ridge, x / v is the mean of the neighbors by these weights.
         """
-        places = places_of(self.order)[first:]
+        places = inverse_permutation(self.order)[first:]
         rows = sp.csr_array(self.off_diagonal()[places])
         weights = np.abs(rows.data) / np.repeat(self.scale[places], np.diff(rows.indptr)) * self.near_null[rows.indices]
         return sp.csr_array((weights, self.order[rows.indices], rows.indptr), (len(places), self.n))
@@ -126,10 +126,9 @@ class ScaledMatrix:
         _project(self.near_null, self.component, self.singular, X)
 
     def correct_components(self, X: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
-        """Solve the near-null part of every component exactly: move X, and its residual R, in place (n, t).
+        """Correct active columns of X and of the residual R (n, t) exactly in the near-null part of every component.
 
-        This is the part that a small ridge makes slow and that float32 cannot carry. Columns that are not active (t,)
-        stay as they are.
+        A small ridge makes this part slow for conjugate gradients, and float32 cannot represent it.
         """
         inverse = np.where(self.singular, 0.0, 1 / np.where(self.singular, 1, self.energy))
         _correct_components(self.near_null, self.image, self.component, inverse, X, R, active)
@@ -148,14 +147,14 @@ class ScaledMatrix:
 
 
 def vector_of(order: np.ndarray, near_null: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return `ScaledMatrix.vector` from the arrays that it follows from."""
+    """Return `ScaledMatrix.vector` from its arrays."""
     vector = np.empty(len(order))
     vector[order] = near_null * scale
     return vector
 
 
 def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
-    """Return the solvers' form of a symmetric matrix that is diagonally dominant when its columns are scaled.
+    """Return the scaled form of a symmetric matrix that is diagonally dominant after a scaling of its columns.
 
     Parameters
     ----------
@@ -196,7 +195,7 @@ def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
 
 def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
     require(bool(np.isfinite(R.data).all()), "the matrix has entries that are not finite", error=DataError,
-            why="one such weight spoils every solution", fix="check the graph's weights for NaN and infinity")
+            why="one such weight makes every solution invalid", fix="check the graph's weights for NaN and infinity")
     bad = diagonal <= 0
     require(not bad.any(), f"row {bad.argmax()} has diagonal {diagonal[bad.argmax()]:g} ({bad.sum()} such rows), "
             "expected > 0", error=DataError, why="an isolated vertex without a ridge has no equation",
@@ -224,7 +223,7 @@ def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
     near_null = y / np.sqrt(np.bincount(component, y * y, n_components))[component]
     image = near_null + off @ near_null
     energy = np.bincount(component, near_null * image, n_components)
-    # Of a singular component the image is rounding; it must not be mistaken for a tiny ridge.
+    # The image of a singular component is rounding, not a tiny ridge.
     return component.astype(np.int32), near_null, np.where(energy[component] < SINGULAR, 0.0, image), energy
 
 

@@ -1,8 +1,7 @@
-"""Solutions of symmetric diagonally dominant systems, with their evidence, by the method that needs the least work.
+"""Solutions of symmetric diagonally dominant systems, with their residuals, by the method with the least work.
 
-Every method is a correction inside the same outer loop: the residual is formed in float64, the correction is
-computed in float32 to a few digits, and the two are repeated until the float64 residual meets the tolerance. So the
-bulk of the work moves half the bytes, and convergence is measured by the true residual.
+All methods share one outer loop (iterative refinement): the residual is computed in float64, the correction in float32
+to a few digits, until the float64 residual meets the tolerance.
 """
 
 import math
@@ -15,17 +14,17 @@ from ..base.errors import DataError, NotConverged, explain, require
 from ..storage.blocks import row_ranges
 from .amg import Multigrid
 from .columns import add_columns, column_norms
-from .deflation import FEW_COST, FEW_VECTORS, Deflated, deflated_vectors
-from .direct import LARGEST, Direct
+from .deflation import DEFLATION_COST, MIN_VECTORS, Deflated, deflated_vectors
+from .direct import MAX_DIRECT, Direct
 from .method import Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
 from .solver_params import AUTO, SOLVERS, SolverParams
-from .warm_start import begun
+from .warm_start import scaled_start
 
 PROBES = 8  # columns on which `auto` counts iterations
-FEW_COLUMNS = 16  # beside which probes, vectors and hierarchies cost more than most solves
-ENOUGH = 150  # iterations after which another method may be the better one
-SOON = 60  # iterations that no other method is likely to halve at its price
+FEW_COLUMNS = 16  # for which probes, vectors and hierarchies cost more than most solves
+MANY_ITERATIONS = 150  # after which another method may be better
+FEW_ITERATIONS = 60  # for which no other method pays
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,14 @@ class Solution:
     iterations: np.ndarray
 
     def require_converged(self, params: SolverParams) -> "Solution":
-        """Return self, or raise NotConverged with the worst column and the remedy."""
+        """Return self, or raise NotConverged with the worst column and a hint."""
         if not self.converged.all():
             worst = int(np.argmax(self.residuals))
             raise NotConverged(explain(
                 f"{int((~self.converged).sum())} of {len(self.converged)} columns did not converge: column {worst} "
                 f"ended at relative residual {self.residuals[worst]:.2e} after {self.iterations[worst]} iterations, "
                 f"tolerance {params.tol:.0e}",
-                why="a kernel built from wrong columns is wrong without looking so",
+                why="wrong columns of a kernel cannot be recognized later",
                 fix="raise the ridge, raise max_iterations, choose method='amg' (low-dimensional data) or 'deflated', "
                     "or loosen the tolerance",
             ))
@@ -78,7 +77,7 @@ class Solver:
 
     @classmethod
     def of(cls, method: SolverMethod, params: SolverParams, **attributes: Any) -> "Solver":
-        """Return the solver of a prepared method; its attributes are the method's and these."""
+        """Return the solver of a prepared method with further attributes."""
         return cls(method, replace(params, method=method.name),
                    {"method": method.name, "description": method.description, **method.attributes, **attributes})
 
@@ -88,7 +87,7 @@ class Solver:
         return self.method.A
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return named arrays; with `params` and `attributes`, which are JSON, they make the same solver again."""
+        """Return named arrays, which with `params` and `attributes` define the solver."""
         return {f"{name}-{key}": array for name, part in (("A", self.A), ("method", self.method))
                 for key, array in part.to_arrays().items()}
 
@@ -104,8 +103,8 @@ class Solver:
     def solve(self, B: np.ndarray, start: np.ndarray | None = None) -> Solution:
         """Return the solution of `R X = B` for B (n, t); of a singular R its pseudo-inverse times B.
 
-        start : (n, t), from where iterations begin, such as the solution of a system that hardly differs (`extended`);
-            the tolerance is relative to B with it as without. A factored matrix needs none, and takes none.
+        start : (n, t), the start of the iterations, such as the solution of a similar system; a factored matrix does
+            not use it.
 
         Memory: `solve_bytes(t)` beside B and `start`.
         """
@@ -115,7 +114,7 @@ class Solver:
                 why="each column has one entry a vertex", fix="pass a two-dimensional array, one column a system")
         if start is not None:
             require(start.shape == B.shape, f"a start of shape {start.shape}, expected {B.shape}", why="each column "
-                    "begins with its own", fix="pass the solutions that were, in the order of the columns")
+                    "has its own start", fix="pass the previous solutions, in the order of the columns")
         n, t = B.shape
         solution = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
         for first in range(0, t, self.params.block_columns):
@@ -129,7 +128,7 @@ class Solver:
         return solution
 
     def solve_bytes(self, t: int) -> int:
-        """Return the most bytes that `solve` takes for t columns."""
+        """Return an upper bound of the bytes of `solve` for t columns."""
         return self.method.solve_bytes(self.A.n, t, self.params.block_columns)
 
     def _solve_block(self, B: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, ...]:
@@ -142,13 +141,13 @@ class Solver:
         if start is None or not self.method.iterates:
             X, R = np.zeros_like(B), B.copy()
         else:
-            X, R = begun(A, B, start), np.empty_like(B)
+            X, R = scaled_start(A, B, start), np.empty_like(B)
             A.residual(X, B, R)
         iterations = np.zeros(R.shape[1], np.int64)
         A.correct_components(X, R, given > 0)
         current = column_norms(R, weight)
         active = current > goal
-        # A column that has met its goal is left alone: its answer does not depend on those beside it.
+        # A column that meets its goal is not changed, so that it does not depend on the other columns.
         while active.any():
             self.method.deflate(X, B, R, active)
             norms = np.where(active, column_norms(R, np.ones_like(weight)), 0)
@@ -160,10 +159,10 @@ class Solver:
             A.residual(X, B, R)
             A.correct_components(X, R, active)
             after = np.where(active, column_norms(R, weight), current)
-            # Rounding sets a floor: a column that a whole correction does not bring down is at it.
+            # A column that a whole correction does not improve is at the level of rounding.
             active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iter)
             current = after
-        # Those that float32 does not bring down go on in float64, so few at a time that they take no more memory.
+        # Columns that float32 does not improve continue in float64, few at a time to use no more memory.
         late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
         for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
             some = late[first:last]
@@ -181,12 +180,12 @@ class Solver:
 
 def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
             vector: np.ndarray | None = None) -> Solver:
-    """Return a solver for `n_columns` columns of R, with the method chosen by counted work if it is "auto".
+    """Return a solver for `n_columns` columns of R; "auto" selects the method by counted work.
 
     Parameters
     ----------
     R : sparse matrix, shape (n, n), symmetric diagonally dominant up to the scaling `vector`.
-    n_columns : how many columns will be solved; what is worth preparing depends on it.
+    n_columns : the number of columns that will be solved.
     vector : shape (n,); ones for L + ridge (the default), the square root of the degrees for L_norm + ridge.
 
     Raises
@@ -195,23 +194,21 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
 
     Notes
     -----
-    "auto" factors small matrices, and takes Jacobi's method where the ridge alone tells that it ends soon. Otherwise it
-    deflates a few vectors, counts the iterations of `PROBES` seeded columns, and if they are many builds a multigrid
-    hierarchy and counts there too. It compares entries touched, not seconds, so the choice is the same everywhere.
+    "auto" factors small matrices, and takes Jacobi's method if the ridge guarantees few iterations. Otherwise it
+    deflates a few vectors, counts the iterations of `PROBES` seeded columns, and if they are many also counts with a
+    multigrid hierarchy. It compares touched entries, not seconds, so the selection is the same on every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
 
 def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vector: np.ndarray | None = None,
-                  start: np.ndarray | None = None, *, enough: int = ENOUGH,
-                  few_cost: int = FEW_COST) -> tuple[Solution, str]:
-    """Return the solution of `R X = B` for B (n, t), after which R is not solved again, and the method that ended it.
+                  start: np.ndarray | None = None, *, many: int = MANY_ITERATIONS,
+                  deflation_cost: int = DEFLATION_COST) -> tuple[Solution, str]:
+    """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
-    start : (n, t), as `Solver.solve` takes it.
-
-    "auto" begins a few columns with Jacobi's method, without a probe. Those that need many iterations go on, from where
-    they are, with what `prepare` chooses for them. enough, few_cost : iterations of one column that are many, and those
-    that cost as much as to find a few vectors, which t columns share.
+    For a few columns "auto" begins with Jacobi's method, without a probe. Columns that need many iterations continue
+    with the method that `prepare` selects.
+    many, deflation_cost : iterations of one column that count as many, and those that cost as much as a deflation.
 
     Raises
     ------
@@ -219,16 +216,16 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     """
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
-    if params.method != AUTO or A.n <= LARGEST or t > FEW_COLUMNS:
+    if params.method != AUTO or A.n <= MAX_DIRECT or t > FEW_COLUMNS:
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
-    enough = min(params.max_iter, enough + few_cost // max(t, 1))
-    first_try = Solver.of(Jacobi(A), replace(params, max_iter=enough)).solve(B, start)
+    many = min(params.max_iter, many + deflation_cost // max(t, 1))
+    first_try = Solver.of(Jacobi(A), replace(params, max_iter=many)).solve(B, start)
     late = np.flatnonzero(~first_try.converged)
-    if not len(late) or enough == params.max_iter:
+    if not len(late) or many == params.max_iter:
         return first_try, Jacobi.name
     goal = params.tol / float(first_try.residuals[late].max())
-    solver = _prepared(A, len(late), replace(params, tol=goal, max_iter=params.max_iter - enough))
+    solver = _prepared(A, len(late), replace(params, tol=goal, max_iter=params.max_iter - many))
     more = solver.solve(B[:, late] - A.apply(first_try.value[:, late]))
     first_try.value[:, late] += more.value
     first_try.residuals[late] *= more.residuals
@@ -237,7 +234,7 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
 
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
-    if params.method == AUTO and A.n > LARGEST:
+    if params.method == AUTO and A.n > MAX_DIRECT:
         return _least_work(A, n_columns, params)
     solver = Direct if params.method == AUTO else SOLVERS.named(params.method)
     reason = {"reason": "the matrix is small enough to factor"} if params.method == AUTO else {}
@@ -251,11 +248,11 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
     Parameters
     ----------
     guess : bool
-        Whether all of them are asked for, or the one that takes the least memory.
+        Whether to return all of them, or the one that takes the least memory.
     n_columns : int or None
-        So many columns that are solved at once by `solve_columns`; None of a solver that is prepared for others.
+        The number of columns of `solve_columns`; None for `prepare`.
     """
-    if n <= LARGEST:
+    if n <= MAX_DIRECT:
         return [Direct]
     if guess:
         return [Multigrid, Deflated]
@@ -264,15 +261,15 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
-    """Return the solver that touches the fewest entries for n_columns columns, by counting on probe columns."""
-    if _most_iterations(A, params.tol) <= SOON:
+    """Return the solver that touches the fewest entries for n_columns columns, counted on probe columns."""
+    if _max_iterations(A, params.tol) <= FEW_ITERATIONS:
         return Solver.of(Jacobi(A), params)
-    few = min(params.n_vectors or FEW_VECTORS, FEW_VECTORS)
+    few = min(params.n_vectors or MIN_VECTORS, MIN_VECTORS)
     first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state), n_columns, params,
-                     enough=ENOUGH)
+                     max_iter=MANY_ITERATIONS)
     candidates = [first]
     if first[1].attributes["probe_iterations"] > 100:
-        candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, enough=100))
+        candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, max_iter=100))
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]
     if best is first[1] and deflated_vectors(A.n, n_columns, params.n_vectors) > few:
@@ -282,29 +279,29 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver
     return best
 
 
-def _most_iterations(A: ScaledMatrix, tol: float) -> float:
-    """Return a bound of the iterations of Jacobi's method from the excess of the diagonal; inf where there is none.
+def _max_iterations(A: ScaledMatrix, tol: float) -> float:
+    """Return an upper bound of the iterations of Jacobi's method from the excess of the diagonal; inf without one.
 
-    By the scaling y that makes A dominant, every eigenvalue is at least the smallest (A y)_i / y_i.
+    With the scaling y that makes A dominant, every eigenvalue is at least the smallest (A y)_i / y_i.
     """
     y = A.near_null
-    least = float(((y - abs(A.off_diagonal()) @ y) / y).min())
-    return math.sqrt(2 / least) / 2 * math.log(2 / tol) if least > 0 else math.inf
+    smallest = float(((y - abs(A.off_diagonal()) @ y) / y).min())
+    return math.sqrt(2 / smallest) / 2 * math.log(2 / tol) if smallest > 0 else math.inf
 
 
-def _counted(method: Iterative, n_columns: int, params: SolverParams, enough: int) -> tuple[float, Solver]:
+def _counted(method: Iterative, n_columns: int, params: SolverParams, max_iter: int) -> tuple[float, Solver]:
     """Return the entries that a method touches for n_columns columns, and its solver.
 
-    The iterations are counted on `PROBES` columns, of which each takes no more than `enough`.
+    The iterations are counted on `PROBES` columns, with at most `max_iter` each.
     """
     n = method.A.n
     columns = np.random.default_rng([params.random_state, n]).choice(n, min(PROBES, n), replace=False)
     B = np.zeros((n, len(columns)))
     B[columns, np.arange(len(columns))] = 1
-    probe = Solver.of(method, replace(params, max_iter=enough)).solve(B)
-    # Residuals fall geometrically: a probe that was cut short tells how many more iterations there would be.
-    reached = np.clip(probe.residuals, 1e-300, 0.99)
-    expected = float((probe.iterations * np.maximum(1, math.log(params.tol) / np.log(reached))).mean())
+    probe = Solver.of(method, replace(params, max_iter=max_iter)).solve(B)
+    # Residuals fall geometrically, so the iterations of an unfinished probe are extrapolated.
+    reduction = np.clip(probe.residuals, 1e-300, 0.99)
+    expected = float((probe.iterations * np.maximum(1, math.log(params.tol) / np.log(reduction))).mean())
     setup, iteration = method.entries()
     work = setup + n_columns * expected * iteration
     return work, Solver.of(method, params, probe_iterations=round(expected, 1), work=f"{work:.3g}")

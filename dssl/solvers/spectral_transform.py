@@ -1,4 +1,4 @@
-"""Functions of a Laplacian that are largest at its lowest eigenvalues: what the Lanczos process is applied to."""
+"""Functions of a Laplacian that are largest at its lowest eigenvalues, for the Lanczos process."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from .solve import Solver, prepare
 from .solver_params import SolverParams
 
 GAIN = 1500.0  # of the filter at 0
-THIN = 50  # n times this: mean square distance to the diagonal up to which a factor stays sparse
-COLUMNS = 100  # that an inverse is applied to, about: what preparing it may take follows from it
+THIN = 50  # times n: mean square distance to the diagonal, up to which a factor stays sparse
+COLUMNS = 100  # to which an inverse is applied, approximately
 
 
 def largest_eigenvalue(A: SingularMatrix) -> float:
-    """Return a bound of it: by `A v = 0` the rows of `V^-1 |A| V` sum to twice the diagonal; 1 where A is zero."""
+    """Return an upper bound: by `A v = 0` the rows of `V^-1 |A| V` sum to twice the diagonal; 1 for A = 0."""
     return 2 * float(A.diagonal.max()) or 1.0
 
 
@@ -35,15 +35,15 @@ class Transform(ABC):
 
     @abstractmethod
     def contrast(self, value: float) -> float:
-        """Return how much larger F is at an eigenvalue of A than on most vectors."""
+        """Return the ratio of F at an eigenvalue of A to F on most vectors."""
 
     @abstractmethod
     def per_residual(self, theta: np.ndarray) -> np.ndarray:
-        """Return the relative residual of A, at most, that a unit residual of F is, at values theta of F."""
+        """Return an upper bound of the relative residual of A for a unit residual of F at values theta of F."""
 
     @abstractmethod
     def sharper(self, low: float) -> "Transform":
-        """Return another that tells eigenvalues below about `low` better from those above."""
+        """Return a function that separates eigenvalues below about `low` better from those above."""
 
 
 @dataclass(frozen=True)
@@ -56,28 +56,28 @@ class Filtered(Transform):
     """
 
     A: SingularMatrix
-    made: ChebyshevFilter
+    polynomial: ChebyshevFilter
 
     @classmethod
     def of(cls, A: SingularMatrix, low: float, degree: int, dtype: type[np.floating]) -> "Filtered":
-        made = ChebyshevFilter.of(A.diagonal.astype(dtype), A.indptr, A.indices, A.data.astype(dtype), low,
-                                  largest_eigenvalue(A), degree)
-        return cls(A, made)
+        polynomial = ChebyshevFilter.of(A.diagonal.astype(dtype), A.indptr, A.indices, A.data.astype(dtype), low,
+                                        largest_eigenvalue(A), degree)
+        return cls(A, polynomial)
 
     def __call__(self, V: np.ndarray) -> np.ndarray:
-        return self.made(V.astype(self.made.data.dtype)).astype(np.float64)
+        return self.polynomial(V.astype(self.polynomial.data.dtype)).astype(np.float64)
 
     def at(self, value: float) -> float:
-        return self.made.at(value)
+        return self.polynomial.at(value)
 
     def contrast(self, value: float) -> float:
         return self.at(value)
 
     def per_residual(self, theta: np.ndarray) -> np.ndarray:
-        return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.made.degree**2)
+        return np.maximum(1 / np.maximum(theta - 1, 1e-12), 0.5 / self.polynomial.degree**2)
 
     def sharper(self, low: float) -> "Filtered":
-        degree = max(filter_degree(low, self.made.high, GAIN), int(1.5 * self.made.degree) + 1)
+        degree = max(filter_degree(low, self.polynomial.high, GAIN), int(1.5 * self.polynomial.degree) + 1)
         return Filtered.of(self.A, low, degree, np.float64)
 
 
@@ -97,7 +97,7 @@ class Inverse(Transform):
         L = A.matrix()[linked][:, linked]
         below = np.maximum(np.arange(len(linked)) - L.indices[L.indptr[:-1]], 0.0)
         method = Direct.name if float((below**2).mean()) <= THIN * len(linked) else Multigrid.name
-        # Errors of the largest values of F are those of all: they have to be small beside the least.
+        # The error of the largest values of F must be small relative to the smallest that are computed.
         params = SolverParams(method=method, tol=max(1e-3 * tol, 1e-13))
         return cls(prepare(L, COLUMNS, params, A.null[linked]), linked, float(A.diagonal[linked].mean()))
 

@@ -10,7 +10,7 @@ from sklearn.datasets import make_moons
 
 from dssl import GridSearch, MultiscaleKernelClassifier, MultiscaleKernelRegressor
 from dssl.base.errors import BudgetError, DataError, ParameterError
-from dssl.kernels.multiscale import carrier_bytes
+from dssl.kernels.multiscale import landmark_bytes
 from dssl.storage.blocks import arrays_within
 from tests import reference
 
@@ -93,7 +93,7 @@ def test_a_search_has_one_map_for_all_penalties(moons):
 def test_a_budget_decides_the_carriers(moons):
     X, _, known = moons
     found = MultiscaleKernelClassifier(memory_budget="300kB").fit(X, known).evidence_["carriers"]
-    assert carrier_bytes(found, 2, found - 1) <= arrays_within(300_000) < carrier_bytes(found + 1, 2, found)
+    assert landmark_bytes(found, 2, found - 1) <= arrays_within(300_000) < landmark_bytes(found + 1, 2, found)
     with pytest.raises(BudgetError, match="20 carriers"):
         MultiscaleKernelClassifier(n_carriers=20, memory_budget="4kB").fit(X, known)
 

@@ -33,7 +33,7 @@ from dssl.methods.linear import (
 from dssl.methods.step import Method, Step, cost_of_test_points
 from dssl.pipeline.kinds.registry import KINDS, register_method
 from dssl.pipeline.kinds.specs import SPECS
-from dssl.report.words import Words
+from dssl.report.words import ReportText
 from dssl.storage.blocks import PartWriter
 
 
@@ -96,7 +96,7 @@ def fit_cost(f, params):
     return cost_of(1, f.n_labeled * f.row_bytes, 8 * params.n_landmarks**2, 32 * params.n_landmarks**2)
 
 
-WORDS = Words(model="A linear model on Nystrom features.", changed="features that changed", cause="changed features",
+WORDS = ReportText(model="A linear model on Nystrom features.", changed="features that changed", cause="changed features",
               graph="model.n_landmarks", norm="model.C", folds="Held-out points stay among the landmarks.")
 NYSTROM = Method(
     "nystrom", ("classification",), (

@@ -12,15 +12,15 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels import multiscale
 from dssl.kernels.multiscale import (
-    LEAST,
+    MIN_FACTOR,
     EigenvaluesTask,
     EigenvectorsTask,
     MultiscaleMap,
     MultiscaleParams,
-    carrier_bytes,
-    chosen_scales,
+    landmark_bytes,
     laplacian_of,
     multiscale_map,
+    selected_scales,
 )
 from dssl.storage.blocks import HeldArrays, MemoryParts, PartWriter, budget_beside
 from dssl.storage.csr import as_rows
@@ -52,7 +52,7 @@ def test_it_is_the_kernel_of_the_paper(moons, whole):
     K, chosen = reference.multiscale_kernel(moons, moons, 1.0, 0.9, 1e-6)
     F = whole(moons)
     d = np.stack([np.exp(-reference.squared_distances(moons, moons) / (4 * eps)).sum(1) for eps in whole.scales])
-    sound = (1 - whole.values / d[whole.scale].T >= LEAST).all(axis=0)
+    sound = (1 - whole.values / d[whole.scale].T >= MIN_FACTOR).all(axis=0)
     assert 5 < sound.sum() < len(sound)
     assert_array_equal(np.array(whole.attributes["chosen"])[sound], chosen[sound])
     assert_allclose(F[:, 1:][:, sound] * np.sqrt(whole.values[sound]), whole.vectors[:, sound], atol=1e-8)
@@ -68,9 +68,9 @@ def test_extended_eigenfunctions_are_those_of_equation_5(moons, whole):
     for k, number in enumerate(whole.scale):
         W = np.exp(-reference.squared_distances(new, moons) / (4 * whole.scales[number]))
         d = W.sum(axis=1)
-        sound = 1 - whole.values[k] / d >= LEAST
+        sound = 1 - whole.values[k] / d >= MIN_FACTOR
         assert_allclose(F[sound, k], (W @ whole.vectors[:, k] / (d - whole.values[k]))[sound], rtol=1e-8, atol=1e-10)
-        assert_allclose(F[~sound, k], (W @ whole.vectors[:, k] / (LEAST * d))[~sound], rtol=1e-8, atol=1e-10)
+        assert_allclose(F[~sound, k], (W @ whole.vectors[:, k] / (MIN_FACTOR * d))[~sound], rtol=1e-8, atol=1e-10)
         compared += sound.sum()
     assert 0 < compared < F.size
     assert whole.unsound(new) == pytest.approx(1 - compared / F.size)
@@ -80,7 +80,7 @@ def test_it_is_symmetric_positive_and_finite_everywhere(moons, whole):
     far = np.array([[1e3, 0.0], [1e8, 1e8], [0.5, 0.2]])
     F = whole(np.concatenate([moons, far]))
     assert np.isfinite(F).all()
-    assert np.abs(F[:, 1:]).max() <= np.abs(whole.vectors / np.sqrt(whole.values)).max() / LEAST
+    assert np.abs(F[:, 1:]).max() <= np.abs(whole.vectors / np.sqrt(whole.values)).max() / MIN_FACTOR
     assert np.linalg.eigvalsh(F @ F.T).min() > -1e-9 * np.linalg.norm(F) ** 2
 
 
@@ -99,7 +99,7 @@ def test_a_denominator_that_vanishes_is_told_and_nothing_grows_there(moons, whol
     printed = W @ whole.vectors[:, k] / (W.sum(1) - whole.values[k])
     ours = whole(path)[:, k + 1] * np.sqrt(whole.values[k])
     assert np.nanmax(np.abs(printed)) > 10
-    assert np.abs(ours).max() <= 1 / LEAST
+    assert np.abs(ours).max() <= 1 / MIN_FACTOR
     assert np.abs(np.diff(ours)).max() < 0.1
     assert whole.unsound(path[-1:]) > 0.9
     assert whole.attributes["unsound"] > 0
@@ -119,18 +119,18 @@ def test_scales_end_at_the_first_below_the_threshold(moons):
 
 def test_an_unsound_scale_is_passed_over_for_the_next_best_that_is_sound():
     values = np.array([[0.0, 0.05], [0.0, 0.0499], [0.0, 0.02], [0.0, 0.01]])
-    assert chosen_scales(values, np.full(4, 10.0), 10)[0].tolist() == [1]
-    actual, counts = chosen_scales(values, np.array([1.0, 0.9, 0.9, 0.9]), 10)  # n lambda <= 0.45
+    assert selected_scales(values, np.full(4, 10.0), 10)[0].tolist() == [1]
+    actual, counts = selected_scales(values, np.array([1.0, 0.9, 0.9, 0.9]), 10)  # n lambda <= 0.45
     assert actual.tolist() == [3]
     assert counts == {"passed_over": 1, "unsound": 0, "left_out": 0}
-    actual, counts = chosen_scales(values, np.full(4, 0.1), 10)  # none is: the least difference of all
+    actual, counts = selected_scales(values, np.full(4, 0.1), 10)  # none is: the least difference of all
     assert actual.tolist() == [1]
     assert counts == {"passed_over": 0, "unsound": 1, "left_out": 0}
 
 
 def test_an_eigenvalue_that_is_zero_to_rounding_is_left_out():
     values = np.array([[0.0, 0.1, 0.5], [0.0, 1e-18, 0.4], [0.0, -1e-17, 0.2]])
-    actual, counts = chosen_scales(values, np.full(3, 100.0), 10)
+    actual, counts = selected_scales(values, np.full(3, 100.0), 10)
     assert actual.tolist() == [-1, 1]
     assert counts["left_out"] == 1
 
@@ -227,14 +227,14 @@ def test_what_cannot_be_decomposed(moons, monkeypatch):
     with pytest.raises(DataError, match=r"24 scales[\s\S]*smaller q"):
         made(moons[:5], eps_0=1.0, q=1 - 1e-9)
     with pytest.raises(BudgetError, match=r"30 carriers[\s\S]*n_carriers=\d+"):
-        made(moons, n_carriers=30, budget=budget_beside(carrier_bytes(20, 2, 19)))
-    assert MultiscaleParams(budget=budget_beside(carrier_bytes(20, 2, 19))).count(40, 2) == 20
+        made(moons, n_carriers=30, budget=budget_beside(landmark_bytes(20, 2, 19)))
+    assert MultiscaleParams(budget=budget_beside(landmark_bytes(20, 2, 19))).count(40, 2) == 20
     assert MultiscaleParams().count(10**6, 2) == 2000
 
 
 def test_a_task_takes_what_is_predicted():
     X = HeldArrays(points=np.random.default_rng(0).normal(size=(400, 30)))
-    expected = carrier_bytes(400, 30, 120)
+    expected = landmark_bytes(400, 30, 120)
     for task in (EigenvaluesTask(X, 30.0, 121), EigenvectorsTask(X, 30.0, tuple(range(1, 121)))):
         task(PartWriter(MemoryParts(), 0))
         peak = traced_peak(lambda item=task: item(PartWriter(MemoryParts(), 0)), expected)

@@ -15,10 +15,10 @@ from dssl.report.sections.sample import sample_section
 from dssl.report.sections.scores import curve_section, scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
-from dssl.report.words import Baseline, Words
+from dssl.report.words import Baseline, ReportText
 from dssl.selection.interval import interval_of_share
 
-WORDS = Words(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",
+WORDS = ReportText(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",
               graph="model.eta", norm="model.C", folds="Nothing else is held out.", penalties=("C", "eta"))
 BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled", "The control."),
              Baseline("subsample_graph", "The model with a graph of the subsample alone."))

@@ -388,7 +388,7 @@ class TestFewColumns:
 
     def test_what_many_iterations_do_not_finish_goes_on_from_there(self):
         R, B = self.problem()
-        found, method = solve_columns(R, B, SolverParams(tol=1e-8), enough=20, few_cost=0)
+        found, method = solve_columns(R, B, SolverParams(tol=1e-8), many=20, deflation_cost=0)
         assert method != "jacobi"
         assert found.converged.all()
         assert found.iterations.min() > 20
@@ -407,7 +407,7 @@ class TestFewColumns:
         found, _ = solve_columns(R, B, SolverParams(tol=1e-8, max_iter=30))
         assert not found.converged.any()
         assert found.iterations.max() <= 30
-        found, _ = solve_columns(R, B, SolverParams(tol=1e-12, max_iter=22), enough=20, few_cost=0)
+        found, _ = solve_columns(R, B, SolverParams(tol=1e-12, max_iter=22), many=20, deflation_cost=0)
         assert not found.converged.all()
 
     def test_a_large_ridge_needs_no_probe(self):

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ...execution.tasks import Execution
-from ...solvers.operators import places_of
+from ...solvers.operators import inverse_permutation
 from ...storage.blocks import Parts, PartWriter, Receipt, Rows, row_ranges
 from ..laplacian import Laplacian, scaled_entries
 from ..regularizer_params import LaplacianKind
@@ -224,7 +224,7 @@ class SplitTask:
             block = block_of(E, scale, start, stop)
             halos.append(len(block["halo"]))
             self.blocks.write(index, block)
-        self.blocks.write_range(0, {"order": order, "place": places_of(order)})
+        self.blocks.write_range(0, {"order": order, "place": inverse_permutation(order)})
         return {"block_rows": self.block_rows, "nnz": int(np.count_nonzero(E.data)), "halo": sum(halos) / self.n,
                 "largest_halo": max(halos), "relabeled_mean": list(energy.relabeled_mean())}
 

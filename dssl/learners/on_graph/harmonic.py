@@ -21,7 +21,7 @@ from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
 from ...solvers.solve import prepare, solve_columns
 from ...solvers.solver_params import SolverParams
-from ...solvers.warm_start import begins_at, extended
+from ...solvers.warm_start import extended, start_arrays
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..target.target import Target
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -123,5 +123,6 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
     parts = execution.scratch()
     receipt, = execution.map([HarmonicTask(
         graph.stored, graph.shared_vertices(execution),
-        execution.share(vertex=labels.vertex, mean=labels.mean, reached=reached, **begins_at(start)), solver)], parts)
+        execution.share(vertex=labels.vertex, mean=labels.mean, reached=reached, **start_arrays(start)), solver)],
+        parts)
     return VertexValues(parts.read(0)["values"], reached, attributes={"solver": receipt["solver"]})

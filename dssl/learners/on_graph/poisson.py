@@ -27,7 +27,7 @@ from ...graph.graph import Graph
 from ...graph.laplacian import Laplacian
 from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
-from ...solvers.warm_start import begins_at, extended
+from ...solvers.warm_start import extended, start_arrays
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target.target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reached_vertices
@@ -172,7 +172,7 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     sources, parts = Sources.of(labels, component), execution.scratch()
     receipt, = execution.map([PoissonTask(graph.stored, graph.shared_vertices(execution), execution.share(
         vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component)),
-        **begins_at(start)), solver)], parts)
+        **start_arrays(start)), solver)], parts)
     potentials, unlabeled = parts.read(0)["values"], Unlabeled.of(labels.vertex, component)
     scores = sources.scores(potentials, component, potentials[unlabeled.vertex], unlabeled.component)
     _warn_of_one_class(scores[unlabeled.vertex], target)

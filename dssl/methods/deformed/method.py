@@ -24,9 +24,9 @@ from ...kernels.subsample import columns_cost, n_solves, product_cost
 from ...learners.eta import ETAS
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
-from ...report.words import BASE, Baseline, Words
+from ...report.words import BASE, Baseline, ReportText
 from ...selection.halving import ALL
-from ...solvers.direct import LARGEST
+from ...solvers.direct import MAX_DIRECT
 from ...solvers.method import SolverMethod
 from ...solvers.solve import possible_solvers
 from ...solvers.solver_params import AUTO, SOLVERS
@@ -86,7 +86,7 @@ def _solvers(f: PlanInputs, p: DeformedKernelParams) -> list[type[SolverMethod]]
 
 def _solver_guess(f: PlanInputs, p: DeformedKernelParams) -> tuple[str, ...]:
     chosen = p.solver.method == AUTO and "system" not in f.attributes
-    return ("solver",) if chosen and f.vertices > LARGEST else ()
+    return ("solver",) if chosen and f.vertices > MAX_DIRECT else ()
 
 
 def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
@@ -182,7 +182,7 @@ def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
                      8 if is_svm or f.is_regression else 16)
 
 
-WORDS = Words(
+WORDS = ReportText(
     model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
     cause="changed kernel", graph="model.eta", norm="model.C",
     folds="The held-out points of a fold are also removed from the subsample.")

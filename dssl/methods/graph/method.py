@@ -32,13 +32,13 @@ from ...learners.probabilities import CALIBRATION, Calibration, calibration_attr
 from ...learners.target.target import Classes, Target
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
-from ...report.words import Baseline, Words
+from ...report.words import Baseline, ReportText
 from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior
 from ...selection.calibration import FOLDS, ONE_BY_ONE, calibration_of, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...solvers.direct import LARGEST
+from ...solvers.direct import MAX_DIRECT
 from ...storage.blocks import PartWriter, Rows
 from ..plan_inputs import PlanInputs
 from ..step import Context, Method, Step
@@ -227,7 +227,7 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (max_repetitions(m) - 1) * (n <= MAX_SOLVED)
             left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
             cost = replace(cost + left_out, written=cost.written)
-        costs.append(cost.guessing(*["solver"] * (n > LARGEST)))
+        costs.append(cost.guessing(*["solver"] * (n > MAX_DIRECT)))
     return costs
 
 
@@ -260,7 +260,7 @@ def _scores_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
 
 FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
          "which has no task with the whole graph")
-WORDS = Words(
+WORDS = ReportText(
     model="A function on the graph itself, fitted to the labels. A new point gets the mean of its neighbors.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="model.penalty",
     unsupported=("test points unreachable from any label",

@@ -25,7 +25,7 @@ from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import laprls_section
-from ...report.words import BASE, Baseline, Words
+from ...report.words import BASE, Baseline, ReportText
 from ...selection.by_labels import LabelFolds
 from ...selection.calibration import FOLDS
 from ...selection.folds import FoldParams
@@ -194,7 +194,7 @@ def _scores_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
                                8 if f.is_regression else 16)
 
 
-WORDS = Words(
+WORDS = ReportText(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
     norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))

@@ -16,7 +16,7 @@ from ...learners.linear.transductive import fit_bytes, fit_seconds, landmarks_th
 from ...learners.model import predict_cost
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import transductive_section
-from ...report.words import Baseline, Words
+from ...report.words import Baseline, ReportText
 from ...selection.calibration import FOLDS
 from ...selection.halving import rungs_of
 from ..plan_inputs import PlanInputs, guessing_unless
@@ -122,7 +122,7 @@ def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
 
 _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or fewer points"
 _FEWER_FOLDS = "use fewer folds: selection.cv; fewer landmarks: model.landmarks.n_landmarks; or fewer points"
-WORDS = Words(
+WORDS = ReportText(
     model="A support vector machine whose boundary avoids the unlabeled points; their labels are optimized, too.",
     changed="machine that merely changed", cause="changed machine", graph="model.unlabeled_weight", norm="model.C",
     unlabeled="unlabeled data", without="The model is the machine of the labels alone, as the base model is",

@@ -11,11 +11,11 @@ from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..text import at, finite, listed, number, plain_label
 from ..verdict import Verdict
-from ..words import GUESSES, Baseline, Words
+from ..words import GUESSES, Baseline, ReportText
 from .selection import choice_findings
 
 
-def answer_section(run: RunRecord, words: Words, baselines: Sequence[Baseline] = ()) -> Section:
+def answer_section(run: RunRecord, words: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the section that every page begins with; it also says so if there are no scores or no base model."""
     verdict = Verdict.of(run.result, words, run.unread)
     are_classes = verdict.by != ROOT
@@ -68,7 +68,7 @@ def never_note(stages: Mapping[str, Attributes]) -> list[str]:
             "model.class_prior"] if never else []
 
 
-def setting_findings(run: RunRecord, words: Words) -> list[Finding]:
+def setting_findings(run: RunRecord, words: ReportText) -> list[Finding]:
     """Return what in the settings makes the comparison empty, or less than it could be."""
     findings = []
 

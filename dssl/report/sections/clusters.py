@@ -7,14 +7,14 @@ from ..page import Section, Table
 from ..record import RunRecord
 from ..rendering import rendered
 from ..text import at, finite, number, percent
-from ..words import Baseline, Words
+from ..words import Baseline, ReportText
 from .sample import Sample, picture
 
 MOST_SIZES = 30
 SCORES = (("accuracy", "accuracy"), ("nmi", "normalized mutual information"), ("ari", "adjusted Rand index"))
 
 
-def clusters_section(run: RunRecord, words: Words, baselines: Sequence[Baseline] = ()) -> Section:
+def clusters_section(run: RunRecord, words: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the section that the page of a clustering begins with."""
     made, sample = run.stage("models"), cast(Sample, run.stage("sample"))
     accuracy = finite(run.metrics.get("accuracy"))

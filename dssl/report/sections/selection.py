@@ -10,7 +10,7 @@ from ..plots import pairs_plot
 from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..text import finite, number, percent
-from ..words import HELD_OUT_POINTS, Words, meaning_of
+from ..words import HELD_OUT_POINTS, ReportText, meaning_of
 
 # By key: what a score is called, and whether it is a share that is shown in percent.
 SCORES = {"error": ("error", True), "balanced_error": ("balanced error", True), "log_loss": ("log loss", False),
@@ -19,7 +19,7 @@ SCORES = {"error": ("error", True), "balanced_error": ("balanced error", True), 
           "scaled_rmse": ("rmse, scaled", False), "loss": ("hinge loss", False)}
 
 
-def selection_section(run: RunRecord, words: Words) -> Section | None:
+def selection_section(run: RunRecord, words: ReportText) -> Section | None:
     """Return the parameters that were given; or that were chosen, a row a model, and the errors of what it tried.
 
     The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; `grid`, the rows that were
@@ -132,7 +132,7 @@ def _text_of(name: str, value: Any) -> str:
     return BANDWIDTH if name == "bandwidth" and value is None else number(value)
 
 
-def _pairs(tried: Sequence[Attributes], best: Attributes, by: Measure, words: Words) -> dict[str, Any] | None:
+def _pairs(tried: Sequence[Attributes], best: Attributes, by: Measure, words: ReportText) -> dict[str, Any] | None:
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
     if words.penalties is None:
         return None
@@ -144,7 +144,7 @@ def _pairs(tried: Sequence[Attributes], best: Attributes, by: Measure, words: Wo
             "fixed": ", ".join(f"{key} {_text_of(key, best.get(key))}" for key in sorted(fixed))}
 
 
-def choice_findings(run: RunRecord, words: Words) -> list[Finding]:
+def choice_findings(run: RunRecord, words: ReportText) -> list[Finding]:
     """Return what the chosen parameters say of the unlabeled data, and which penalties lie at an end of their grid."""
     findings = []
     choice, tried = run.at("selection", "choices", "model") or {}, run.at("selection", "grid", "model") or []
