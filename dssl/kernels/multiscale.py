@@ -14,8 +14,8 @@ The vectors phi_k have unit length: for one scale and all indices the sum is the
 landmarks.
 
 At a scale at which the graph nearly falls apart the weight 1 / (n lambda) is up to a million times larger than at
-others, so K(x, x) differs by orders of magnitude between outliers and other points: by default the kernel is scaled to unit
-diagonal.
+others, so K(x, x) differs by orders of magnitude between outliers and other points: by default the kernel is scaled to
+unit diagonal.
 
 The denominator of eq. 5 is `d (1 - n lambda_k / d)`, and d vanishes far from all landmarks, so it has a zero, where the
 extension diverges and changes its sign. A scale is valid for an index if `1 - n lambda_k / d` is at least `MIN_FACTOR`

@@ -71,8 +71,8 @@ def _stage_of(step: Step, kind_of_spec: type[Spec]) -> Stage:
                  intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)
 
 
-PLAIN = ReportText(model="The model of this run.", changed="model that merely changed", cause="changed model", graph="model",
-              norm="model")
+PLAIN = ReportText(model="The model of this run.", changed="model that merely changed", cause="changed model",
+                   graph="model", norm="model")
 
 
 STAGED = ("labels", "graph", "selection", "predictions")  # sections that a stage of the same name reads

@@ -96,8 +96,9 @@ def fit_cost(f, params):
     return cost_of(1, f.n_labeled * f.row_bytes, 8 * params.n_landmarks**2, 32 * params.n_landmarks**2)
 
 
-WORDS = ReportText(model="A linear model on Nystrom features.", changed="features that changed", cause="changed features",
-              graph="model.n_landmarks", norm="model.C", folds="Held-out points stay among the landmarks.")
+WORDS = ReportText(model="A linear model on Nystrom features.", changed="features that changed",
+                   cause="changed features", graph="model.n_landmarks", norm="model.C",
+                   folds="Held-out points stay among the landmarks.")
 NYSTROM = Method(
     "nystrom", ("classification",), (
         Step("basis", 1, ("points", "labels"), lambda params: params, make_landmarks, landmarks_cost, "use fewer"),

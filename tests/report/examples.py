@@ -18,8 +18,9 @@ from dssl.report.sections.solver import solver_section
 from dssl.report.words import Baseline, ReportText
 from dssl.selection.interval import interval_of_share
 
-WORDS = ReportText(model="The learner in a changed kernel.", changed="kernel that merely changed", cause="changed kernel",
-              graph="model.eta", norm="model.C", folds="Nothing else is held out.", penalties=("C", "eta"))
+WORDS = ReportText(model="The learner in a changed kernel.", changed="kernel that merely changed",
+                   cause="changed kernel", graph="model.eta", norm="model.C", folds="Nothing else is held out.",
+                   penalties=("C", "eta"))
 BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled", "The control."),
              Baseline("subsample_graph", "The model with a graph of the subsample alone."))
 

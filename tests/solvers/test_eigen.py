@@ -163,7 +163,7 @@ def test_auto_follows_size_and_shape():
         laplacian = Laplacian(sp.csr_array(W))
         return lowest_eigenpairs(laplacian.matrix(), laplacian.vector, m).method
 
-    with patch.object(eigen, "SMALL", 300):
+    with patch.object(eigen, "MAX_DENSE", 300):
         assert chosen(random_graph(400, 8), 5) == "filtered"
         assert chosen(ring(3000), 5) == "inverse"
         assert chosen(random_graph(400, 8), 100) == "dense"
@@ -201,7 +201,7 @@ def test_what_does_not_converge_says_so():
 @pytest.mark.parametrize(("options", "message"), [
     ({"m": 0}, "m=0, expected 1 to 30"), ({"m": 2.5}, "m=2.5"), ({"m": True}, "m=True"),
     ({"m": 31}, "m=31"), ({"m": 3, "method": "lanczos"}, "method='lanczos'"),
-    ({"m": 9, "method": "filtered"}, "several vectors a pair"), ({"m": 3, "tol": 0.0}, "tol=0.0"),
+    ({"m": 9, "method": "filtered"}, "more columns than the matrix"), ({"m": 3, "tol": 0.0}, "tol=0.0"),
     ({"m": 3, "random_state": -1}, "random_state"),
     ({"m": 3, "start": np.ones((29, 2))}, r"a start of shape \(29, 2\), expected \(30"),
     ({"m": 3, "start": np.full((30, 2), np.nan)}, "finite")])
