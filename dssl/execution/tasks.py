@@ -233,7 +233,7 @@ def combining_tasks(count: int, share_bytes: int, budget: int, fan_in: int = FAN
     share_bytes : of a share. listed : of what shares list instead of adding up, in all of them.
     """
     tasks = 0
-    while combined_by_tasks(count, share_bytes + listed // count, budget):
+    while combined_by_tasks(count, share_bytes + listed // max(count, 1), budget):
         count = -(-count // fan_in)
         tasks += count
     return tasks

@@ -53,7 +53,7 @@ from .metric import (
 from .params import NeighborParams
 from .partitioned.join_tasks import within
 from .partitioned.sizes import partitioned_seconds
-from .recall import certify_recall, truth_bytes, truth_rows
+from .recall import certify_recall, truth_cost
 from .search import find_neighbors
 from .squared_distances import candidate_distances
 
@@ -347,7 +347,5 @@ def grow_cost(X: Rows, n_old: int, k: int, metric: str, method: str, budget: int
         read += (n * X.row_bytes * (3 + searching * (not all_layout)) + all_layout
                  + m * X.row_bytes * (2 + merging * (not new_layout)) + new_layout)
         written += 12 * m * k + all_layout + new_layout
-    if method != "exact":
-        peak, read, tasks = max(peak, truth_bytes(X, metric, budget)), read + n * X.row_bytes, tasks + block_count(
-            n, truth_rows(X, metric, budget))
-    return cost_of(tasks, read, written, peak, sampling, TILE_PAIR_NS * 1e-9 * m * (n_old + n))
+    cost = cost_of(tasks, read, written, peak, sampling, TILE_PAIR_NS * 1e-9 * m * (n_old + n))
+    return cost if method == "exact" else cost + truth_cost(X, metric, k, budget)

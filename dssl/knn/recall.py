@@ -6,9 +6,21 @@ from typing import Any, Literal, NotRequired, TypedDict
 import numpy as np
 
 from ..base.errors import DataError, require
+from ..execution.cost import Cost, cost_of
+from ..execution.counting import BlockTasks
 from ..execution.in_process import InProcess
-from ..execution.tasks import Execution, Reduction, Share
-from ..storage.blocks import STEP_BYTES, Arrays, Parts, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
+from ..execution.tasks import Execution, Reduction, Share, combining_tasks
+from ..storage.blocks import (
+    STEP_BYTES,
+    Arrays,
+    HeldArrays,
+    Parts,
+    PartWriter,
+    Receipt,
+    Rows,
+    block_rng,
+    rows_that_fit,
+)
 from ..storage.csr import as_rows, point_arrays, points_of
 from .exact.blocks import points_in_blocks
 from .exact.inverted_index import measured_row_bytes, tile_bytes
@@ -19,6 +31,7 @@ from .metric import Euclidean, measurable, measured_itemsize
 from .squared_distances import candidate_distances
 
 SAMPLE = 500
+TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one
 CONFIDENCE_Z = 1.959964  # two-sided 95 %
 MAX_BLOCK_ROWS = 1 << 16
 
@@ -76,6 +89,16 @@ class TruthTask:
         return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
                          reached=candidate_distances(queries, block, local))
 
+    def cost(self) -> Cost:
+        """Return a block, beside the rows of a sample of the usual size."""
+        height, sampled = self.stop - self.start, min(SAMPLE, len(self.rows))
+        if self.rows.is_sparse:
+            peak = (height + sampled) * measured_row_bytes(self.rows, self.metric) + tile_bytes(self.rows)
+        else:
+            peak = (height + sampled) * truth_row_bytes(
+                self.rows.shape[1], measured_itemsize(self.rows.dtype, self.metric))
+        return cost_of(1, height * self.rows.row_bytes, TRUTH_BYTES * sampled * self.k, peak)
+
 
 def nearer(total: Share, share: Share) -> Share:
     """Merge the nearest of two blocks, ascending by (distance, id), and the distances of listed neighbors."""
@@ -100,9 +123,20 @@ def true_neighbors(rows: Rows, sampled_rows: np.ndarray, listed: np.ndarray, met
     """
     queries, k = measurable(rows.take(sampled_rows), metric), listed.shape[1]
     sampled = execution.share(ids=sampled_rows, listed=listed, **point_arrays("rows", queries))
-    tasks = [TruthTask(rows, metric, sampled, start, stop, k)
-             for start, stop in row_ranges(len(rows), truth_rows(rows, metric, execution.memory_budget))]
+    tasks = truth_tasks(rows, metric, sampled, k, execution.memory_budget)
     return execution.reduce(Reduction(tasks, nearer, lambda nearest: nearest), parts)
+
+
+def truth_tasks(rows: Rows, metric: str, sampled: Arrays, k: int, budget: int) -> BlockTasks[TruthTask]:
+    return BlockTasks(lambda start, stop: TruthTask(rows, metric, sampled, start, stop, k), len(rows),
+                      truth_rows(rows, metric, budget))
+
+
+def truth_cost(rows: Rows, metric: str, k: int, budget: int) -> Cost:
+    """Return what the true neighbors of a sample of rows take."""
+    tasks = truth_tasks(rows, metric, HeldArrays(), k, budget)
+    shares = TRUTH_BYTES * min(SAMPLE, len(rows)) * k
+    return tasks.cost() + cost_of(combining_tasks(len(tasks), shares, budget), 0, 0, 0)
 
 
 def truth_rows(rows: Rows, metric: str, budget: int) -> int:
@@ -114,14 +148,6 @@ def truth_rows(rows: Rows, metric: str, budget: int) -> int:
     max_rows = min(MAX_BLOCK_ROWS, rows_that_fit(budget, row_bytes, len(rows), fixed_bytes=min(fixed, budget // 8),
                                                  share=2))
     return -(-len(rows) // -(-len(rows) // max_rows))
-
-
-def truth_bytes(rows: Rows, metric: str, budget: int) -> int:
-    """Return the bytes of the largest task of a certificate: a block, and the sampled rows."""
-    height = truth_rows(rows, metric, budget) + min(SAMPLE, len(rows))
-    if rows.is_sparse:
-        return height * measured_row_bytes(rows, metric) + tile_bytes(rows)
-    return height * truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric))
 
 
 def truth_row_bytes(d: int, itemsize: int) -> int:

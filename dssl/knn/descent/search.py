@@ -21,7 +21,7 @@ from ..exact.layout import MAX_AXES
 from ..metric import Euclidean, measurable, measured_itemsize, sample_ids, stored_distances
 from ..pair_distances import AXES, Coordinates, Points, SparsePoints, axes_bytes
 from ..partitioned.partitions import Projection, outlier_rows, projection_bytes
-from ..recall import is_true, recall_of, truth_bytes
+from ..recall import is_true, recall_of, truth_cost
 from ..squared_distances import candidate_distances
 from .local_joins import CANDIDATES, MAX_CANDIDATES, all_of, cuts, in_memory_bytes, nearest_in_memory
 
@@ -141,8 +141,8 @@ def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
         rows, coordinates, preparing = n * d * itemsize, 8 * (_axes(X) + 1), projection_bytes(min(n, FRAME_ROWS), d)
     peak, lower = (rows + max(n * max(coordinates + in_memory_bytes(width), 48 * width) + lists_bytes, preparing)
                    for width, lists_bytes in ((last, 16 * n * k), (first, 0)))
-    return cost_of(1, 3 * n * X.row_bytes, 12 * n * k, max(peak, truth_bytes(X, metric, budget)), lower,
-                   descent_seconds(X, k))
+    return truth_cost(X, metric, k, budget) + cost_of(1, 2 * n * X.row_bytes, 12 * n * k, peak, lower,
+                                                      descent_seconds(X, k))
 
 
 def extra_of(k: int) -> int:
