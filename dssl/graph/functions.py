@@ -163,8 +163,9 @@ def _even_ranges(count: int, max_length: int, min_ranges: int = 1) -> list[tuple
     return row_ranges(count, -(-count // max(-(-count // max_length), min(min_ranges, count))))
 
 
-def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, *, guess: bool) -> Cost:
-    """Return the cost of m functions on t columns at r rows, and of c combinations of them.
+def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, n_ridges: int, *,
+                   guess: bool) -> Cost:
+    """Return the cost of m functions of some ridges on t columns at r rows, and of c combinations of them.
 
     The Lanczos process takes its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second
     with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored.
@@ -173,8 +174,9 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     if n <= MAX_DIRECT:
         prepared = system_cost(n, nnz, t, [Direct], guess=guess)
         peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
-        return cost_of(3 * m * block_count(t, block), 4 * m * prepared.written, m * prepared.written, peak,
-                       prepared.smallest_peak)
+        blocks = block_count(t, block)
+        return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
+                       n_ridges * prepared.written, peak, prepared.smallest_peak)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)
     second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))

@@ -9,7 +9,7 @@ from ..base.digest import is_whole
 from ..base.errors import BudgetError, require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
 from ..execution.size import MEMORY_BUDGET
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, combining_tasks
 from ..storage.blocks import Parts, Rows, arrays_within
 from ..storage.csr import as_rows
 from .base import Kernel
@@ -139,7 +139,9 @@ def basis_cost(n: int, d: int, row_bytes: int, s: int, degrees: Degrees, n_kerne
     tile = tile_height(n, each, budget)
     block = block_height(n, s, each, budget) * (16 * s + each)
     tiles = block_count(n, tile) if degrees == "exact" else 0
-    tasks = passes * share_count(n, s, budget) + min(SHARES, -(-tiles // 2))
+    shares, of_pairs = share_count(n, s, budget), min(SHARES, -(-tiles // 2))
+    tasks = passes * shares + combining_tasks(shares, 8 * s * (s + 1), budget)
+    tasks += of_pairs + combining_tasks(of_pairs, 8 * n, budget)
     read = n * row_bytes * (passes + (tiles + 1) // 2)
     pairs = tile * (12 * tile + 2 * each) + 8 * n * (2 + min(SHARES, tiles)) if tiles else 0
     summed = 8 * s * s * (4 + share_count(n, s, budget)) + 24 * s * d + 2 * block

@@ -21,7 +21,7 @@ from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel
-from ..kernels.gram import BLOCK_BYTES, block_rows
+from ..kernels.gram import BLOCK_BYTES, block_row_bytes, held_points_bytes
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import Points, as_rows
 from .target.coding import CODINGS, Coding
@@ -88,18 +88,26 @@ def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: 
     return execution.map(tasks, parts)
 
 
+def block_height(each: int, n: int, budget: int, held: int) -> int:
+    """Return how many of n rows of `each` bytes are predicted at a time beside `held` bytes; BudgetError if not one."""
+    return min(rows_that_fit(budget, each, n, fixed_bytes=held), max(1, BLOCK_BYTES // each))
+
+
 def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,
-                 budget: int) -> Cost:
+                 budget: int, beside: int = 0, maps: int = 0) -> Cost:
     """Return the cost of predicting test points with models of m points: the models, and a block of the kernel.
 
     test : dense rows of the right shape and dtype, which are not read. row_bytes : of a stored row. n_columns : of a
     model. predicted : bytes written a point, 8 for codes or values; one-vs-rest models also write their residuals.
+    beside : bytes of a point in feature maps of its kernel block. maps : bytes of these feature maps.
     """
     n, d = test.shape
-    model_bytes = n_models * m * (row_bytes + 8 * n_columns)
-    height = block_rows(kernel, test, m, budget, kernel_bytes=model_bytes)
+    model_bytes = n_models * m * (row_bytes + 8 * n_columns) + maps
+    height = block_height(block_row_bytes(kernel, test, m) + beside, n, budget,
+                          held_points_bytes(test, m) + model_bytes)
     return cost_of(block_count(n, height), n * row_bytes + model_bytes, n * (predicted + 1) * n_models,
-                   min(height, n) * (8 * m + 16 * d + row_bytes) + 24 * m * d + model_bytes, 24 * m * d + model_bytes,
+                   min(height, n) * (8 * m + 16 * d + row_bytes + beside) + 24 * m * d + model_bytes,
+                   24 * m * d + model_bytes,
                    kernel_seconds(float(n) * m * n_models, d))
 
 
@@ -159,9 +167,7 @@ class Model(ABC):
 
     def block_height(self, rows: Rows, budget: int, beside: int = 0) -> int:
         """Return the rows of a block beside `beside` other bytes; raise BudgetError if not even one fits."""
-        each = self.row_bytes(rows)
-        fit = rows_that_fit(budget, each, len(rows), fixed_bytes=self.fixed_bytes(rows) + beside)
-        return min(fit, max(1, BLOCK_BYTES // each))
+        return block_height(self.row_bytes(rows), len(rows), budget, self.fixed_bytes(rows) + beside)
 
     def shared(self, execution: Execution) -> SharedModels:
         """Return the model for tasks."""

@@ -17,13 +17,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..base.errors import DsslError, ParameterError, SpecError, explain
-from ..execution.cost import Cost
+from ..execution.cost import Cost, cost_of
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
+from ..kernels.base import RBF
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.kernel_family import KernelSum
 from ..learners.metrics import ClassScoring, require_decisions
-from ..learners.model import Model
+from ..learners.model import Model, predict_cost
 from ..learners.nearest import fit_nearest_baseline
 from ..learners.on_graph.automatic import AutomaticFit, Loss, fit_automatic, label_limit, limited_by_memory, metric_of
 from ..learners.on_graph.class_sizes import known_shares, offset_to
@@ -251,9 +252,10 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
         f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.metric, f.n_outputs,
         None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget)
         for many in sorted(both)], "labeled points")
-    fits = 1 + FOLDS * sized
-    return replace(cost, tasks=fits * cost.tasks, read=fits * cost.read, seconds=fits * cost.seconds).guessing(
-        *["solver"] * (f.vertices > MAX_DIRECT))
+    values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
+    fits = (1 + FOLDS * sized) * (cost + replace(values, written=0, peak=0, smallest_peak=0))
+    at_labels = cost_of(len(params.baselines) * params.compares, 0, 0, 0)
+    return replace(fits + at_labels, written=cost.written).guessing(*["solver"] * (f.vertices > MAX_DIRECT))
 
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:

@@ -11,7 +11,7 @@ learning with unlabeled data", IJCAI 2017, Algorithm 2.
 """
 
 import warnings
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property, partial
 from itertools import product
 from typing import Any, Literal
@@ -22,7 +22,6 @@ from ..execution.size import MEMORY_BUDGET
 from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis, Degrees
 from ..kernels.cluster_params import Approximation, ClusterParams, basis_cost, basis_of
-from ..kernels.gram import BLOCK_BYTES
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams, stochastic_bytes
 from ..kernels.transfer import Transfer, TransferParams
@@ -271,17 +270,15 @@ def _models_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
     s = _n_landmarks(f, params)
     written = (s + f.n_labeled) * (8 * f.d + 8 * f.n_outputs) + 8 * s * s
     held = _learner_bytes(f, params) + written
-    return cost_of(1, f.n_labeled * f.row_bytes, written, held, held)
+    return cost_of(0, f.n_labeled * f.row_bytes, written, held, held)
 
 
 def _scores_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
     """Return that of a model of the landmarks, and what their kernels become: scaled, and virtual samples."""
     s = _n_landmarks(f, params)
     k = params.cluster.rank_of(s, f.n) or s
-    cost = cost_of_test_points(f, params.kernels.for_costs(), max(s, f.n_labeled), 2, f.n_outputs, 8)
-    each = 8 * (s + 2 * k)
-    height = min(f.n_test, max(1, BLOCK_BYTES // (8 * s + each)))
-    return replace(cost, peak=cost.peak + height * each + 16 * s * k)
+    return cost_of_test_points(f, params.kernels.for_costs(), max(s, f.n_labeled), 2, f.n_outputs, 8,
+                               beside=8 * (s + 2 * k), maps=16 * s * k)
 
 
 _FEWER = "lower model.landmarks"

@@ -10,14 +10,14 @@ Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 
 from ..base.errors import DsslError, SpecError, explain
-from ..execution.cost import STEP_BYTES, Cost, cost_of
+from ..execution.cost import Cost, cost_of
 from ..execution.size import MEMORY_BUDGET
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
@@ -220,20 +220,14 @@ def _models_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
     if f.d == 2:
         regions = min(GRID**2 * 8 * (4 * s + 4 * k), BLOCK_BYTES)
     written = 8 * (s * (f.d + k) + f.n_labeled * (f.d + f.n_outputs))
-    return cost_of(1, f.n_labeled * f.row_bytes, written, _learner_bytes(f, params) + written + regions, 0)
+    return cost_of(0, f.n_labeled * f.row_bytes, written, _learner_bytes(f, params) + written + regions, 0)
 
 
 def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
-    """Return that of models of carriers, and what their distances become: weights of a scale, and features.
-
-    Blocks are as high as `MultiscaleModel.row_bytes` lets them be.
-    """
+    """Return that of models of carriers, and what their distances become: weights of a scale, and features."""
     s, k = _carriers(f, params)
-    m = max(s, f.n_labeled)
-    cost = cost_of_test_points(f, params.kernels.for_costs(), m, 2, f.n_outputs, 8)
-    each = 8 * m + 16 * f.width + f.row_bytes + 8 * (3 * s + 4 * k)
-    block = each * min(f.n_test, max(1, BLOCK_BYTES // each))
-    return replace(cost, peak=STEP_BYTES + cost.smallest_peak + block + 16 * s * k)
+    return cost_of_test_points(f, params.kernels.for_costs(), max(s, f.n_labeled), 2, f.n_outputs, 8,
+                               beside=8 * (3 * s + 4 * k), maps=16 * s * k)
 
 
 _FEWER = "lower model.n_carriers"

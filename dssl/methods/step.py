@@ -265,10 +265,11 @@ class ModelsTask:
         return {"found": {"models": described, **fitted.told}}
 
 
-def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_columns: int, predicted: int) -> Cost:
+def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_columns: int, predicted: int,
+                        **maps: int) -> Cost:
     """Return what predicting the test points with so many models of m points takes; see `predict_cost`."""
     return predict_cost(kernel, f.dense(max(f.n_test, 1), f.width), f.row_bytes, m, n_models, n_columns, predicted,
-                        f.budget)
+                        f.budget, **maps)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from ...kernels.gram import BLOCK_BYTES
 from ...knn.exact.inverted_index import measured_row_bytes
 from ...knn.index import index_bytes, indexing_bytes, require_index
 from ...solvers.solve import possible_solvers
-from ...storage.blocks import Rows, rows_that_fit
+from ...storage.blocks import Rows
 from ...storage.store import whole_bytes
 from ..average import GROUPS
 from ..kernel_family import KERNELS
+from ..model import block_height
 from .graph_ridge import CONCENTRATION_VERTICES, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import columns_at_once
 
@@ -31,6 +32,11 @@ def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     return cost_of(1, prepared.read, 8 * n * c, peak, prepared.smallest_peak, prepared.seconds + solve_seconds(nnz, c))
 
 
+def n_ridges(families: Sequence[GraphRidgeParams]) -> int:
+    """Return how many ridges the kernels of families have, each of which has a system of its own."""
+    return len({ridge for family in families for ridge, *_ in family.kernels})
+
+
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
                  sized: bool, min_columns: int = 0) -> Cost:
     """Return the cost of a learner on n vertices with nnz weights and m labels of c columns.
@@ -44,7 +50,8 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
         return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.smallest_peak,
                        (1 + sized) * solved.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
-    functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions, guess=guess)
+    functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
+                               n_ridges([family]), guess=guess)
     matrices = members_bytes(m, kernels)  # four copies while they are concatenated
     peak = max(caller + max(4 * matrices, 2 * matrices + 40 * m * (m + sampled)), functions.peak,
                solved.peak if sized else 0)
@@ -63,7 +70,8 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
     if families:
         kernels = list(dict.fromkeys(kernel for family in families for kernel in family.kernels))
         sampled, matrices = min(n, m + SAMPLE), members_bytes(m, len(kernels))
-        functions = functions_cost(n, nnz, min(m, n), sampled, len(kernels), c, families[0].functions, guess=guess)
+        functions = functions_cost(n, nnz, min(m, n), sampled, len(kernels), c, families[0].functions,
+                                   n_ridges(families), guess=guess)
         peak = max(functions.peak, caller + max(4 * matrices, 2 * matrices + 72 * m * (m + sampled)))
         costs.append(cost_of(functions.tasks, functions.read, 0, peak, max(matrices, functions.smallest_peak),
                              functions.seconds))
@@ -124,8 +132,7 @@ def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: i
     models = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 24 * c)
     query = measured_row_bytes(points, metric) + 40 * k if points.is_sparse else 40 * points.shape[1] + 16 * k
     each = query + 8 * k * (4 + c) + (8 * m + 4 * row_bytes) * base + 2 * row_bytes
-    fit = rows_that_fit(budget, each, max(n_test, 1), fixed_bytes=models + int(whole_bytes(models)))
-    height = min(fit, max(1, BLOCK_BYTES // each))
+    height = block_height(each, max(n_test, 1), budget, models + int(whole_bytes(models)))
     tasks = block_count(max(n_test, 1), height)
     scored = 8 * n * (c + 2) + n_train * (24 * c + 60)
     return cost_of(tasks, n_test * row_bytes + tasks * models, 50 * n_test,
