@@ -229,15 +229,16 @@ def _sample_cost(f: PlanInputs, spec: Spec, predicted: Predicted) -> Cost:
 
 def _next_cost(f: PlanInputs, spec: Spec, predicted: Predicted) -> Cost:
     """Return the tasks that choose the points to label next: their memory is that of `_next_bytes`."""
-    half, has_graph = arrays_within(f.budget) // 2, isinstance(spec, GraphSections)
-    cost = predicted(LISTED, half)
+    half, has_graph, cost = arrays_within(f.budget) // 2, isinstance(spec, GraphSections), cost_of(0, 0, 0, 0)
     fitted = f.attributes.get("models", {"models": {"model": {}}})["models"]["model"]
     if not f.is_regression and fitted.get("type") != GraphModel.__name__:  # which has its values at the vertices
         cost += predicted(f.vertices if has_graph else f.n, half)
-    if has_graph:
-        return cost + cost_of(1, 12 * f.nnz, 0, 0)  # eigenvectors
-    points = f.points(f.n)
-    return cost + vertices_cost(points, f.budget) + vertices_cost(points, half)
+    if not has_graph:
+        points = f.points(f.n)
+        return cost + predicted(LISTED, half) + vertices_cost(points, f.budget) + vertices_cost(points, half)
+    if prior_bytes(f.n, f.n, f.nnz, 1) > half:  # not one eigenvector fits
+        return cost
+    return cost + predicted(LISTED, half) + cost_of(1, 12 * f.nnz, 0, 0)
 
 
 def _next_bytes(f: PlanInputs, spec: Spec) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...execution.cost import Cost
+from ...execution.cost import Cost, cost_of
 from ...learners.model import Model, stored_models
 from ...learners.target.target import Classes
 from ...methods.clusters import CLUSTERING, KERNEL_CLUSTERING
-from ...methods.plan_inputs import PlanInputs
+from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method, NoParams
 from ...report.sections.clusters import clusters_section
 from ...selection.number_of_clusters import clustering_scores
@@ -66,8 +66,12 @@ def kind_of(method: Method) -> Kind:
         return method.scores_cost(f, spec.params)
 
     def agreement_cost(f: PlanInputs, spec: Any) -> Cost:
-        """Return the same with the values of all points, which are held."""
-        cost = assigned_cost(f, spec)
+        """Return that of the clusters of test points by all models, and of training points by the baselines."""
+        others = len(spec.params.baselines)
+        cost = cost_of(0, 0, 0, 0)
+        for count, n in ((others, f.n), (others + 1, f.n_test)):
+            if n:
+                cost += count * assigned_cost(replace(f, test_points=Bounded.known(n)), spec)
         values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4)
         return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
 
