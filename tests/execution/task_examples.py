@@ -66,6 +66,7 @@ from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows, csr_arrays
 from dssl.storage.store import StoredParts
 from tests.knn.made_lists import made_lists
+from tests.supported import predict_supported
 
 GRID = {"grid": {"gamma_A": ["auto", "10*auto"], "gamma_I": [0, "auto"]}}
 Found = dict[str, Any]  # arrays and other values to compare, by name
@@ -132,7 +133,7 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
     model.write(rows, folder / "labels.zarr", execution)
     return {"metrics": result.metrics, "baselines": result.baselines, "labels": model.predict(rows, execution),
             "stored labels": zarr.open_array(folder / "labels.zarr")[:],
-            "support": model.predict_supported(rows, execution)[1], **parts_in(Path(result.model_path)).read(0)}
+            "support": predict_supported(model, rows, execution)[1], **parts_in(Path(result.model_path)).read(0)}
 
 
 def stored_points(folder: Path) -> Path:

@@ -18,6 +18,7 @@ from dssl.pipeline.run import run
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.manifests import read_manifest
+from tests.supported import predict_supported
 
 from .split_arrays import split_arrays
 
@@ -149,7 +150,7 @@ def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path
     assert result.unreached["handled"] == "supervised baseline"
     assert result.metrics["error"] == 0
     fitted = open_model(result.model_path)
-    labels, supported = fitted.predict_supported(ArrayRows(X.astype(np.float32)))
+    labels, supported = predict_supported(fitted, ArrayRows(X.astype(np.float32)))
     assert supported.all()
     assert set(labels) == {0, 1}
     page = (tmp_path / "runs" / result.run / "report.html").read_text()

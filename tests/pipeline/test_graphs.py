@@ -24,6 +24,7 @@ from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
 from dssl.storage.csr import as_rows
 from tests.covariance import graph_covariance
+from tests.supported import predict_supported
 
 from .split_arrays import split_arrays
 
@@ -271,7 +272,7 @@ def test_test_points_beyond_the_support_are_counted_and_said(spec, tmp_path):
     assert "test points that are not near any point of the model" in Path(narrow.report).read_text()
     assert "test points that are not near any point of the model" not in Path(plain.report).read_text()
     fitted = open_model(plain.model_path)
-    labels, supported = fitted.predict_supported(np.concatenate([X[:5], [[1e4, 0, 0]]]))
+    labels, supported = predict_supported(fitted, np.concatenate([X[:5], [[1e4, 0, 0]]]))
     assert supported.tolist() == [True] * 5 + [False]
     assert_array_equal(labels[:5], fitted.predict(X[:5]))
 

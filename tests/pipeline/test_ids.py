@@ -13,6 +13,7 @@ from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
+from tests.supported import predict_supported
 
 N, NEW = 200, 50
 
@@ -95,7 +96,7 @@ def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label
     assert f"; without a label {NEW}" in said.stdout
     model = result.model()
     X = model.dataset_of(str(folder / "new.csv"), InProcess(1)).X
-    assert not model.predict_supported(X)[1].any()
+    assert not predict_supported(model, X)[1].any()
 
 
 @pytest.mark.parametrize("keep", [True, False])

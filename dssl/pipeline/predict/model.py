@@ -26,7 +26,6 @@ from ...data.source_files import Source
 from ...data.sources import find_source
 from ...data.targets import MAX_NAMES
 from ...estimators.predict_to import predict_to_zarr
-from ...execution.in_process import InProcess
 from ...execution.tasks import Execution
 from ...learners.model import Model, stored_models
 from ...learners.probabilities import CALIBRATION, Calibration
@@ -75,17 +74,6 @@ class FittedPipeline:
     def predict(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes or quantities of raw points X (n, d), dense or sparse, shape (n,)."""
         return self.model.coding.labels(self.model.values(self._scaled(X, execution), execution))
-
-    def predict_supported(self, X: Rows, execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `predict` does, and which of the points have support, (n,) bool.
-
-        The others lie where every kernel value is as good as zero, so that the intercept alone predicts them; or where
-        no label reaches a neighbor, and then what is predicted is a guess; or far out of the range of the training
-        points in some column, see `data/scaling/out_of_range.py`.
-        """
-        values, unsupported = self.model.values_and_unsupported(self._scaled(X, execution), execution)
-        is_outlier = self.compared(X, execution or InProcess()).is_outlier.read_all()
-        return self.model.coding.labels(values), ~unsupported & ~is_outlier
 
     def compared(self, X: Rows, execution: Execution) -> Comparison:
         """Return how raw points X (n, d) lie to the ranges of the training points."""
