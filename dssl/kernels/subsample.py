@@ -1,13 +1,13 @@
 """The inverse of a graph regularizer on a subsample: `Q^+` restricted to S, for `Q = R^p`.
 
-With `Z_a = R^-a E_S` (a chain of solves, one column a point of S), every power is a product that is positive
-semi-definite by its form and needs half the solves of the paper's proof:
+With `Z_a = R^-a E_S` (a chain of solves, one column a point of S), every power is a positive semi-definite product,
+with half the solves of the proof in the paper:
 
     p = 2a:      (R^-p)_SS = Z_a' Z_a
     p = 2a - 1:  (R^-p)_SS = Z_a' R Z_a
 
-Powers share their solves. The solve is a block step over columns, the product a block step over rows of Z with a
-sum to combine, so Z (n x s) is written once, read once, and never whole in one task.
+Powers share their solves. Tasks solve blocks of columns, and then multiply blocks of rows of Z, whose products are
+summed: Z (n x s) is written once and read once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns
 
 @dataclass(frozen=True)
 class SubsampleInverse:
-    """`(R^-p)_SS` (s, s) for each power asked for, the subsample (s,), and the evidence of the solves."""
+    """`(R^-p)_SS` (s, s) for each power, the subsample (s,), and the evidence of the solves."""
 
     subsample: np.ndarray
     powers: dict[int, np.ndarray]
@@ -45,7 +45,7 @@ class SubsampleInverse:
 
 
 def stored_factors(powers: Sequence[int]) -> list[str]:
-    """Return the names of the n x s factors that these powers need: "Z{a}", and "RZ{a}" for the odd ones."""
+    """Return the names of the n x s factors of some powers: "Z{a}", and "RZ{a}" for odd ones."""
     return sorted({name for p in powers for name in _factors(p)})
 
 
@@ -56,13 +56,13 @@ def _factors(power: int) -> tuple[str, str]:
 
 
 def n_solves(powers: Sequence[int], form: Form = "energy") -> int:
-    """Return how many solves a column takes."""
+    """Return the number of solves of a column."""
     return max(powers) if form == "restriction" else (max(powers) + 1) // 2
 
 
 @dataclass(frozen=True)
 class SolvedColumns:
-    """Columns that were solved before the graph grew by vertices that come last, by the form "energy".
+    """Columns of the form "energy" from before the graph grew; new vertices come last.
 
     factors : `stored_factors`, (m, s_0). vector : `vector` (m,), see `ScaledMatrix.vector`.
     """
@@ -73,14 +73,14 @@ class SolvedColumns:
     @classmethod
     def of(cls, parts: Parts, powers: Sequence[int], solver: Mapping[str, np.ndarray],
            execution: Execution) -> "SolvedColumns":
-        """Return those that `solve_columns` wrote to parts for these powers; solver : its `VECTOR_ARRAYS`."""
+        """Return the columns that `solve_columns` wrote to parts; solver : its `VECTOR_ARRAYS`."""
         return cls({name: parts.rows(name) for name in stored_factors(powers)},
                    execution.share(vector=vector_of(*(solver[name] for name in VECTOR_ARRAYS))))
 
-    def begin(self, step: int, columns: np.ndarray, A: ScaledMatrix) -> np.ndarray | None:
-        """Return where the solve number `step` of a chain begins, (n, b); None where it is not known.
+    def start(self, step: int, columns: np.ndarray, A: ScaledMatrix) -> np.ndarray | None:
+        """Return the start (n, b) of the solve number `step` of a chain; None if it is unknown.
 
-        columns (b,) : numbers there, -1 of one that was not solved, which begins at 0. `R Z_a` is Z_(a - 1).
+        columns (b,) : numbers of the previous columns, -1 for a new column, which starts at 0. `R Z_a` is Z_(a - 1).
         """
         factor = self.factors.get(f"Z{step}", self.factors.get(f"RZ{step + 1}"))
         if factor is None:
@@ -105,7 +105,7 @@ class ColumnsTask:
     powers: tuple[int, ...]
     form: Form
     solved: SolvedColumns | None = None
-    known: tuple[int, ...] = ()  # where columns were solved before: the numbers of this block's among them
+    known: tuple[int, ...] = ()  # the numbers of the columns of this block among the previous columns
 
     def __call__(self, out: PartWriter) -> Receipt:
         solver = Solver.from_arrays(self.solver.load(), self.params)
@@ -119,13 +119,13 @@ class ColumnsTask:
         iterations = []
         for step in range(1, n_solves(self.powers, self.form) + 1):
             before = Z
-            start = None if self.solved is None else self.solved.begin(step, np.array(self.known), solver.A)
+            start = None if self.solved is None else self.solved.start(step, np.array(self.known), solver.A)
             solution = solver.solve(before, start).require_converged(self.params)
             del start
             Z = solution.value
             residual = max(residual, float(solution.residuals.max()))
             iterations.append(int(solution.iterations.max()))
-            # Of A all rows: those of S are picked when all columns are there.
+            # All rows of A are kept; the rows of S are selected from the complete columns.
             factors |= {name: Z for name in (f"A{step}", f"Z{step}") if name in wanted}
             if f"RZ{step}" in wanted:
                 factors[f"RZ{step}"] = solver.A.apply(Z)
@@ -135,7 +135,7 @@ class ColumnsTask:
 
 @dataclass(frozen=True)
 class ProductTask:
-    """Multiply the factors over one range of rows of Z: this range's share of every power."""
+    """Write the share of a range of rows of the factors in the product of every power."""
 
     factors: dict[str, Rows]
     powers: tuple[int, ...]
@@ -150,9 +150,9 @@ class ProductTask:
 
 def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int, solver_bytes: int,
                  started: bool = False) -> int:
-    """Return how many columns a task solves: as many as fit the budget beside the solver's arrays.
+    """Return how many columns a task solves within the budget beside the arrays of the solver.
 
-    started : whether they begin at columns that were solved before.
+    started : whether there are previous columns as a start.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int,
 
 
 def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
-    """Return how many rows of the factors a task multiplies: whole chunks where they fit, at least 8 tasks.
+    """Return how many rows of the factors a task multiplies: whole chunks if they fit, in at least 8 tasks.
 
     Raises
     ------
@@ -180,11 +180,9 @@ def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.nd
                   solved_subsample: np.ndarray | None = None) -> list[Receipt]:
     """Solve all columns of the subsample into `parts`, a block of columns a task; return the receipts.
 
-    solved, solved_subsample : columns from before the graph grew, and their points (s_0,): those that are in both begin
-    there. The solver's tolerance holds as without.
+    solved, solved_subsample : columns from before the graph grew, and their points (s_0,), as a start.
 
-    Memory of a task: the solver's arrays, and `n (8 (k + 1) + 60) b` bytes for b columns and k factors kept
-    (`Solver.solve_bytes` and the right-hand sides).
+    Memory of a task: the arrays of the solver, and `n (8 (k + 1) + 60) b` bytes for b columns and k factors.
     """
     names = stored_factors(powers)
     width = column_width(n, powers, params.block_columns, execution.memory_budget, solver.nbytes, solved is not None)
@@ -192,23 +190,23 @@ def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.nd
     if form == "energy":
         for name in names:
             parts.allocate(name, (n, len(subsample)), np.float64, min(ROW_CHUNK, n), width)
-    known = np.empty(0, np.int64) if solved_subsample is None else numbers_among(subsample, solved_subsample)
+    known = np.empty(0, np.int64) if solved_subsample is None else indices_in(subsample, solved_subsample)
     tasks = [ColumnsTask(solver, params, tuple(subsample[start:stop].tolist()), start, tuple(powers), form, solved,
                          tuple(known[start:stop].tolist()))
              for start, stop in ranges]
     return execution.map(tasks, parts)
 
 
-def numbers_among(wanted: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """Return where each of some distinct numbers is among given distinct ones, -1 where it is not."""
-    order = np.argsort(given)
-    place = np.minimum(np.searchsorted(given[order], wanted), len(given) - 1)
-    return np.where(given[order][place] == wanted, order[place], -1)
+def indices_in(numbers: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return the index of each of some distinct numbers among known distinct numbers, -1 if it is not known."""
+    order = np.argsort(known)
+    index = np.minimum(np.searchsorted(known[order], numbers), len(known) - 1)
+    return np.where(known[order][index] == numbers, order[index], -1)
 
 
 def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequence[int], execution: Execution,
                      parts: Parts, *, form: Form = "energy", n_blocks: int = 0) -> dict[int, np.ndarray]:
-    """Return `(R^-p)_SS` (s, s) for each power from solved columns; rows of Z are read once, a range a task.
+    """Return `(R^-p)_SS` (s, s) for each power from solved columns, with a range of rows a task.
 
     Memory of a task: `8 k s` bytes a row for k factors, and `8 s^2` a power.
     """
@@ -222,7 +220,7 @@ def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequ
         factors = {name: columns.rows(name) for name in names}
         tasks = [ProductTask(factors, tuple(powers), start, stop) for start, stop in row_ranges(n, height)]
         execution.map(tasks, parts)
-        # Summed in the order of the rows, whichever share was ready first.
+        # Summed in the order of the rows, so that the bits do not depend on the schedule.
         products = {p: sum((parts.read(i)[f"power{p}"] for i in range(1, len(tasks))), parts.read(0)[f"power{p}"])
                  for p in powers}
     return {p: (A + A.T) / 2 for p, A in products.items()}
@@ -233,7 +231,7 @@ def check_subsample(subsample: np.ndarray, n: int, powers: Sequence[int]) -> np.
     subsample = np.asarray(subsample)
     require(subsample.ndim == 1 and subsample.dtype.kind in "iu" and len(subsample) > 0,
             f"the subsample has shape {subsample.shape} and dtype {subsample.dtype}, expected (s,) integers",
-            why="it lists the row numbers of the points at which functions are measured", fix="pass an array of ids")
+            why="it lists the row numbers of points", fix="pass an array of ids")
     require(subsample.min() >= 0 and subsample.max() < n, f"subsample ids span {subsample.min()} to {subsample.max()}",
             why=f"the graph has {n} vertices", fix="number the points from 0 in the order of the rows")
     require(len(np.unique(subsample)) == len(subsample), "the subsample names a point twice",
@@ -254,9 +252,9 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     R : sparse matrix, shape (n, n); `L + ridge I` or `L_norm + ridge I` (then `vector` is the root of the degrees).
         With ridge 0 the pseudo-inverse.
     subsample : array of s distinct vertex numbers.
-    form : "energy", positive semi-definite by its form, with an error of at most twice the solver's tolerance times
-        the root of `Q^+_ii Q^+_jj` for p = 1 (Theorem 4.2); or "restriction", rows S of the solutions, with half that
-        error, p solves a column and no factor of size n x s kept.
+    form : "energy", positive semi-definite, with an error of at most twice the tolerance of the solver times the root
+        of `Q^+_ii Q^+_jj` for p = 1 (Theorem 4.2); or "restriction", the rows S of the solutions, with half that error,
+        p solves a column and no factor of size n x s.
 
     Raises
     ------
@@ -280,7 +278,7 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
 
 
 def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return what the solves say of themselves: method, worst residual, iterations."""
+    """Return the evidence of the solves: method, worst residual, iterations; JSON."""
     return {"solver": attributes, "max_residual": max(receipt["max_residual"] for receipt in receipts),
             "max_iterations": max(max(receipt["iterations"]) for receipt in receipts),
             "columns": sum(receipt["n_columns"] for receipt in receipts)}
@@ -292,16 +290,14 @@ def _kept_factors(powers: Sequence[int], form: Form) -> list[str]:
 
 def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form,
                  method: type[SolverMethod], stored: int, budget: int, *, guess: bool, started: bool = False) -> Cost:
-    """Return what solving the columns of s points takes, with a solver whose arrays are `stored` bytes.
+    """Return the cost of solving the columns of s points, with a solver whose arrays are `stored` bytes.
 
-    started : whether they begin at columns that were solved before, which are read.
-
-    The solver's arrays, and of a block of columns the right-hand sides and all that solving them takes.
+    started : whether there are previous columns as a start.
     """
     names = _kept_factors(powers, form)
     steps = n_solves(powers, form)
     solve_bytes = method.solve_bytes
-    # While the last step is solved, what earlier steps are stored for is kept; one of it is the right-hand sides.
+    # During the last step the factors of earlier steps are held; one of them is the right-hand sides.
     earlier = {name for name in names if int(name.lstrip("RZA")) < steps}
     kept = len(earlier - {f"Z{steps - 1}", f"A{steps - 1}"}) + (steps > 1) + started
     width = column_width(n, powers, block_columns, budget, stored, started)
@@ -313,10 +309,10 @@ def columns_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns:
 
 
 def product_cost(n: int, nnz: int, s: int, powers: Sequence[int], block_columns: int, form: Form, budget: int) -> Cost:
-    """Return what multiplying the factors of s points takes.
+    """Return the cost of multiplying the factors of s points.
 
-    A range of rows of the factors, decoded a chunk at a time, and their product; in the driver a few such products, or
-    the solver's arrays that tell the structure of the graph.
+    A task holds a range of rows, decoded a chunk at a time, and their product; the driver a few products, or the arrays
+    for the spectral concentration of the graph.
     """
     square = 8 * s * s
     factors = len(_kept_factors(powers, form))
