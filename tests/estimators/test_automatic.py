@@ -126,7 +126,7 @@ def test_the_gain_is_what_leave_one_out_says():
     assert "the unlabeled points help" in found.evidence_["in_words"]
     free = y < 0
     assert abs(gain.with_graph - (found.transduction_ != true)[free].mean()) < 0.05
-    assert "no clear difference" in fitted(1)[0].evidence_["in_words"]
+    assert "too few labels" in fitted(1)[0].evidence_["in_words"]
 
 
 def test_a_warning_where_the_graph_hurts(monkeypatch):

@@ -94,7 +94,7 @@ def test_a_gain_without_class_sizes_says_so():
 
 @pytest.mark.parametrize(("given", "why"), [
     ({"scoring": "precision"}, "scoring='precision'.*use one of accuracy, balanced_accuracy"),
-    ({"scoring": "balanced_accuracy", "class_sizes": [9, 1]}, "class_sizes.*nothing to decide")])
+    ({"scoring": "balanced_accuracy", "class_sizes": [9, 1]}, "class_sizes.*already decide")])
 def test_what_cannot_be_decided_is_refused_before_the_data_is_read(given, why):
     with pytest.raises(ParameterError, match=why.replace(".*", "(.|\n)*")):
         SemiSupervisedClassifier(**given).fit(None, None)
