@@ -99,7 +99,6 @@ class CandidateScores:
         return row
 
     def with_parameters(self, **parameters: Any) -> Self:
-        """Return the candidate with further parameters."""
         return replace(self, parameters={**self.parameters, **parameters})
 
     @property
@@ -135,11 +134,9 @@ class SelectionRule:
         return {}
 
     def select(self, candidates: Sequence[CandidateScores]) -> CandidateScores:
-        """Return the selected candidate."""
         return candidates[self.index(candidates)]
 
     def index(self, candidates: Sequence[CandidateScores]) -> int:
-        """Return the index of the selected candidate."""
         keys = [self.sort_key(candidate) for candidate in candidates]
         lowest = min(range(len(candidates)), key=keys.__getitem__)
         if not self.one_standard_error:

@@ -54,7 +54,6 @@ class Distances:
         return np.concatenate([*self._blocks(selected)])
 
     def observe(self, row: int) -> None:
-        """Count one more row as labeled."""
         self.nearest = np.minimum(self.nearest, self.to(np.array([row]))[:, 0])
         self.observed.append(row)
 
@@ -88,5 +87,4 @@ class Coverage:
         return scores
 
     def observe(self, row: int) -> None:
-        """Count one more row as labeled."""
         self.distances.observe(row)

@@ -52,12 +52,10 @@ class Gain:
 
     @property
     def helps(self) -> bool:
-        """Return whether the error is significantly lower with the graph."""
         return self.verdict == HELPED
 
     @property
     def hurts(self) -> bool:
-        """Return whether the error is significantly higher with the graph."""
         return self.verdict == HURT
 
     def in_words(self) -> str:
@@ -79,7 +77,6 @@ class Gain:
                 f"p = {self.p_value:.2g}{sizes}): {MEANINGS[self.verdict]}")
 
     def described(self) -> dict[str, Any]:
-        """Return the figures; JSON."""
         return asdict(self)
 
 

@@ -38,7 +38,6 @@ class Rung:
 
     @property
     def n_resources(self) -> int:
-        """Return the number of folds."""
         return sum(len(folds) for folds in self.repetitions)
 
 
@@ -98,7 +97,6 @@ class Search:
         require_factor(self.factor)
 
     def drawn(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that are tried, in their order."""
         if self.n_candidates is None:
             return list(candidates)
         drawn = block_rng(self.random_state, CANDIDATE_STREAM).permutation(len(candidates))[:self.n_candidates]
@@ -139,7 +137,6 @@ def evaluated_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Rep
 
 
 def json_tables(tables: Mapping[str, Sequence[CandidateScores]]) -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of all models as JSON."""
     return {name: [candidate.to_json() for candidate in table] for name, table in tables.items()}
 
 

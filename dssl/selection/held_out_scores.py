@@ -46,12 +46,10 @@ class Score:
 
     @property
     def standard_error(self) -> float:
-        """Return the standard error over points."""
         return float(np.sqrt((self.influence**2).sum()))
 
     @staticmethod
     def mean(scores: Sequence["Score"]) -> "Score":
-        """Return the mean of scores of the same points."""
         return Score(float(np.mean([score.value for score in scores])),
                      np.mean([score.influence for score in scores], axis=0))
 
@@ -85,23 +83,19 @@ class HeldOut:
 
     @cached_property
     def points(self) -> np.ndarray:
-        """Return the positions of the held-out points."""
         return np.concatenate(self.folds)
 
     @cached_property
     def true(self) -> np.ndarray:
-        """Return their codes or quantities."""
         return self.target.coded[self.points]
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """Return their weights, which sum to 1."""
         weight = np.ones(len(self.points)) if self.weight is None else self.weight[self.points]
         return weight / weight.sum()
 
     @cached_property
     def margins(self) -> np.ndarray:
-        """Return the mean margin of each class, (m, n_classes)."""
         assert isinstance(self.coding, ClassCoding)
         return self.coding.margins(self.values)
 
@@ -126,7 +120,6 @@ class HeldOut:
         return self.score(float(measure.shown(mean)), influence * measure.slope(mean))
 
     def measured(self, measure: PointMetric) -> np.ndarray:
-        """Return the measure at the held-out points."""
         losses = measure.of(self.coding, self.values[self.points], self.true)
         if self.unreachable is None or measure != WRONG_CLASS:
             return losses
@@ -136,7 +129,6 @@ class HeldOut:
         return self.mean(self.measured(measure), measure)
 
     def of_folds(self, measure: PointMetric) -> list[float]:
-        """Return the measure of each fold."""
         measured = self.measured(measure)
         edges = np.cumsum([len(fold) for fold in self.folds])
         weights = [None] * len(self.folds) if self.weight is None else [self.weight[fold] for fold in self.folds]
@@ -252,7 +244,6 @@ def require_scoring(scoring: str | None, *, classes: bool, n_classes: int = 2) -
 
 
 def scores_by_name(target: Target) -> dict[str, Callable[[HeldOut], Score | None]]:
-    """Return the scores of a target by name."""
     return CLASS_SCORES if isinstance(target, Classes) else VALUE_SCORES
 
 

@@ -42,14 +42,12 @@ def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[d
 
 
 def odd_labels_in_words(odd: Sequence[dict[str, Any]]) -> str:
-    """Return the suspicious labels in a sentence."""
     shown = "; ".join(f"row {label['row']} has {label['value']:.6g}, and the others predict {label['prediction']:.6g}"
                       for label in odd[:5])
     return shown + (f"; and {len(odd) - 5} more" if len(odd) > 5 else "")
 
 
 def warn_odd_labels(odd: Sequence[dict[str, Any]]) -> None:
-    """Warn if there are suspicious labels."""
     if odd:
         warnings.warn(explain(
             "some targets are far from what the other labels predict (rows count from 0): "

@@ -264,7 +264,6 @@ class PairedComparison:
         return UNCLEAR if self.has_power else TOO_FEW
 
     def described(self) -> dict[str, Any]:
-        """Return the figures; JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__
                 if name not in ("baseline", "standard_error")}
 

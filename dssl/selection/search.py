@@ -69,7 +69,6 @@ class GridParams:
 
     @property
     def points(self) -> list[tuple[int, Eta, float]]:
-        """Return all combinations of power, eta and C."""
         return list(product(self.power, self.eta, self.C))
 
     def parts(self, points: Sequence[tuple[int | None, Eta | None, float]]) -> list["GridParams"]:
@@ -109,7 +108,6 @@ class CrossValidation:
 
     @property
     def folds(self) -> list[np.ndarray]:
-        """Return the folds of all repetitions, one after the other."""
         return [fold for folds in self.repetitions for fold in folds]
 
     def scores(self, values: Sequence[np.ndarray], coding: Coding, **parameters: Any) -> CandidateScores:
