@@ -72,6 +72,22 @@ class Spectrum:
     residuals: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
 
+    def at_points(self, graph: Graph) -> np.ndarray:
+        """Return the eigenvectors at all points; duplicates have equal rows.
+
+        Parameters
+        ----------
+        graph : Graph
+            The graph whose spectrum this is.
+
+        Returns
+        -------
+        ndarray, shape (n, m)
+            Eigenvectors that are orthonormal over the points.
+        """
+        vectors = self.vectors / np.sqrt(graph.vertices.multiplicity)[:, None]
+        return vectors[graph.vertices.vertex]
+
 
 @dataclass(frozen=True)
 class SpectrumTask:

@@ -27,8 +27,7 @@ def graph():
 def test_copies_have_the_eigenvectors_of_the_graph_of_all_points(graph, laplacian):
     """L of all points, of which copies have all edges of their vertex, has these pairs on what copies share."""
     found = graph_spectrum(graph, 8, SpectrumParams(laplacian=laplacian, tol=1e-10))
-    vertex = graph.vertices.vertex
-    U = (found.vectors / np.sqrt(graph.vertices.multiplicity)[:, None])[vertex]
+    U, vertex = found.at_points(graph), graph.vertices.vertex
     L = Laplacian(graph.weights()[vertex][:, vertex], laplacian == "normalized").matrix()
     assert_allclose(L @ U, U * found.values, atol=1e-9)
     assert_allclose(U.T @ U, np.eye(8), atol=1e-10)
