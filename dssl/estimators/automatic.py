@@ -128,10 +128,12 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
         "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
         columns and the leave-one-out residuals of kernels on the labels
         (`dssl.estimators.feature_scales`).
-    class_sizes : list, dict or None
-        The known sizes of the classes, counts or shares, in the order of `classes_`
-        or by class in a dict; None where they are not known. They are refused where
-        there are so many labels that no kernels are averaged.
+    class_sizes : list, dict, "balanced" or None
+        The known sizes of the classes, in the order of `classes_` or by class in a
+        dict: counts or shares, or a pair of shares (low, high) where only an interval
+        is known; "balanced" says that all are equal. The classes are then the cut of
+        the graph with these sizes. None where they are not known. They are refused
+        where there are so many labels that no kernels are averaged.
     class_prior : "labels", "equal", list, dict or None
         How frequent the classes are among the points that are predicted: None or
         "labels", as frequent as among the labels; "equal"; or the share of each

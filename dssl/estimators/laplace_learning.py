@@ -29,11 +29,12 @@ class LaplaceLearning(OneSystemClassifier):
     graph : KNNGraph or None
         How the graph is made from the points; None takes the defaults. A graph that
         is already made is passed to `fit`.
-    class_sizes : list, dict or None
-        The known sizes of the classes, counts or shares, in the order of `classes_`
-        or by class in a dict; as many points then get each class. None where they
-        are not known: the labels' own proportions are no substitute
-        (`dssl.learners.on_graph.class_sizes`).
+    class_sizes : list, dict, "balanced" or None
+        The known sizes of the classes, in the order of `classes_` or by class in a
+        dict: counts or shares, or a pair of shares (low, high), of which a point in
+        between is taken; "balanced" says that all are equal. The functions are scaled
+        until their sums have these shares (class mass normalization). None where they
+        are not known: the labels' own proportions are no substitute.
     class_prior : "labels", "equal", list, dict or None
         How frequent the classes are among the points that are predicted: None or
         "labels", as frequent as among the labels; "equal"; or the share of each

@@ -14,22 +14,60 @@ NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by paramete
 
 ClassName = str | int | float
 ClassNumbers = Sequence[float] | np.ndarray | Mapping[Any, float]  # in the order of the classes, or by class
+Size = float | tuple[float, float]  # of a class, or an interval of its share
+ClassSizes = Literal["balanced"] | Sequence[Size] | np.ndarray | Mapping[Any, Size]
 
 
-def class_shares(sizes: ClassNumbers, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
-    """Return the sizes divided by their sum, (n_classes,); `name` is that of the parameter, for messages."""
-    numbers = class_numbers(sizes, classes, name)
-    return numbers / numbers.sum()
+def class_shares(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
+    """Return shares (n_classes,) that sum to 1, of sizes as `class_bounds` takes them: of intervals a point in all."""
+    lower, upper = class_bounds(sizes, classes, name)
+    width = upper - lower
+    return lower if not width.any() else lower + (1 - lower.sum()) * width / width.sum()
+
+
+def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the largest share of each class, two arrays (n_classes,), which are equal without intervals.
+
+    sizes : "balanced", or by class or in the order of classes numbers > 0, which are counts or shares; beside an
+    interval (low, high), a pair of shares, all are shares. name : of the parameter. Raises ParameterError: another
+    text, not one size a class, or intervals that no shares of sum 1 meet.
+    """
+    if isinstance(sizes, str):
+        require(sizes == "balanced", f"{name}={sizes!r}", why="it says how many points each class has",
+                fix='use "balanced", or give the size of each class')
+        return np.full(len(classes), 1 / len(classes)), np.full(len(classes), 1 / len(classes))
+    pairs = by_class(sizes, classes, name)
+    if not any(isinstance(size, (tuple, list)) for size in pairs):
+        numbers = class_numbers(pairs, classes, name)
+        return numbers / numbers.sum(), numbers / numbers.sum()
+    both = [tuple(size) if isinstance(size, (tuple, list)) else (size, size) for size in pairs]
+    fit = [len(pair) == 2 and 0 <= pair[0] <= pair[1] <= 1 and pair[1] > 0 for pair in both]
+    require(len(both) == len(classes) and all(fit), f"{name}={pairs!r} for {len(classes)} classes",
+            why="beside an interval each size is a share, or a pair of shares (low, high), between 0 and 1",
+            fix="divide counts by the number of points")
+    lower, upper = np.array(both, np.float64).T
+    require(lower.sum() <= 1 + 1e-9 and upper.sum() >= 1 - 1e-9,
+            f"{name} whose shares sum to {lower.sum():.3g} at least and {upper.sum():.3g} at most",
+            why="the shares of all classes sum to 1", fix="widen the intervals")
+    return lower, upper
+
+
+def by_class(sizes: ClassSizes, classes: np.ndarray, name: str) -> list[Any]:
+    """Return sizes in the order of classes, NaN of one that a mapping leaves out.
+
+    Raises ParameterError: a mapping names another class.
+    """
+    if not isinstance(sizes, Mapping):
+        return list(sizes)
+    unknown = [key for key in sizes if key not in classes.tolist()]
+    require(not unknown, f"{name} names {unknown}", why=f"the classes are {classes.tolist()}",
+            fix="give a number to each of these")
+    return [sizes.get(key, np.nan) for key in classes.tolist()]
 
 
 def class_numbers(sizes: ClassNumbers, classes: np.ndarray, name: str) -> np.ndarray:
     """Return one number a class, (n_classes,); raise ParameterError unless each class has a number > 0."""
-    if isinstance(sizes, Mapping):
-        unknown = [key for key in sizes if key not in classes.tolist()]
-        require(not unknown, f"{name} names {unknown}", why=f"the classes are {classes.tolist()}",
-                fix="give a number to each of these")
-        sizes = [sizes.get(key, np.nan) for key in classes.tolist()]
-    numbers = np.asarray(sizes, np.float64)
+    numbers = np.asarray(by_class(sizes, classes, name), np.float64)
     require(numbers.shape == (len(classes),) and bool((numbers > 0).all()) and bool(np.isfinite(numbers).all()),
             f"{name}={np.asarray(sizes).tolist()!r} for {len(classes)} classes",
             why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
@@ -47,34 +85,40 @@ class ClassPrior:
     """
 
     source: Literal["labels", "equal", "given"] = "labels"
-    ordered: tuple[float, ...] | None = None
-    named: tuple[tuple[ClassName, float], ...] | None = None
+    ordered: tuple[Size, ...] | None = None
+    named: tuple[tuple[ClassName, Size], ...] | None = None
     parameter: str = field(default="class_prior", compare=False)
 
     @classmethod
-    def of(cls, prior: str | ClassNumbers | None, name: str = "class_prior") -> "ClassPrior":
-        """Return the prior of a parameter: None, "labels", "equal", or shares; raise ParameterError for others."""
+    def of(cls, prior: str | ClassSizes | None, name: str = "class_prior") -> "ClassPrior":
+        """Return the prior of a parameter: None, "labels", "equal", or shares; raise ParameterError for others.
+
+        Sizes, those of the parameter "class_sizes", are as `class_bounds` takes them.
+        """
+        if name == "class_sizes" and isinstance(prior, str):
+            class_bounds(prior, np.empty(1))  # type: ignore[arg-type]  # raises for another text
+            return cls("equal", parameter=name)
         if prior is None or isinstance(prior, str):
             require(prior in (None, "labels", "equal"), f"{name}={prior!r}", why="it says how frequent the classes are",
                     fix='use "labels", "equal", or the share of each class')
             return cls("equal" if prior == "equal" else "labels")
+        number = size_of if name == "class_sizes" else float
         try:
             if isinstance(prior, Mapping):
-                return cls("given", named=tuple((key, float(share)) for key, share in prior.items()),
-                           parameter=name)
-            return cls("given", ordered=tuple(np.asarray(prior, np.float64).ravel().tolist()), parameter=name)
+                return cls("given", named=tuple((key, number(share)) for key, share in prior.items()), parameter=name)
+            return cls("given", ordered=tuple(number(share) for share in prior), parameter=name)
         except (TypeError, ValueError) as error:
-            raise ParameterError(explain(
-                f"{name}={prior!r}", why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
-                fix="give one number > 0 a class, in the order of the classes or by class")) from error
+            raise ParameterError(no_numbers(prior, name)) from error
 
     @property
-    def sizes(self) -> ClassNumbers | None:
+    def sizes(self) -> ClassSizes | None:
         """Return the known sizes of the classes, if any."""
-        return self._given if self.parameter == "class_sizes" else None
+        if self.parameter != "class_sizes":
+            return None
+        return "balanced" if self.source == "equal" else self._given
 
     @property
-    def _given(self) -> ClassNumbers:
+    def _given(self) -> ClassSizes:
         return dict(self.named) if self.named is not None else self.ordered or ()
 
     def shares(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
@@ -94,8 +138,8 @@ class ClassPrior:
     @classmethod
     def from_dict(cls, stored: JsonObject) -> "ClassPrior":
         ordered, named = stored["ordered"], stored["named"]
-        return cls(stored["source"], None if ordered is None else tuple(ordered),
-                   None if named is None else tuple((key, share) for key, share in named))
+        return cls(stored["source"], None if ordered is None else tuple(map(size_of, ordered)),
+                   None if named is None else tuple((key, size_of(size)) for key, size in named))
 
 
 @dataclass(frozen=True)
@@ -115,7 +159,10 @@ class ClassWeight:
                 why="it weighs the labels of each class", fix='use "balanced", or a weight by class')
         if not isinstance(weight, Mapping):
             return cls("labels" if weight is None else "balanced")
-        return cls("given", ClassPrior.of(weight, "class_weight").named or ())
+        try:
+            return cls("given", tuple((key, float(number)) for key, number in weight.items()))
+        except (TypeError, ValueError) as error:
+            raise ParameterError(no_numbers(weight, "class_weight")) from error
 
     def weights(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray | None:
         """Return the class weight of each label, by its code (l,), times its weight (l,); None where all are 1.
@@ -135,6 +182,20 @@ class ClassWeight:
             of_class = class_numbers({name: given.get(name, 1.0) for name in [*names.tolist(), *given]}, names,
                                      "class_weight")
         return weights * of_class[codes]
+
+
+def no_numbers(given: object, name: str) -> str:
+    """Return the message about a parameter that is not numbers."""
+    return explain(f"{name}={given!r}", why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
+                   fix="give one number > 0 a class, in the order of the classes or by class")
+
+
+def size_of(size: Any) -> Size:
+    """Return a size as a number, or an interval as a pair; raise TypeError or ValueError for others."""
+    if isinstance(size, (tuple, list)):
+        low, high = size
+        return float(low), float(high)
+    return float(size)
 
 
 LABELS, EQUAL = ClassPrior(), ClassPrior("equal")

@@ -17,7 +17,7 @@ from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer_params import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
-from ..learners.class_prior import ClassPrior, ClassWeight
+from ..learners.class_prior import ClassPrior, ClassWeight, Size
 from ..selection.held_out_scores import require_scoring
 from .selection_sections import KernelSelection, Selection
 
@@ -222,14 +222,15 @@ class SizedModel(ClassModel):
 
     Parameters
     ----------
-    class_sizes : list, dict or None
-        The known sizes of the classes, counts or shares, in the order of the
-        classes or by class; null where they are not known.
+    class_sizes : list, dict, "balanced" or None
+        The known sizes of the classes, in the order of the classes or by class:
+        counts or shares, or a pair of shares [low, high]; null where they are not
+        known.
     random_state : int
         The seed of every random choice.
     """
 
-    class_sizes: list[float] | dict[str | int | float, float] | None = None
+    class_sizes: list[Size] | dict[str | int | float, Size] | Literal["balanced"] | None = None
     random_state: int = 0
 
     def __post_init__(self) -> None:

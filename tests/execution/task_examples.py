@@ -339,9 +339,8 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
     actual |= {"harmonic without folds": held_out_harmonic(graph, target, None, folds, solver, execution)[0].values,
               "poisson without folds": held_out_poisson(graph, target, None, folds, solver, execution)[0].values}
     sized = fit_class_sizes(graph, ridge, VertexLabels.of(graph.vertices, target, target.indicators()),
-                            np.array([0.3, 0.3, 0.4]), diffuse=True, kind="normalized", solver=SolverParams(),
-                            execution=execution)
-    actual["diffused"] = sized.values
+                            np.array([0.3, 0.3, 0.4]), np.array([0.3, 0.3, 0.4]), execution)
+    actual["cut"] = sized.values
     columns, functions = np.arange(0, 60, 3), Functions((0.5, 0.5), (1, 2))
     with patch.object(functions_module, "MAX_DIRECT", 0):
         whole = graph_functions(graph, columns, columns, functions, FunctionParams(block_columns=8), execution)

@@ -73,8 +73,9 @@ def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_pat
     result = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
                  execution=InProcess(1))
     page = (tmp_path / "runs" / result.run / "report.html").read_text()
-    for text in ("Weights of the graph kernels", "class sizes given in the spec", "diffusion of labels", "Graph health",
-                 "unlabeled training points whose labels are known", "leave-one-out error on the labels",
+    for text in ("Weights of the graph kernels", "class sizes given in the spec", "cut into classes of these sizes",
+                 "Graph health", "unlabeled training points whose labels are known",
+                 "leave-one-out error on the labels",
                  "training points unreachable from any label", "Predicts the label of the nearest labeled point"):
         assert text in page, text
     assert "shuffled" not in page

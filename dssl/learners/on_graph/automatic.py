@@ -172,8 +172,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     model = blend.model.shifted(np.zeros_like(supervised.columns), supervised.columns)
     at = blend.values(graph, rows, execution)[graph.vertices.first]
     scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, blend.on_vertices.reached)
-    sized = with_class_sizes(scores, class_sizes, graph, target, weight, SolverParams(random_state=params.random_state),
-                             execution)
+    sized = with_class_sizes(scores, class_sizes, graph, target, weight, execution)
     model = model.on_graph_alone(signed(sized.values, target))
     # Held-out values ignore the class sizes.
     return AutomaticFit(model, model.supervised, model.values(rows, execution), np.arange(len(target.labeled)),

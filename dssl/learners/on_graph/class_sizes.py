@@ -1,4 +1,4 @@
-"""Class sizes that are told: scores are moved until as many points have each class, and labels then diffuse.
+"""Known class sizes: the scores become those of the cut of the graph into classes of these sizes (`cut.py`).
 
 Where class sizes are known they help most at the lowest label rates; guessed from the labels' own proportions they
 cost up to 10 points where labels were drawn evenly and the classes are not even. So nothing here guesses.
@@ -11,21 +11,17 @@ import numpy as np
 from scipy.special import softmax
 
 from ...execution.tasks import Execution
-from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
-from ...graph.regularizer_params import LaplacianKind
-from ...solvers.solve import prepare
-from ...solvers.solver_params import SolverParams
+from ...graph.weights.build import read_graph
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..class_prior import class_shares
+from ..class_prior import class_bounds, class_shares
 from ..target.coding import ClassCoding, Coding
 from ..target.target import Classes, Target
+from .cut import cut_of
 from .vertex_labels import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
 MOST_STEPS = 500
-TAU = 10.0  # the time of a diffusion
-MOST_DIFFUSIONS = 20
 
 
 def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -64,72 +60,58 @@ def offset_to(values: np.ndarray, coding: Coding, shares: np.ndarray) -> np.ndar
 
 
 @dataclass(frozen=True)
-class DiffusionTask:
-    """Write `values` (v, c): scores after balanced threshold diffusion, until no vertex changes its class.
+class CutTask:
+    """Write `values` (v, c): scores whose largest entries are the cut of the graph into classes of known sizes.
 
-    One-hot classes, those of labeled vertices kept, diffuse by one solve with I + tau L, and are balanced again.
-
-    shared : `scores` (v, c), `mass` (v,) the points, `shares` (c,), labels as `VertexLabels`. Memory: `solve_cost`.
+    shared : `scores` (v, c), `multiplicity` (v,) the points of a vertex, `reached` (v,) bool whether they count,
+    `lower`, `upper` (c,) the bounds of the shares, labels as `VertexLabels`. Memory: `cut_cost`.
     """
 
     graph: Parts
-    vertices: Arrays | None
-    kind: LaplacianKind
     shared: Arrays
-    solver: SolverParams
 
     def __call__(self, out: PartWriter) -> Receipt:
         arrays = self.shared.load()
-        laplacian = laplacian_of(self.graph, self.vertices, self.kind)
-        scores, shares, vertex = arrays["scores"], arrays["shares"], arrays["vertex"]
-        solver = prepare(laplacian.matrix(1 / TAU), MOST_DIFFUSIONS * len(shares), self.solver, laplacian.vector)
-        root = np.sqrt(np.ones(len(scores)) if laplacian.multiplicity is None else laplacian.multiplicity)[:, None]
-        codes, steps, changed = scores.argmax(axis=1), 0, len(scores)
-        while changed and steps < MOST_DIFFUSIONS:
-            one_hot = np.zeros_like(scores)
-            one_hot[np.arange(len(codes)), codes] = 1
-            one_hot[vertex] = arrays["mean"]
-            solution = solver.solve(root * one_hot).require_converged(self.solver)
-            scores = balanced(solution.value / root, shares, arrays["mass"])
-            following = scores.argmax(axis=1)
-            changed, codes, steps = int((following != codes)[arrays["mass"] > 0].sum()), following, steps + 1
-        return {**out.write(values=scores), "diffusions": steps, "changed_in_last": changed}
+        scores, lower, upper = arrays["scores"], arrays["lower"], arrays["upper"]
+        mass = arrays["multiplicity"] * arrays["reached"].astype(np.float64)
+        deviation = float(scores[mass > 0].std()) or 1.0
+        cut = cut_of(read_graph(self.graph), arrays["multiplicity"], mass, scores / deviation, arrays["vertex"],
+                     arrays["mean"], lower, upper)
+        predicted = np.bincount(cut.scores.argmax(axis=1), mass, len(lower)) / mass.sum()
+        wanted = np.clip(predicted, lower, upper)
+        values = balanced(cut.scores, wanted / wanted.sum(), mass)
+        return {**out.write(values=values), "cut_rounds": cut.rounds, "moved_in_last": cut.moved}
 
 
-def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, shares: np.ndarray, *, diffuse: bool,
-                    kind: LaplacianKind, solver: SolverParams, execution: Execution) -> VertexValues:
-    """Return scores that predict classes of these shares; diffuse : whether labels diffuse after that.
+def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, lower: np.ndarray, upper: np.ndarray,
+                    execution: Execution) -> VertexValues:
+    """Return scores that predict the cut into classes whose shares (c,) are within bounds, from some scores.
 
-    Held-out values keep the offsets out: they say nothing about sizes.
+    Held-out values keep the sizes out: labels that are held out know nothing of them.
     """
-    weight = graph.vertices.multiplicity * scores.reached.astype(np.float64)
-    values, attributes = balanced(scores.values, shares, weight), {"class_shares": shares.tolist()}
-    if diffuse:
-        parts = execution.scratch()
-        receipt, = execution.map([DiffusionTask(
-            graph.stored, graph.shared_vertices(execution), kind,
-            execution.share(scores=values, mass=weight, shares=shares, **labels.to_arrays()), solver)], parts)
-        values = parts.read(0)["values"]
-        attributes |= {name: receipt[name] for name in ("diffusions", "changed_in_last")}
-    values = np.where(scores.reached[:, None], values, 0.0)
-    return VertexValues(values, scores.reached, scores.held_out, {**scores.attributes, **attributes})
+    parts = execution.scratch()
+    shared = execution.share(scores=scores.values, multiplicity=graph.vertices.multiplicity, reached=scores.reached,
+                             lower=lower, upper=upper, **labels.to_arrays())
+    receipt, = execution.map([CutTask(graph.stored, shared)], parts)
+    values = np.where(scores.reached[:, None], parts.read(0)["values"], 0.0)
+    return VertexValues(values, scores.reached, scores.held_out, {
+        **scores.attributes, "class_shares": np.column_stack([lower, upper]).tolist(),
+        **{name: receipt[name] for name in ("cut_rounds", "moved_in_last")}})
 
 
 def with_class_sizes(scores: VertexValues, sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
-                     solver: SolverParams, execution: Execution, *, harmonic: bool = False) -> VertexValues:
+                     execution: Execution, *, harmonic: bool = False) -> VertexValues:
     """Return scores whose predictions have known class sizes, as they are for None.
 
-    sizes : as in `class_shares`. harmonic : functions that are shares of classes are scaled by their masses; others are
-    moved, and labels diffuse after that. Errors as `class_shares`; NotConverged.
+    sizes : as in `class_bounds`. harmonic : functions that are shares of classes are scaled by their masses; others
+    become those of a cut. Errors as `class_bounds`.
     """
     if sizes is None:
         return scores
-    shares = class_shares(sizes, target.names)
     if harmonic:
-        return mass_normalized(scores, shares, graph.vertices.multiplicity)
+        return mass_normalized(scores, class_shares(sizes, target.names), graph.vertices.multiplicity)
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-    return fit_class_sizes(graph, scores, labels, shares, diffuse=True, kind="normalized", solver=solver,
-                           execution=execution)
+    return fit_class_sizes(graph, scores, labels, *class_bounds(sizes, target.names), execution)
 
 
 def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:
@@ -140,4 +122,4 @@ def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.n
     weight = multiplicity * scores.reached
     mass = np.maximum(weight @ scores.values, np.finfo(float).tiny)
     return VertexValues(scores.values * (shares / mass * weight.sum()), scores.reached, scores.held_out,
-                        {**scores.attributes, "class_shares": shares.tolist()})
+                        {**scores.attributes, "class_shares": np.column_stack([shares, shares]).tolist()})

@@ -14,22 +14,33 @@ from ...storage.store import whole_bytes
 from ..average import GROUPS
 from ..kernel_family import KERNELS
 from ..model import block_height
+from .cut import MAX_ROUNDS, STEPS
 from .graph_ridge import CONCENTRATION_VERTICES, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import columns_at_once
 
+PRODUCT_SECONDS = 2e-9  # of an entry and a column of a product in a round of a cut, with what follows it
 INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # to index a point, and to query an index, on one core
 
 
 def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
     """Return the cost of a task that prepares a system of n vertices and nnz weights, and solves c columns.
 
-    `HarmonicTask`, `PoissonTask`, `DiffusionTask`: the weights, the prepared system, and eight arrays (n, c).
+    `HarmonicTask`, `PoissonTask`: the weights, the prepared system, and eight arrays (n, c).
     """
     solvers = possible_solvers(n, guess=guess, n_columns=c)
     prepared = system_cost(n, nnz, c, solvers, guess=guess)
     solving = max(solver.opened_bytes(n, nnz, guess=guess) + solver.solve_bytes(n, c, c) for solver in solvers)
     peak = prepared.peak + 16 * nnz + solving + 64 * n * c
     return cost_of(1, prepared.read, 8 * n * c, peak, prepared.smallest_peak, prepared.seconds + solve_seconds(nnz, c))
+
+
+def cut_cost(n: int, nnz: int, c: int) -> Cost:
+    """Return the cost of a `CutTask` on n vertices with nnz weights and c classes.
+
+    The weights as read, normalized, and as a system in float32; 16 arrays (n, c), half of them in float64.
+    """
+    peak = 52 * nnz + 80 * n + 96 * n * c
+    return cost_of(1, 16 * nnz, 8 * n * c, peak, peak, PRODUCT_SECONDS * MAX_ROUNDS * (STEPS + 1) * nnz * c)
 
 
 def n_ridges(families: Sequence[GraphRidgeParams]) -> int:
@@ -46,17 +57,18 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     find components, and the kernels of a family at labeled and sampled points.
     """
     caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
+    cut = cut_cost(n, nnz, max(c, 2)) if sized else cost_of(0, 0, 0, 0)
     if family is None:
-        return cost_of(1 + sized, (1 + sized) * solved.read, 9 * n * c, max(caller, solved.peak), solved.smallest_peak,
-                       (1 + sized) * solved.seconds)
+        return cost_of(1 + cut.tasks, solved.read + cut.read, 9 * n * c, max(caller, solved.peak, cut.peak),
+                       max(solved.smallest_peak, cut.smallest_peak), solved.seconds + cut.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
     functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
                                n_ridges([family]), guess=guess)
     matrices = members_bytes(m, kernels)  # four copies while they are concatenated
     peak = max(caller + max(4 * matrices, 2 * matrices + 40 * m * (m + sampled)), functions.peak,
-               solved.peak if sized else 0)
-    return cost_of(functions.tasks + sized, functions.read + sized * solved.read, 9 * n * c, peak,
-                   max(matrices, functions.smallest_peak), functions.seconds + sized * solved.seconds)
+               cut.peak)
+    return cost_of(functions.tasks + cut.tasks, functions.read + cut.read, 9 * n * c, peak,
+                   max(matrices, functions.smallest_peak, cut.smallest_peak), functions.seconds + cut.seconds)
 
 
 def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,

@@ -81,7 +81,7 @@ class GraphLearner:
             values = fit_poisson(graph, target, weight, self.solver, execution, start)
         if not isinstance(target, Classes):
             return values
-        return with_class_sizes(values, target.prior.sizes, graph, target, weight, self.solver, execution,
+        return with_class_sizes(values, target.prior.sizes, graph, target, weight, execution,
                                 harmonic=self.name == "laplace")
 
 

@@ -280,7 +280,7 @@ GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
         Step("selection", 8, NEEDS, _search, make_selection, _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, words=WORDS), leads=True),
-        Step("vertex_values", 11, (*NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 12, (*NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
         Step("models", 9, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),

@@ -1,6 +1,7 @@
 """Functions on the graph: their kernels, solves and errors, and what the automatic model chose among them."""
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from ..error_measure import errors_among, measure_of
@@ -27,10 +28,10 @@ def values_section(run: RunRecord) -> Section | None:
     rows: list[tuple[str, Any]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
         ("solver", computed(values.get("functions") or values.get("solver") or {})),
-        ("class sizes given in the spec", ", ".join(map(percent, shares)) if shares else None),
-        ("diffusion of labels", f"{counted(values['diffusions'], 'step')}; "
-         f"{counted(values['changed_in_last'], 'vertex', 'vertices')} changed in the last"
-         if "diffusions" in values else None),
+        ("class sizes given in the spec", ", ".join(starmap(_share_text, shares)) if shares else None),
+        ("cut into classes of these sizes",
+         f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points moved in the last"
+         if "cut_rounds" in values else None),
         ("training points unreachable from any label", None if unreached is None else number(unreached) + (
             "; they have no prediction" if unreached else "")),
         ("leave-one-out error on the labels", by.shown(values[f"held_out_{by.key}"])
@@ -106,3 +107,7 @@ def choice_section(run: RunRecord) -> Section | None:
              for kernel in sorted(alone, key=lambda kernel: -kernel["share"])]
     return Section("choice", "Automatic choices", rendered(
         "choice.html", rows=rows, kernels=leading_kernels(choice.get("kernels") or []), of_labels=shown))
+
+
+def _share_text(low: float, high: float) -> str:
+    return percent(low) if low == high else f"{percent(low)} to {percent(high)}"

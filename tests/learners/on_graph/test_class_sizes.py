@@ -1,4 +1,6 @@
-"""Class sizes that are told: offsets that reach them, diffusion that ends, and masses."""
+"""Known class sizes: bounds, offsets that reach them, the projection on them, cuts, and masses."""
+
+import json
 
 import numpy as np
 import pytest
@@ -6,18 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
+from sklearn.datasets import make_moons
 
 from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.learners.class_prior import ClassPrior, class_bounds
 from dssl.learners.on_graph.class_sizes import (
-    MOST_DIFFUSIONS,
     TEMPERATURE,
     balanced,
     class_shares,
     fit_class_sizes,
     mass_normalized,
 )
+from dssl.learners.on_graph.cut import SIZES_TOL, SizeProjection, cut_of, on_simplex
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.vertex_labels import VertexLabels, VertexValues
@@ -31,6 +35,35 @@ def test_shares_are_of_sizes_in_order_or_by_name():
     assert_allclose(class_shares([1, 2, 5], NAMES), [0.125, 0.25, 0.625])
     assert_allclose(class_shares({"oak": 5, "ash": 1, "elm": 2}, NAMES), [0.125, 0.25, 0.625])
     assert_allclose(class_shares({3: 0.5, 7: 0.5}, np.array([3, 7])), [0.5, 0.5])
+
+
+def test_bounds_are_of_sizes_intervals_or_balanced():
+    assert_allclose(class_bounds("balanced", NAMES), np.full((2, 3), 1 / 3))
+    assert_allclose(class_bounds([1, 2, 5], NAMES), [[0.125, 0.25, 0.625]] * 2)
+    assert_allclose(class_bounds({"oak": (0.5, 0.7), "ash": 0.2, "elm": [0.1, 0.2]}, NAMES),
+                    [[0.2, 0.1, 0.5], [0.2, 0.2, 0.7]])
+    assert_allclose(class_shares([(0.5, 0.7), 0.2, (0.1, 0.2)], NAMES), [0.5 + 0.2 * 2 / 3, 0.2, 0.1 + 0.1 * 2 / 3])
+
+
+@pytest.mark.parametrize("prior", [ClassPrior.of("balanced", "class_sizes"),
+                                   ClassPrior.of([(0.5, 0.7), 0.2, (0.1, 0.2)], "class_sizes"),
+                                   ClassPrior.of({"oak": [0.5, 0.7], "ash": 0.2, "elm": 0.2}, "class_sizes")])
+def test_a_prior_of_sizes_is_stored_and_read(prior):
+    assert ClassPrior.from_described(json.loads(json.dumps(prior.described()))) == prior
+    assert prior.shares(np.arange(3), NAMES, None).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("sizes", "said"), [
+    ("even", "balanced"), ([(0.5, 0.6), 0.2, 0.2], None), ([(0.6, 0.5), 0.2, 0.2], "pair of shares"),
+    ([(0.1, 0.2), 0.2, 0.2], "0.6 at most"), ([(0.5, 0.6), 0.5, 0.2], "1.2 at least"),
+    ([(0.5, 0.6), 40, 0.2], "divide counts"), ([(0.5, 0.6, 0.7), 0.2, 0.2], "pair of shares"),
+    ([(0.5, 0.6), 0.2], "3 classes"), ({"oak": (0.5, 0.9), "ash": 0.2}, "3 classes")])
+def test_what_is_no_interval_is_refused(sizes, said):
+    if said is None:
+        assert class_bounds(sizes, NAMES)[1][0] == 0.6
+        return
+    with pytest.raises(ParameterError, match=said):
+        class_bounds(sizes, NAMES)
 
 
 @pytest.mark.parametrize(("sizes", "said"), [
@@ -73,45 +106,87 @@ def blobs(n=400, far=30):
     return X, np.repeat([0, 1, -1], [first, n - first, far]), KNNGraph(n_neighbors=6).build(X)
 
 
-def sized(graph, target, shares, diffuse, threads=1):
-    found = fit_poisson(graph, target, None, SolverParams(), InProcess(1))
+def sized(graph, target, lower, upper=None, threads=1):
+    scores = fit_poisson(graph, target, None, SolverParams(), InProcess(1))
     labels = VertexLabels.of(graph.vertices, target, target.indicators())
-    return fit_class_sizes(graph, found, labels, shares, diffuse=diffuse, kind="normalized", solver=SolverParams(),
-                           execution=InProcess(threads)), found
+    return fit_class_sizes(graph, scores, labels, np.array(lower), np.array(upper or lower),
+                           InProcess(threads)), scores
 
 
-@pytest.mark.parametrize("diffuse", [False, True])
-def test_predictions_have_the_sizes_and_what_is_not_reached_stays_zero(diffuse):
+def test_predictions_have_the_sizes_and_what_is_not_reached_stays_zero():
     _, y, graph = blobs()
     target = Classes(np.array([5, 300]), np.array([0, 1]), np.arange(2))
-    found, before = sized(graph, target, np.array([0.25, 0.75]), diffuse)
+    cut, before = sized(graph, target, [0.25, 0.75])
     vertex = graph.vertices.vertex
-    assert_array_equal(found.reached, before.reached)
-    assert not found.values[~found.reached].any()
-    predicted = found.values[vertex].argmax(axis=1)[y >= 0]
+    assert_array_equal(cut.reached, before.reached)
+    assert not cut.values[~cut.reached].any()
+    predicted = cut.values[vertex].argmax(axis=1)[y >= 0]
     assert (predicted == 0).mean() == pytest.approx(0.25, abs=0.02)
     assert (predicted == y[y >= 0]).mean() > 0.95
-    assert found.attributes["class_shares"] == [0.25, 0.75]
-    assert found.attributes["solver"] == before.attributes["solver"]
+    assert cut.attributes["class_shares"] == [[0.25, 0.25], [0.75, 0.75]]
+    assert cut.attributes["solver"] == before.attributes["solver"]
+    assert cut.attributes["moved_in_last"] < 0.01
+    assert_array_equal(cut.values, sized(graph, target, [0.25, 0.75], threads=2)[0].values)
 
 
-def test_diffusion_ends_and_does_not_depend_on_threads():
-    *_, graph = blobs()
+@pytest.mark.parametrize(("lower", "upper", "least", "most"), [
+    ([0.1, 0.1], [0.9, 0.9], 0.2, 0.3), ([0.4, 0.0], [1.0, 1.0], 0.38, 0.45), ([0.0, 0.0], [0.15, 1.0], 0.1, 0.17)])
+def test_predictions_lie_in_the_intervals(lower, upper, least, most):
+    """Within wide bounds the cut runs between the clouds; narrow ones it meets where they begin."""
+    _, y, graph = blobs()
     target = Classes(np.array([5, 300]), np.array([0, 1]), np.arange(2))
-    found, _ = sized(graph, target, np.array([0.25, 0.75]), diffuse=True)
-    assert found.attributes["changed_in_last"] == 0
-    assert 1 <= found.attributes["diffusions"] < MOST_DIFFUSIONS
-    assert_array_equal(found.values, sized(graph, target, np.array([0.25, 0.75]), True, 2)[0].values)
+    cut, _ = sized(graph, target, lower, upper)
+    share = (cut.values[graph.vertices.vertex].argmax(axis=1)[y >= 0] == 0).mean()
+    assert least <= share <= most
 
 
-def test_labels_are_kept_in_the_diffusion():
-    """Each labeled vertex keeps its class in what diffuses, so it ends with it where neighbors do not outweigh it."""
+def test_labels_keep_their_classes():
     _, y, graph = blobs()
     labeled = np.arange(0, 400, 10)
     target = Classes(labeled, y[labeled], np.arange(2))
-    found, _ = sized(graph, target, np.array([0.25, 0.75]), diffuse=True)
-    predicted = found.values[graph.vertices.vertex[labeled]].argmax(axis=1)
+    cut, _ = sized(graph, target, [0.25, 0.75])
+    predicted = cut.values[graph.vertices.vertex[labeled]].argmax(axis=1)
     assert (predicted == y[labeled]).mean() > 0.95
+
+
+def test_a_cut_is_no_heavier_than_what_it_began_from():
+    """Its objective is the weight of the edges between classes."""
+    rng = np.random.default_rng(0)
+    X, y = make_moons(600, noise=0.1, random_state=0)
+    W = KNNGraph(n_neighbors=8, duplicates="keep").build(X).weights()
+    noisy = np.eye(2)[y] + rng.normal(scale=0.6, size=(600, 2))
+    ones = np.ones(600)
+    cut = cut_of(W, ones, ones, noisy, np.array([0, 1]), np.eye(2)[y[:2]], np.full(2, 0.5), np.full(2, 0.5))
+
+    def weight_between(scores):
+        codes = np.eye(2)[scores.argmax(axis=1)]
+        return W.sum() - np.trace(codes.T @ (W @ codes))
+
+    assert weight_between(cut.scores) < 0.2 * weight_between(noisy)
+    assert (cut.scores.argmax(axis=1) == y).mean() > 0.97
+
+
+@given(random_state=st.integers(0, 999), n_classes=st.integers(2, 6), exact=st.booleans())
+def test_a_projection_is_the_nearest_of_those_with_the_sizes(random_state, n_classes, exact):
+    """Its rows lie on the simplex, its sizes in the bounds, and no such point is nearer: the variational inequality."""
+    rng = np.random.default_rng(random_state)
+    Y, mass = rng.normal(size=(80, n_classes)), rng.integers(1, 4, 80).astype(float)
+    shares = rng.dirichlet(5 * np.ones(n_classes))
+    lower, upper = (shares, shares) if exact else (0.7 * shares, 1.3 * shares)
+    project = SizeProjection(mass, lower * mass.sum(), upper * mass.sum(), np.zeros(n_classes))
+    Z = project(Y)
+    sizes = mass @ Z / mass.sum()
+    assert_allclose(Z.sum(axis=1), 1)
+    assert Z.min() >= 0
+    assert (np.maximum(lower - sizes, sizes - upper)).max() < 1.1 * SIZES_TOL
+    others = rng.dirichlet(np.ones(n_classes), 80)
+    feasible = SizeProjection(mass, lower * mass.sum(), upper * mass.sum(), np.zeros(n_classes))(others)
+    assert (mass @ ((Y - Z) * (feasible - Z)).sum(axis=1)) < 1e-3 * mass.sum() * np.abs(Y).max()
+
+
+def test_rows_are_projected_on_the_simplex():
+    Y = np.array([[0.2, 0.8, 0.0], [2.0, 0.0, 0.0], [1.0, 1.0, -5.0], [0.0, 0.0, 0.0]])
+    assert_allclose(on_simplex(Y), [[0.2, 0.8, 0], [1, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]], atol=1e-12)
 
 
 def test_masses_of_classes_are_their_shares():
