@@ -68,7 +68,8 @@ class SizeProjection:
     def _exact(self, Y: np.ndarray) -> np.ndarray:
         """Return the projection on exact sizes.
 
-        A step is at most as long as the largest |Y|, and halved until the dual function is larger. Where no row lies between two classes the Newton matrix is 0, and a multiple of the identity stands for it.
+        A step is at most as long as the largest |Y|, and halved until the dual function is larger. Where no row lies
+        between two classes the Newton matrix is 0, and a multiple of the identity stands for it.
         """
         total, longest = self.mass.sum(), float(np.abs(Y).max()) or 1.0
         c = len(self.lower)

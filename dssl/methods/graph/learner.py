@@ -44,7 +44,7 @@ MAX_SOLVED = 100_000  # vertices of a system that is solved anew for each point 
 
 @dataclass(frozen=True)
 class GraphLearner:
-    """A learner on the graph. family : of ridge, else None. solver : of the others, and of labels that diffuse."""
+    """A learner on the graph. family : of ridge, else None. solver : of the others."""
 
     name: LearnerName
     family: GraphRidgeParams | None
@@ -70,7 +70,7 @@ class GraphLearner:
 
         start : its values on the first vertices of before the graph grew, from which a learner of one system begins.
         Ridge in graph kernels solves none. Known class sizes, those of the target, scale harmonic functions (class mass
-        normalization); others are moved to them, and diffuse.
+        normalization); others become those of a cut with these sizes.
         """
         if self.family is not None:
             values = fit_graph_ridge(graph, target, weight, self.family, execution, columns)
