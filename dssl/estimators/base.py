@@ -15,7 +15,7 @@ from ..base.errors import DataError, explain, require
 from ..data.inputs import labels_of
 from ..data.scaling.rows import scaled
 from ..data.scaling.scaling import Scaling
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of
 from ..learners.class_prior import ClassWeight
@@ -34,6 +34,7 @@ class PointEstimator(PointPredictor):
     unlabeled: Any
     random_state: int
 
+    @on_one_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
 

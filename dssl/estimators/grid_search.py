@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.digest import require_random_state
 from ..base.errors import ParameterError, explain, require
 from ..data.scaling.rows import scaled
+from ..execution.tasks import on_one_thread
 from ..graph.knn_graph import graph_of
 from ..learners.target.target import Classes
 from ..methods.evaluation import Evaluation, ResultCache, require_named
@@ -156,6 +157,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         self.scoring, self.one_standard_error, self.factor = scoring, one_standard_error, factor
         self.n_candidates, self.refit, self.workspace, self.random_state = n_candidates, refit, workspace, random_state
 
+    @on_one_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
         """Search, then fit the best candidate.
 

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Generic, Protocol, Self, TypeVar
+from functools import lru_cache, wraps
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -35,6 +35,7 @@ Progress = Callable[[int, int], None]  # (tasks done, tasks in total)
 Share = dict[str, np.ndarray]  # the result of one task of a reduction: the named arrays of its part
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
 
 
 class Task(Protocol):
@@ -262,8 +263,22 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
 
 
 def one_thread() -> Any:
-    """Return a context in which BLAS uses one core, as in a task, so that results are the same to the last bit."""
+    """Return a context in which BLAS uses one core, as in a task, so that results are the same to the last bit.
+
+    Many small products are slower on several cores too: threads that wait for one another take turns with whatever else
+    the machine runs.
+    """
     return _thread_pools(len(sys.modules)).limit(limits=1)
+
+
+def on_one_thread(method: Callable[Given, Answer]) -> Callable[Given, Answer]:
+    """Return a method that runs in the context `one_thread`."""
+    @wraps(method)
+    def limited(*args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        with one_thread():
+            return method(*args, **kwargs)
+
+    return limited
 
 
 @lru_cache(maxsize=1)

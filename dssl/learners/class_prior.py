@@ -1,6 +1,6 @@
 """The frequencies of the classes among the points to be predicted, and the weights of classes among the labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ class ClassPrior:
             require(prior in (None, "labels", "equal"), f"{name}={prior!r}", why="it says how frequent the classes are",
                     fix='use "labels", "equal", or the share of each class')
             return cls("equal" if prior == "equal" else "labels")
-        number = size_of if name == "class_sizes" else float
+        number: Callable[[Any], Size] = size_of if name == "class_sizes" else float
         try:
             if isinstance(prior, Mapping):
                 return cls("given", named=tuple((key, number(share)) for key, share in prior.items()), parameter=name)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, one_thread
 from ..storage.blocks import Parts
 from .step import Context, Fit, Method, Step
 
@@ -33,7 +33,9 @@ class MemoryWorkspace:
         """
         for place, step in enumerate(steps):
             context = self.context()
-            self.artifacts[step.name] = MemoryArtifact(context.parts, dict(step.make(context, step.params(params))))
+            with one_thread():
+                attributes = dict(step.make(context, step.params(params)))
+            self.artifacts[step.name] = MemoryArtifact(context.parts, attributes)
             needed = {name for other in steps[place + 1:] for name in other.needs}
             for earlier in steps[:place]:
                 if earlier.intermediate and earlier.name in step.needs and earlier.name not in {*needed, *keep}:

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ..base.profiler import PeakMemory
-from ..execution.tasks import Execution, TaskCount
+from ..execution.tasks import Execution, TaskCount, one_thread
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
 from .plan.inputs import known_after
@@ -96,7 +96,8 @@ def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: E
         with PeakMemory() as driver:
             base = made.workspace.artifact_in(name, item.base) if item.base else None
             new = made.growth.added if base is not None and made.growth and made.growth.grows else None
-            attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, base, new), item.params)
+            with one_thread():
+                attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, base, new), item.params)
     finally:
         execution.counter = None  # the execution may be used again after a run that failed
     artifact.publish(attributes, execution.allowed)

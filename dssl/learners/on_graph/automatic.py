@@ -19,7 +19,7 @@ from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Rows
-from ..class_prior import EQUAL, ClassNumbers
+from ..class_prior import EQUAL, ClassSizes
 from ..kernel_family import KernelSum
 from ..metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..model import Model
@@ -122,7 +122,7 @@ def fit_huber(fit: Callable[[np.ndarray], AutomaticFit], target: Target, weight:
     return replace(fitted, attributes=attributes)
 
 
-def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: ClassNumbers | None,
+def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: ClassSizes | None,
                   params: GraphRidgeParams, max_labels: int, knn: KNNGraph, held_out_loss: HeldOutLoss,
                   execution: Execution, loss: Loss = "squared") -> AutomaticFit:
     """Return the automatic fit on a graph of rows (n, d) with the parameters `knn`.
