@@ -95,7 +95,7 @@ def choice_section(run: RunRecord) -> Section | None:
         ("labels that the other labels contradict", "; ".join(
             f"row {odd['row']}: {number(odd['value'])}, predicted from the others as {number(odd['prediction'])}"
             for odd in choice.get("odd_labels") or []) or None),
-        ("class sizes given in the spec", ", ".join(map(percent, sizes)) if sizes else None),
+        ("class sizes given in the spec", ", ".join(starmap(_share_text, sizes)) if sizes else None),
         ("training points unreachable from any label", None if unreached is None else number(unreached) + (
             "; the supervised baseline predicts them" if unreached else "")),
         ("error on the unlabeled training points whose labels are known",

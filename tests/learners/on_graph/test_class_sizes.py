@@ -49,7 +49,7 @@ def test_bounds_are_of_sizes_intervals_or_balanced():
                                    ClassPrior.of([(0.5, 0.7), 0.2, (0.1, 0.2)], "class_sizes"),
                                    ClassPrior.of({"oak": [0.5, 0.7], "ash": 0.2, "elm": 0.2}, "class_sizes")])
 def test_a_prior_of_sizes_is_stored_and_read(prior):
-    assert ClassPrior.from_described(json.loads(json.dumps(prior.described()))) == prior
+    assert ClassPrior.from_dict(json.loads(json.dumps(prior.to_dict()))) == prior
     assert prior.shares(np.arange(3), NAMES, None).sum() == pytest.approx(1)
 
 
