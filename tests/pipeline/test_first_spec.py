@@ -318,6 +318,35 @@ def test_what_marks_rows_without_a_label(here, labels, unlabeled):
     assert load_spec("t.yaml").data.unlabeled == unlabeled
 
 
+def arrays(here, y, X=None):
+    X = np.random.default_rng(0).normal(size=(len(y), 2)) if X is None else X
+    np.savez(here / "a.npz", X=X, y=y)
+    return init("a.npz", "--json")
+
+
+def test_blank_text_of_an_array_is_no_label_for_a_first_spec_as_for_a_run(here):
+    done = arrays(here, np.array(["", "", "", "cat", "dog"])[np.arange(100) % 5])
+    assert done.exit_code == 0, done.stderr
+    told = " ".join(json.loads(done.stdout)["chosen"])
+    assert "40 rows have one, 60 do not: class cat: 20 rows, class dog: 20 rows" in told
+
+
+def test_one_class_beside_minus_one_is_told_as_one_class(here):
+    done = arrays(here, np.where(np.arange(100) < 30, 0, -1))
+    assert done.exit_code == 0, done.stderr
+    told = " ".join(json.loads(done.stdout)["chosen"])
+    assert "30 rows have one, 70 do not: class 0: 30 rows" in told
+    assert "all labels are 0: a classifier needs two classes" in told
+    assert load_spec("a.yaml").data.unlabeled is None
+
+
+def test_labels_that_are_all_minus_one_are_none(here):
+    done = arrays(here, np.full(100, -1))
+    assert done.exit_code == 1
+    assert "no row has a label (all are -1)" in done.stderr
+    assert not (here / "a.yaml").exists()
+
+
 def test_labels_are_counted_by_blocks_and_text_in_one_is_text_in_all():
     whole, other = np.array([1, 2, -1, 2]), np.array([3, -1])
     blocks = whole, np.array([np.nan, 2.5, 1.0]), np.array(["a", None, "2"], object)
@@ -325,6 +354,8 @@ def test_labels_are_counted_by_blocks_and_text_in_one_is_text_in_all():
     assert (found.known, found.missing, found.is_text, found.low) == (7, 3, True, None)
     assert list(found.counts.items()) == [("2", 3), ("1", 2), ("2.5", 1), ("a", 1)]
     found = joined_labels([labels_in(y) for y in (whole, other)], None)
+    found_text = joined_labels([labels_in(np.array(["", "cat", " ", "?", "dog", None], object))], None)
+    assert (found_text.known, found_text.missing, found_text.counts) == (2, 4, {"cat": 1, "dog": 1})
     assert found == Labels(6, 0, False, True, {-1: 2, 2: 2, 1: 1, 3: 1}, -1.0, 3.0)
     assert joined_labels([labels_in(whole)], ("no", "one", "two")).counts == {"two": 2, -1: 1, "one": 1}
     found = joined_labels([labels_in(np.arange(start, start + 600)) for start in (0, 600)], None)

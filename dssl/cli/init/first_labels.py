@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.missing import missing_values
 from ...data.readers.base import Reader
 from ...data.readers.cells import MAX_LEVELS
 from ...data.targets import number_text, whole_numbers
@@ -45,11 +46,13 @@ class LabelsTask:
 def labels_in(y: np.ndarray) -> Receipt:
     """Return what labels (n,) of a block hold, JSON: `known`, `missing`, whether they are text or whole numbers.
 
+    Text that a run takes for no label, such as a blank one, is missing.
+
     `range` : of numbers. `values`, `sizes` : None where there are more than `MAX_LEVELS`. `marked` : how many are -1,
     among integers, where that is no label if others are text.
     """
     is_text = y.dtype == object
-    there = np.array([label is not None for label in y], bool) if is_text else np.isfinite(y.astype(np.float64))
+    there = ~missing_values(y) if is_text else np.isfinite(y.astype(np.float64))
     labels = y[there]
     if labels.dtype.kind == "f":
         labels = whole_numbers(labels)

@@ -160,6 +160,11 @@ def _task(labels: Labels | None, source: str) -> Task:
         return "clustering"
     require(labels.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
             fix="name another column with --target, or --target none for clusters", error=DataError)
+    require(not labels.is_whole or set(labels.counts or ()) != {-1}, error=DataError,
+            what=f"{source}: no row has a label (all are -1{' or empty' if labels.missing else ''})",
+            why="-1 marks rows without a label, and there is nothing to learn from",
+            fix="label some rows of two classes or more, name another column with --target, or --target none for "
+                "clusters")
     if labels.is_text or (labels.is_whole and labels.counts is not None and len(labels.counts) <= FEW):
         require(labels.counts is not None, f"{source}: the target has more than {MAX_LEVELS:,} different texts",
                 why="it names rows, not classes", fix="name another column with --target", error=DataError)
@@ -339,7 +344,8 @@ def _counted(labels: Labels) -> str:
     rows = f"{labels.known:,} rows have one, {labels.missing:,} do not" if labels.missing else \
         f"all {labels.known:,} rows have one"
     few = labels.counts is not None and (labels.is_text or (labels.is_whole and len(labels.counts) <= FEW))
-    each = _some([f"{value} {count:,}" for value, count in (labels.counts or {}).items()]) if few else ""
+    each = _some([f"class {value}: {count:,} {'row' if count == 1 else 'rows'}"
+                  for value, count in (labels.counts or {}).items()]) if few else ""
     return f"{rows}: {each}" if each else rows
 
 
@@ -350,7 +356,7 @@ def _marker(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | Non
     """
     counts = labels.counts or {}
     if -1 in counts and labels.is_whole:
-        if len(counts) == 2:
+        if set(counts) == {-1, 1}:  # beside any other class alone, -1 marks rows without a label
             return 0, "0 does not occur: -1 is a class here, where there are two"
         return (-1, "-1 marks rows without a label") if labels.missing else None
     if has_nulls and labels.missing:
