@@ -90,7 +90,11 @@ class AutomaticEstimator(MethodEstimator):
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
         never = target.coding.unpredicted_classes(self._transduction)
         self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}
-        if self.gain_.hurts:
+        if self.gain_.all_labeled:
+            warnings.warn(explain("all training points are labeled",
+                                  why="there are no unlabeled points that could help",
+                                  fix="mark unlabeled points, or use a supervised model"), UserWarning, stacklevel=3)
+        elif self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="check the features, graph.n_neighbors and the metric, or use a supervised model"
                                   ), GraphDoesNotHelp, stacklevel=3)

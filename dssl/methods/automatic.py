@@ -159,6 +159,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
                                  **({} if shares is None else {"without_class_sizes": True})}
     gain = gain_of(held, coding, fitted.held_out, fitted.held_out_supervised, _of_held(weight, fitted),
                    metric_of(target), without_class_sizes=shares is not None)
+    gain = replace(gain, all_labeled=len(target.labeled) == len(points))
     odd = odd_labels(held, fitted.held_out, context.numbers_of(held.labeled))
     warn_odd_labels(odd)
     return {"models": described, **compared, "choice": {

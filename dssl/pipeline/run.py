@@ -16,7 +16,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..execution.worker_kinds import unlike_notes
 from ..report.page import leading_and_following, page
-from ..report.record import Attributes, Result, RunRecord
+from ..report.record import Attributes, Result, RunRecord, all_labeled
 from ..report.sections.answer import never_note
 from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.sections.scores import curve_section
@@ -241,7 +241,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         unread = ""
         if "gain" in result:
             unread = unread_columns(stages["dataset"]["dataset"].get("survey", ()))
-            result["verdict"] = Verdict.of(result, made.kind.words, unread).sentences
+            result["verdict"] = Verdict.of(result, made.kind.words, unread,
+                                           all_labeled=all_labeled(stages)).sentences
         if "unreached" in stages.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
         data = made.spec.data

@@ -110,6 +110,15 @@ class Result(TypedDict, total=False):
     predictions: str
 
 
+def all_labeled(stages: Mapping[str, Attributes]) -> bool:
+    """Return whether every training point has a label; False where that is not known.
+
+    stages : the attributes of each stage by its name.
+    """
+    n_labeled, n_train = at(stages, "labels", "n_labeled"), at(stages, "split", "n_train")
+    return n_labeled is not None and n_labeled == n_train
+
+
 @dataclass(frozen=True)
 class RunRecord:
     """A run as the sections of its page read it; whatever is not known is empty.
@@ -139,6 +148,11 @@ class RunRecord:
     def metrics(self) -> Scores:
         """Return the scores of the model on the test points; none without these."""
         return self.result.get("metrics") or {}
+
+    @property
+    def all_labeled(self) -> bool:
+        """Return whether every training point has a label, so that there are no unlabeled points."""
+        return all_labeled(self.stages)
 
     @property
     def hidden(self) -> Scores:

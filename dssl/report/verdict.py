@@ -16,6 +16,7 @@ from .words import ReportText
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
 ROUNDING = 1e-9  # of that error
 HELPED, HURT, TOO_FEW, NO_CLAIM = "helped", "hurt", "too few points to tell", "no claim"
+ALL_LABELED = "All training points are labeled: there are no unlabeled points that could help."
 OPPOSITE = {HELPED: HURT, HURT: HELPED}
 
 
@@ -59,7 +60,8 @@ class Verdict:
     error : of the model on the test points, None without any. base : the model without the unlabeled points; shuffled :
     the control. guess : what needs no model, on the labels held out where there are no test points. answer : of the
     test against the base ("helped", "hurt", ...). by_labels : what the labels say that were held out, as the result has
-    it. unread : a sentence on columns of the source that the model lacks.
+    it. unread : a sentence on columns of the source that the model lacks. all_labeled : whether there are no unlabeled
+    training points.
     """
 
     by: Measure
@@ -72,9 +74,10 @@ class Verdict:
     answer: str | None
     by_labels: Attributes
     unread: str = ""
+    all_labeled: bool = False
 
     @classmethod
-    def of(cls, result: Result, words: ReportText, unread: str = "") -> "Verdict":
+    def of(cls, result: Result, words: ReportText, unread: str = "", *, all_labeled: bool = False) -> "Verdict":
         scores: Scores = result.get("metrics") or {}
         baselines, gain = result.get("baselines") or {}, result.get("gain") or {}
         by_labels = gain.get("by_labels") or {}
@@ -82,7 +85,7 @@ class Verdict:
         base, shuffled = (Comparison.of(baselines, gain, name, by) for name in ("base", "shuffled"))
         guess = Comparison.of(baselines, gain, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
         return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
-                   guess, gain.get("unlabeled_data"), by_labels, unread)
+                   guess, gain.get("unlabeled_data"), by_labels, unread, all_labeled)
 
     @property
     def useless(self) -> bool:
@@ -111,6 +114,8 @@ class Verdict:
     @property
     def level(self) -> Level:
         """Return how good the answer is."""
+        if self.all_labeled:
+            return "warning" if self.useless else "note"
         if self.error is None or self.base is None:
             answer = self.labels_answer
             return "warning" if self.useless or answer == HURT else "good" if answer == HELPED and (
@@ -130,6 +135,8 @@ class Verdict:
         return [headline, *([self.unread] if self.useless and self.unread else []), *others]
 
     def _answer(self) -> list[str]:
+        if self.all_labeled:
+            return self._without_unlabeled_points()
         if self.error is None:
             return self._without_test_points()
         beside = self._comparison_with_guess()
@@ -143,6 +150,16 @@ class Verdict:
             headline = f"{self._claim()}: {self._figures()}{beside}."
         return [headline, self._meaning(self.base), *label_sentences(self.by_labels), *self._reservations()]
 
+    def _without_unlabeled_points(self) -> list[str]:
+        """Return the figures without a claim on the unlabeled data."""
+        by, figures = self.by, ""
+        if self.error is not None:
+            base = "" if self.base is None else (
+                f" for the model and {by.shown(self.base.error)} for the base model, {self.base.figures(by)}")
+            figures = f" The {by.name} is {by.shown(self.error)}{base}{self._comparison_with_guess()}."
+        useless = f"{self._useless_claim()} " if self.useless else ""
+        return [f"{useless}{ALL_LABELED}{figures}", *label_sentences(self.by_labels, all_labeled=True)]
+
     def _without_test_points(self) -> list[str]:
         claims = {HELPED: "According to the held-out labels, the unlabeled data helped",
                   HURT: "According to the held-out labels, the unlabeled data hurt"}
@@ -150,7 +167,7 @@ class Verdict:
             return ["This run has no test points, so it cannot tell whether the unlabeled data helped.",
                     *label_sentences(self.by_labels)]
         unclear = "There are too few labels to tell whether the unlabeled data helped"
-        first, *others = label_sentences(self.by_labels)
+        first, *others = label_sentences(self.by_labels, is_claimed=not self.useless)
         claim = self._useless_claim() if self.useless else f"{claims.get(self.labels_answer, unclear)}."
         return [f"{claim} There are no test points, so the labels judge the model. {first}", *others]
 
@@ -288,8 +305,12 @@ def seen_by_test(by: Measure, pair: PairedTest) -> str:
             "sets.")
 
 
-def label_sentences(by_labels: Attributes) -> list[str]:
-    """Return what cross-validation on the labels says, in sentences; none of a run without it."""
+def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labeled: bool = False) -> list[str]:
+    """Return what cross-validation on the labels says, in sentences; none of a run without it.
+
+    is_claimed : whether a sentence before says that the labels are too few. all_labeled : whether nothing is to be
+    claimed, since no point is unlabeled.
+    """
     if not by_labels:
         return []
     if not by_labels.get("n"):
@@ -304,16 +325,19 @@ def label_sentences(by_labels: Attributes) -> list[str]:
         return [f"{known}."]
     claims = {HELPED: "The labels say that the unlabeled data helps.",
               HURT: "The labels say that the unlabeled data hurts.",
-              TOO_FEW: f"There are too few labels to tell. {seen_by_test(by, by_labels['over_base'])}"}
+              TOO_FEW: f"{'' if is_claimed else 'There are too few labels to tell. '}"
+                       f"{seen_by_test(by, by_labels['over_base'])}"}
     claim = claims.get(by_labels.get("unlabeled_data", ""), "There is no clear difference.")
     tried = by_labels.get("tried") or {}
     text = f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)})"
+    if all_labeled:
+        text, claim = f"{known}, and {by.with_interval(base)} for the base model ({by.test}, {p_value(p)})", ""
     if by_labels.get("without_class_sizes"):
         text += ", both without the class sizes that the model itself uses"
     if not tried:
-        return [f"{text}. {claim}"]
+        return [f"{text}. {claim}".rstrip()]
     counts = [counted(tried.get(name, 1), "candidate") for name in ("model", "base")]
-    flattered = by_labels.get("unlabeled_data") == NO_CLAIM
+    flattered = by_labels.get("unlabeled_data") == NO_CLAIM and not all_labeled
     selected = (f"These labels also selected the model among {counts[0]} and the base model among {counts[1]}, so both "
                 "look better here than on new points.")
     if flattered:
@@ -323,4 +347,4 @@ def label_sentences(by_labels: Attributes) -> list[str]:
     corrected = [] if None in errors else [
         f"If the other folds select the parameters for each fold, the errors are {by.shown(errors[0])} and "
         f"{by.shown(errors[1])}."]
-    return [f"{text}." if flattered else f"{text}. {claim}", " ".join([selected, *corrected])]
+    return [f"{text}." if flattered else f"{text}. {claim}".rstrip(), " ".join([selected, *corrected])]

@@ -25,6 +25,7 @@ from .scoring import Predicted
 MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
+ALL_LABELED = "all training points are labeled: there are no unlabeled points that could help"
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -35,7 +36,8 @@ class Gain:
     measure : for classes the error, or the loss of the scoring (`class_scoring.LOSSES`); for quantities the rmse.
     standard_error : of the difference, over the n held-out labels. with_graph_interval, without_interval : on new
     points; None where unknown. p_value, verdict : of the paired test (`scores.compare`). without_class_sizes : whether
-    the model has class sizes, which the held-out predictions do not use.
+    the model has class sizes, which the held-out predictions do not use. all_labeled : whether there are no unlabeled
+    points.
     """
 
     measure: str
@@ -49,6 +51,7 @@ class Gain:
     with_graph_interval: list[float] | None = None
     without_interval: list[float] | None = None
     without_class_sizes: bool = False
+    all_labeled: bool = False
 
     @property
     def helps(self) -> bool:
@@ -71,10 +74,12 @@ class Gain:
                 "" if ends is None else f" ({name}{number(ends[0])} to {number(ends[1])}{unit})")
 
         sizes = f"; {NO_SIZES}" if self.without_class_sizes else ""
+        graph, without = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
+        meaning = ALL_LABELED if self.all_labeled else MEANINGS[self.verdict]
         return (f"held out, the {self.n} labels are predicted with {self.measure} "
-                f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with the unlabeled points and "
-                f"{shown(self.without, self.without_interval)} without them (difference {shown(self.difference)}, "
-                f"p = {self.p_value:.2g}{sizes}): {MEANINGS[self.verdict]}")
+                f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
+                f"{shown(self.without, self.without_interval)} without {without} (difference {shown(self.difference)}, "
+                f"p = {self.p_value:.2g}{sizes}){'; ' if self.all_labeled else ': '}{meaning}")
 
     def described(self) -> dict[str, Any]:
         return asdict(self)

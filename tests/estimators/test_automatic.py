@@ -89,6 +89,14 @@ def test_moons_are_told_apart_by_their_shape():
     assert (found.transduction_ == true).mean() > 0.95
 
 
+def test_without_unlabeled_points_nothing_is_said_of_their_help():
+    X, y = make_moons(40, noise=0.1, random_state=0)
+    with pytest.warns(UserWarning, match=r"all training points are labeled(.|\n)*no unlabeled points"):
+        found = SemiSupervisedClassifier().fit(X, y)
+    assert "all training points are labeled: there are no unlabeled points that could help" in (
+        found.evidence_["in_words"])
+
+
 def test_where_there_are_no_clusters_the_labels_decide():
     """One direction of fifteen tells the classes apart: the graph's share falls, and no one says that it helped."""
     rng = np.random.default_rng(0)

@@ -6,9 +6,9 @@ import pytest
 
 from dssl.data.findings import unread_columns
 from dssl.report.error_measure import gain_over
-from dssl.report.verdict import Verdict
+from dssl.report.verdict import ALL_LABELED, Verdict
 
-from .examples import WORDS, example_run
+from .examples import WORDS, example_page, example_run
 
 HELPED, HURT = "helped", "hurt"
 
@@ -82,6 +82,34 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
     assert ("There are too few labels to tell whether the unlabeled data helped. There are no test points, so the "
             "labels judge the model. In 5-fold cross-validation on the 15 labels, the error is 8.0 %"
             ) in Verdict.of(result, WORDS).sentences[0]
+
+
+def test_too_few_labels_are_told_once():
+    result, _ = example_run(3)
+    result["gain"] = {"by_labels": result["gain"]["by_labels"] | {"unlabeled_data": "too few points to tell"}}
+    result["metrics"], result["baselines"] = {}, {}
+    text = " ".join(Verdict.of(result, WORDS).sentences)
+    assert text.count("too few labels to tell") == 1
+    assert "cannot be distinguished from chance" in text
+
+
+@pytest.mark.parametrize("has_test", [True, False])
+@pytest.mark.parametrize("answer", [HELPED, HURT, "too few points to tell", "no clear difference"])
+def test_without_unlabeled_points_nothing_is_claimed_of_them(answer, has_test):
+    result, facts = example_run(3)
+    result["gain"]["unlabeled_data"] = result["gain"]["by_labels"]["unlabeled_data"] = answer
+    if not has_test:
+        result["metrics"], result["baselines"], result["gain"] = {}, {}, {"by_labels": result["gain"]["by_labels"]}
+    verdict = Verdict.of(result, WORDS, all_labeled=True)
+    headline, *others = verdict.sentences
+    assert headline.startswith(ALL_LABELED)
+    assert "unlabeled data" not in " ".join([headline, *others])
+    assert "too few" not in " ".join([headline, *others])
+    assert verdict.level == "note"
+    n_train = facts["split"]["n_train"]
+    facts = facts | {"labels": facts["labels"] | {"n_labeled": n_train}}
+    assert ALL_LABELED in " ".join(example_page(result, facts).split())
+    assert ALL_LABELED not in " ".join(example_page(result, facts | {"labels": {"n_labeled": n_train - 1}}).split())
 
 
 def test_labels_that_chose_among_many_say_so():

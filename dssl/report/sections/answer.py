@@ -17,7 +17,7 @@ from .selection import choice_findings
 
 def answer_section(run: RunRecord, words: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the section that every page begins with; it also says so if there are no scores or no base model."""
-    verdict = Verdict.of(run.result, words, run.unread)
+    verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
     are_classes = verdict.by != ROOT
     meaning_of = {"model": words.model} | {
         baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
