@@ -118,6 +118,29 @@ def test_figures_of_a_stage_that_does_not_fit_by_the_most_are_from_below(spec, t
     assert (priced["peak_bytes"], priced["estimated"], priced["bound"]) == (4, ["landmarks"], "lower")
 
 
+def test_an_upper_bound_above_the_limit_of_a_worker_or_the_budget_gives_way_to_the_lower_one(spec, tmp_path):
+    made = plan(spec, workspace=tmp_path / "work")
+    peak = {"upper": 200_000, "lower": 50_000}
+    item = with_cost(made, "models", lambda inputs, spec: Cost(1, 2, 3, peak[inputs.bound], 5).guessing("landmarks"))
+    worker = WorkerRoom(WorkerRoom(1).limit_for(100_000))
+    for room, bound in ((Room(1 << 30, worker), "lower"), (Room(1 << 30), "upper")):
+        priced = price(item, made.inputs, made.spec, room)
+        assert (priced.bound, priced.cost.peak, priced.refused) == (bound, peak[bound], None)
+    large = with_cost(made, "models", lambda inputs, spec: Cost(
+        1, 2, 3, 1000 * peak[inputs.bound], 5).guessing("landmarks"))
+    assert price(large, made.inputs, made.spec, Room(100_000_000)).bound == "lower"
+    assert price(large, made.inputs, made.spec, Room(1 << 30)).bound == "upper"
+
+
+def test_the_error_names_the_stage_that_needs_the_budget(spec, tmp_path):
+    made = plan(spec, workspace=tmp_path / "work")
+    first = with_cost(made, "split", lambda inputs, spec: Cost(1, 2, 3, 50_000_000, 5))
+    second = with_cost(made, "models", lambda inputs, spec: Cost(1, 2, 3, 500_000_000, 5))
+    error = str(refusal(first, made.inputs, made.spec, Room(10_000_000), [first, second]))
+    assert "in the spec or by --memory-budget (stage models needs that much)" in error
+    assert "(stage" not in str(refusal(second, made.inputs, made.spec, Room(10_000_000), [first, second]))
+
+
 def with_cost(made, name, cost):
     """Return a stage of a plan whose cost is a function of another."""
     item = {item.stage.name: item for item in made.stages}[name]

@@ -218,7 +218,7 @@ class Plan:
         if estimated:
             notes.append(f"<: an upper bound, until a stage has found it: {', '.join(estimated)}")
         if any(stage["bound"] == "lower" for stage in stages):
-            notes.append(">: a lower bound, since the upper one does not fit the memory budget")
+            notes.append(">: a lower bound, since the upper one does not fit the memory budget or a worker")
         return [*notes, *(f"refused: {item.refused}" for item in self.refused)]
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -34,6 +34,11 @@ class Room:
     @classmethod
     def of(cls, execution: Execution) -> "Room":
         return cls(execution.memory_budget, execution.smallest_worker)
+
+    def has(self, cost: Cost) -> bool:
+        """Return whether the largest task of a stage fits."""
+        return _needed(cost) <= self.budget and (
+            self.worker is None or not cost.tasks or cost.peak <= self.worker.room)
 
 
 @dataclass(frozen=True)
@@ -89,14 +94,17 @@ def price(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room | None 
     """
     if item.status == "cached":
         return item
-    refused = refusal(item, inputs, spec, room or Room(inputs.budget), stages)
+    room = room or Room(inputs.budget)
+    item = replace(item, refused=refusal(item, inputs, spec, room, stages))
     for bound in BOUNDS if item.stage.cost else ():  # the upper bound of something may not fit where the thing does
         bounded = replace(inputs, bound=bound)
         cost = _outcome(item, bounded, spec)
         if isinstance(cost, Cost):
             guesses = cost.guesses | guessed_by(bounded, lambda other: _outcome(item, other, spec))
-            return replace(item, cost=cost, estimated=tuple(sorted(guesses)), bound=bound, refused=refused)
-    return replace(item, refused=refused)
+            item = replace(item, cost=cost, estimated=tuple(sorted(guesses)), bound=bound)
+            if not guesses or room.has(cost):
+                return item
+    return item
 
 
 def _outcome(item: PlannedStage, inputs: PlanInputs, spec: Spec) -> Cost | str:
@@ -136,9 +144,10 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         return "; if many of the points are equal, have them counted first: --until vertices" if counts else ""
 
     def fix() -> str:
-        enough = _enough([item, *stages], bounded, spec)
+        enough, largest = _enough([item, *stages], bounded, spec)
+        other = f" (stage {largest} needs that much)" if largest not in ("", name) else ""
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
-        return (f"{item.stage.hint}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget"
+        return (f"{item.stage.hint}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget{other}"
                 f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{copies()}")
 
     if isinstance(needed, str):
@@ -149,7 +158,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
     if _needed(needed) > room.budget:
         return BudgetError(explain(
             f"stage {name} needs {size_setting(_needed(needed), up=True)} in one task, {have}",
-            why="it would exceed that, or fail, only after the stages before it were paid for", fix=fix()))
+            why="it is refused now rather than after the earlier stages have run", fix=fix()))
     if worker is None or not needed.tasks or needed.peak <= worker.room:
         return None
     smaller = _budget_that_fits(item, bounded, spec, worker.room)
@@ -178,22 +187,28 @@ def _to(size: int | None) -> str:
     return "" if size is None else f" to {size_setting(size, up=True)}"
 
 
-def _enough(stages: Sequence[PlannedStage], inputs: PlanInputs, spec: Spec) -> int | None:
-    """Return about the least budget by which stages fit whatever is yet to be found; None where no budget does.
+def _enough(stages: Sequence[PlannedStage], inputs: PlanInputs, spec: Spec) -> tuple[int | None, str]:
+    """Return about the least budget by which stages fit whatever is yet to be found, and a stage that needs it.
+
+    None where no budget is enough, and then no stage.
 
     Where none of those that are tried is enough for the upper bounds, that which fits the lower ones.
     """
     for bound in BOUNDS:
-        def fits(budget: int, bound: Bound = bound) -> bool:
+        def fit(item: PlannedStage, budget: int, bound: Bound = bound) -> bool:
             return all(_fits(item, replace(inputs, budget=budget, bound=bound), of_budget, budget)
-                       for of_budget in _specs_of(spec, budget) for item in stages)
+                       for of_budget in _specs_of(spec, budget))
+
+        def fits(budget: int, fit: Callable[[PlannedStage, int], bool] = fit) -> bool:
+            return all(fit(item, budget) for item in stages)
 
         larger = (inputs.budget << shift for shift in range(DOUBLINGS))
         upper = next((budget for budget in larger if fits(budget)), None)
         if upper is not None and upper > inputs.budget:
             tried = range(upper // 2, upper)
-            return tried.start + bisect_left(tried, True, key=fits)
-    return None
+            enough = tried.start + bisect_left(tried, True, key=fits)
+            return enough, next((item.stage.name for item in stages if not fit(item, enough - 1)), "")
+    return None, ""
 
 
 def _specs_of(spec: Spec, budget: int) -> list[Spec]:
