@@ -61,7 +61,8 @@ def test_columns_that_the_model_does_not_know_are_refused_or_dropped(trained):
 
 
 def test_a_missing_column_is_named(trained):
-    with pytest.raises(DataError, match=r"no column c, e[\s\S]*fix: add it; its columns are a, b, d$"):
+    with pytest.raises(DataError, match=r"narrow.csv has 3 columns, the model needs 5: it has no column c, e"
+                                        r"[\s\S]*fix: add them; its columns are a, b, d$"):
         predict(trained, trained[2][["a", "b", "d", "kind"]], "narrow.csv")
     renamed = trained[2].rename(columns={"c": "cc"})
     told = r"no column c[\s\S]*add it, or name it so if it is one of cc$"
@@ -91,6 +92,18 @@ def test_points_without_names_are_counted(trained, tmp_path):
     np.testing.assert_array_equal(good, predict(trained, table, "same.csv"))
     with pytest.raises(DataError, match="4 features, the model was fitted on 5"):
         model.dataset_of(str(tmp_path / "bad.npz"), InProcess(2))
+
+
+def test_a_table_of_another_width_is_told_before_its_cells_are_read(trained, tmp_path):
+    X = trained[2][NAMES].to_numpy()
+    y = np.where(np.arange(len(X)) < 40, trained[2]["kind"].map({"x": 0, "y": 1, "z": 2}), -1)
+    np.savez(tmp_path / "train.npz", X=X, y=y)
+    spec = {"name": "n", "data": {"source": str(tmp_path / "train.npz"), "test": {"count": 10}},
+            "labels": {"given": True}, "model": {"kind": "svm"}}
+    model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2)).model_path)
+    trained[2].assign(d="text").to_csv(tmp_path / "wide.csv", index=False)
+    with pytest.raises(DataError, match=r"wide.csv has 6 columns, the model needs 5"):
+        model.dataset_of(str(tmp_path / "wide.csv"), InProcess(2))
 
 
 def test_tables_of_another_format_are_matched_by_name(trained, tmp_path):
@@ -305,12 +318,13 @@ def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tm
     new.to_csv(tmp_path / "new.csv", index=False)
     new.drop(columns="id").to_parquet(tmp_path / "keys.parquet", index=False)
     new[list("abc")].to_csv(tmp_path / "plain.csv", index=False)
+    np.savez(tmp_path / "plain.npz", X=new[list("abc")].to_numpy())
     spec = {"name": "mine", "data": {"source": str(tmp_path / "mine.csv"), "test": {"count": 10}},
             "labels": {"given": True}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     found = {}
-    for name in ("mine.csv", "new.csv", "keys.parquet", "plain.csv"):
-        out = tmp_path / f"out.{name.split('.')[1]}"
+    for name in ("mine.csv", "new.csv", "keys.parquet", "plain.csv", "plain.npz"):
+        out = tmp_path / f"out.{'parquet' if 'parquet' in name else 'csv'}"
         done = CliRunner().invoke(main, ["predict", str(result.model_path), str(tmp_path / name), str(out),
                                          "--probabilities"], catch_exceptions=False)
         assert done.exit_code == 0, done.stderr

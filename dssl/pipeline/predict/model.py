@@ -185,11 +185,13 @@ class FittedPipeline:
         params = replace(params, **(fixed | options))
         named = None
         if expected:
-            dropped = self._columns_to_drop(files, params, expected, strict=same)
+            dropped = self._columns_to_drop(files, params, expected, strict=same, has_drop="drop" in known)
             params = replace(params, drop=dropped) if "drop" in known else params
-            named = self._identifier(files, params) if "target" in known and "target" not in options else None
+            named = self._identifier(files, params) if "when_text" in known and "target" not in options else None
             if named is not None:  # it is read in place of a target
                 params = replace(params, target=named, drop=tuple(name for name in dropped if name != named))
+        elif kind == "csv":  # of other tables a column may be a list of features
+            self._require_width(files, params)
         if kind == StoredReader.format and not files.more:
             reader = open_reader(files.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)
@@ -296,23 +298,42 @@ class FittedPipeline:
         missing = [name for name in expected if name not in names]
         features = [name for name in names if name not in ("", self.dataset.get("target"))]
         unknown = [name for name in features if name not in {*expected, *self._left_out()}]
-        columns = Columns.of(self.dataset)
+        columns, n_columns = Columns.of(self.dataset), len([name for name in features if name not in self._left_out()])
         cells = ", with empty cells where nothing is known" if columns is not None and columns.fill is not None else ""
-        rest = f", or name it so if it is one of {', '.join(unknown[:8])}" if unknown else \
+        known_as = ", ".join(unknown[:8])
+        renamed = f"name it so if it is one of {known_as}" if len(missing) == 1 else \
+            f"name them so if they are among {known_as}"
+        rest = f", or {renamed}" if unknown else \
             f"; its columns are {', '.join(features[:40])}"
-        require(not missing, f"{source} has no column {', '.join(missing[:8])}", error=DataError,
-                why="the model was fitted on it", fix=f"add it{cells}{rest}")
+        them = "it" if len(missing) == 1 else "them"
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        require(not missing, error=DataError,
+                what=f"{source} has {_columns(n_columns)}, the model needs {len(expected):,}: it has no column "
+                     f"{', '.join(missing[:8])}{more}",
+                why=f"the model was fitted on {them}", fix=f"add {them}{cells}{rest}")
+
+    def _require_width(self, source: Source, params: IngestParams) -> None:
+        """Raise DataError if a table has another number of columns than the model, whose features have no names.
+
+        It is told before the cells are read: those of other columns may well be text.
+        """
+        names, width = _names_of(source, params), self.model.n_features
+        left_out = {"", params.target, *(params.drop or ())}
+        features = [name for number, name in enumerate(names) if name not in left_out and number not in left_out]
+        require(not names or len(features) == width, error=DataError,
+                what=f"{source.name} has {_columns(len(features))}, the model needs {width:,}",
+                why="a kernel compares equal features, and those of the training data had no names",
+                fix="pass the columns of the training data in their order; name the labels' column with "
+                    "--read target=NAME, and leave others out with --read drop=[NAME]")
 
     def _columns_to_drop(self, source: Source, params: IngestParams, expected: list[str], *,
-                         strict: bool) -> tuple[str | int, ...]:
+                         strict: bool, has_drop: bool) -> tuple[str | int, ...]:
         """Return the columns of a table that are no features: the target of the training file, and given ones.
 
-        Unless it is `strict`, a table that has none of the names of the features is one of other names.
+        Unless it is `strict`, a table that has none of the names of the features is one of other names. has_drop :
+        whether columns of its format can be left out.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            reader = open_reader(source.path, params.format, scratch=Path(folder), labels=source.labels,
-                                 **{**params.reader_options(), "drop": None})
-            names = reader.column_names()
+        names = _names_of(source, params)
         if not strict and not set(names) & set(expected):
             names = []
         dropped = tuple(column for column in params.drop or () if not names or column in names)
@@ -324,10 +345,22 @@ class FittedPipeline:
         unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]
         require(not unknown, f"{source.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
-                fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if "drop" in reader.options else
+                fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if has_drop else
                 "leave them out where the data set is made")
         return (*dropped, *unnamed, *(
             name for name in names if name in targets - {params.target} and name not in dropped))
+
+
+def _columns(count: int) -> str:
+    return f"{count:,} column{'' if count == 1 else 's'}"
+
+
+def _names_of(source: Source, params: IngestParams) -> list[str]:
+    """Return the names of all columns of a source, by its first file; none where the format has no names."""
+    with tempfile.TemporaryDirectory() as folder:
+        reader = open_reader(source.path, params.format, scratch=Path(folder), labels=source.labels,
+                             **{**params.reader_options(), "drop": None})
+        return list(reader.column_names())
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
