@@ -14,6 +14,7 @@ from .validation import UNKNOWN, key_of, section_of, types_of
 Place = tuple[str, ...]
 CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
 SHOULD = "Input should be "
+NEEDED: dict[Place, str] = {("labels",): "which labels are learned from; write labels: {given: true} for all of them"}
 MOST_PLACES = 4  # where a key may belong that a message names
 OTHER_WORDS = {  # that people use for a key, and that are not written almost like it
     "seed": "random_state", "count": "n_landmarks", "size": "n_subsample", "starts": "n_init", "most": "max_clusters",
@@ -49,7 +50,8 @@ def all_mistakes(items: Sequence[Mapping[str, Any]], kind: str, specs: Mapping[s
         near = _near(str(item["input"]), specs, 0.6) if place == ("model", "kind") else []
         meant = f"; did you mean {near[0]}?" if near else ""
         message = _message(item, place, kind, specs)
-        mistakes.append(Mistake(place, f"{'.'.join(place) or 'spec'}: {message}{given}{meant}"))
+        colon = "" if item["type"] == "missing" else ":"
+        mistakes.append(Mistake(place, f"{'.'.join(place) or 'spec'}{colon} {message}{given}{meant}"))
     return mistakes
 
 
@@ -83,6 +85,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
     if item["type"] == "literal_error" and place == ("model", "kind"):
         names = [repr(name) for name in specs]
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
+    if item["type"] == "missing":
+        return "is missing" + (f" ({NEEDED[place]})" if place in NEEDED else "")
     if item["type"] == "dataclass_type":
         return ("the section is empty: leave it out, or indent its keys below it" if item["input"] is None else
                 "expected a section: keys and their values, indented below it")

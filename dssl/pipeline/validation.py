@@ -55,12 +55,20 @@ def validated(cls: type, given: Mapping[str, Any]) -> tuple[Any, list[Item]]:
                 cls, left, error.errors())]
         known = {(item["loc"], item["msg"]) for item in items}
         items += [item for item in new if (item["loc"], item["msg"]) not in known
-                  and not (item["type"] == "missing" and item["loc"] in refused)]
+                  and not (item["type"] == "missing" and item["loc"] in refused)
+                  and not _is_of_the_rest(item, refused)]
         wrong = [item["loc"] for item in new if item["type"] != "missing" and item["loc"] not in ((), *refused)]
         if not wrong:
             return None, items
         left = without(left, wrong)
         refused += wrong
+
+
+def _is_of_the_rest(item: Item, refused: Sequence[tuple[int | str, ...]]) -> bool:
+    """Return whether a section is refused as a whole after a key of it was: perhaps only since that is left out."""
+    place = item["loc"]
+    return bool(place) and item["type"] == "value_error" and any(
+        len(key) > len(place) and key[:len(place)] == place for key in refused)
 
 
 def of_their_kind(cls: type, given: Any, items: Sequence[Any]) -> list[Item]:

@@ -123,7 +123,7 @@ def test_a_plan_of_the_deformed_kernel_counts_all_that_carry_it(moons):
 def test_what_is_wrong(moons):
     folder = moons[0]
     for given, message in (
-            (spec(folder, model={"kind": "clustering"}), r"model\.n_clusters: Field required"),
+            (spec(folder, model={"kind": "clustering"}), r"model\.n_clusters is missing"),
             (spec(folder, model={"kind": "clustering", "n_clusters": "elbow"}), "model.n_clusters"),
             (spec(folder, model={"kind": "clustering", "n_clusters": 0}), "n_clusters=0"),
             (spec(folder, model={"kind": "clustering", "n_clusters": 2, "space": "base"}), "model.space"),

@@ -281,7 +281,7 @@ def test_a_shape_needs_no_source(spec):
     assert [item.to_dict(1) for item in bare.stages] == [item.to_dict(1) for item in named.stages]
     clustering = {"name": "bare", "model": {"kind": "clustering", "n_clusters": 3}}
     assert plan(clustering, points=1000, columns=8).total()["tasks"] > 0
-    with pytest.raises(SpecError, match=r"data\.source: Field required"):
+    with pytest.raises(SpecError, match=r"data\.source is missing"):
         plan({**spec, "data": data})
     with pytest.raises(SpecError, match="points=1000, columns=None"):
         plan({**spec, "data": data}, points=1000)

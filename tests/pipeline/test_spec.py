@@ -191,12 +191,12 @@ def test_a_missing_key_is_named_with_its_path(path):
     for key in keys[:-1]:
         place = place[key]
     del place[keys[-1]]
-    assert f"  {path}: Field required" in message_of(spec)
+    assert f"  {path} is missing" in message_of(spec)
 
 
 def test_all_that_is_wrong_is_told_at_once():
     text = message_of({"data": {"source": "digits", "keeep": [1]}, "labels": {"count": 0}, "graph": {"power": "two"}})
-    for path in ("name: ", "data.keeep: ", "labels.count=0", "graph.power: "):
+    for path in ("name is missing", "data.keeep: ", "labels.count=0", "graph.power: "):
         assert f"  {path}" in text
 
 
@@ -293,6 +293,18 @@ def test_exactly_one_of_several_is_asked_for(section, fields):
     text = message_of(LEAST | {section: fields})
     assert "set exactly one of" in text
     assert f"  {section}" in text
+
+
+def test_a_value_out_of_range_is_told_alone():
+    text = message_of(LEAST | {"data": {"source": "digits", "test": {"fraction": 1.2}}})
+    assert "data.test.fraction=1.2" in text
+    assert "set exactly one of" not in text
+    assert message_of(LEAST | {"labels": {"fraction": -1.0}}).count("\n  labels") == 1
+
+
+def test_labels_that_are_missing_are_told_with_what_to_write():
+    text = message_of({name: value for name, value in LEAST.items() if name != "labels"})
+    assert "  labels is missing (which labels are learned from; write labels: {given: true} for all of them)" in text
 
 
 # Files

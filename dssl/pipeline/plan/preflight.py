@@ -95,16 +95,16 @@ def price(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room | None 
     if item.status == "cached":
         return item
     room = room or Room(inputs.budget)
-    item = replace(item, refused=refusal(item, inputs, spec, room, stages))
+    priced = replace(item, refused=refusal(item, inputs, spec, room, stages))
     for bound in BOUNDS if item.stage.cost else ():  # the upper bound of something may not fit where the thing does
         bounded = replace(inputs, bound=bound)
         cost = _outcome(item, bounded, spec)
         if isinstance(cost, Cost):
             guesses = cost.guesses | guessed_by(bounded, lambda other: _outcome(item, other, spec))
-            item = replace(item, cost=cost, estimated=tuple(sorted(guesses)), bound=bound)
+            priced = replace(priced, cost=cost, estimated=tuple(sorted(guesses)), bound=bound)
             if not guesses or room.has(cost):
-                return item
-    return item
+                break
+    return priced
 
 
 def _outcome(item: PlannedStage, inputs: PlanInputs, spec: Spec) -> Cost | str:

@@ -1,6 +1,6 @@
 """Functions on the graph: their kernels, solves and errors, and what the automatic model chose among them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
@@ -70,6 +70,23 @@ def computed(evidence: Attributes) -> str | None:
 CHOSEN = {"graph": "harmonic functions on the graph", "nearest_labels": "the nearest labeled points"}
 
 
+def _scaling(scale: Attributes, scaling: Attributes) -> str | None:
+    """Return the selected scaling; of "auto" also what that did to the numbers and to the categories."""
+    kind, numbers = scale.get("kind"), scaling.get("numbers")
+    if kind != "auto" or numbers is None:
+        return kind
+    return f"auto: {numbers} for columns of numbers, and columns that encode text scaled apart from them"
+
+
+def _why_kept(scale: Attributes, losses: Mapping[str, float]) -> str:
+    """Return why the selected scaling is not the one with the lowest loss, where it is not."""
+    kind = scale.get("kind")
+    if kind not in losses or losses[kind] <= min(losses.values()):
+        return ""
+    return ("; another scaling than the one that the column ranges suggest is selected only where its error is clearly "
+            "lower")
+
+
 def choice_section(run: RunRecord) -> Section | None:
     """Return what was chosen, by which figures, and what the held-out labels say of the graph."""
     choice = run.at("models", "choice")
@@ -87,10 +104,10 @@ def choice_section(run: RunRecord) -> Section | None:
          f"{percent(share)}; kernels on the labels have the rest"),
         ("spectral concentration of the graph (1 for noise)",
          number(choice["structure"]) if "structure" in choice else None),
-        ("scaling of the features", scale.get("kind")),
+        ("scaling of the features", _scaling(scale, run.at("points", "scaling") or {})),
         ("widest column range, relative to the lower quartile", number(scale["ranges"]) if "ranges" in scale else None),
         ("leave-one-out squared error on the labels, by scaling", ", ".join(
-            f"{kind} {number(loss)}" for kind, loss in judged.items()) or None),
+            f"{kind} {number(loss)}" for kind, loss in judged.items()) + _why_kept(scale, judged) or None),
         ("solver", computed(choice.get("functions") or choice.get("solver") or {})),
         ("labels that the other labels contradict", "; ".join(
             f"row {odd['row']}: {number(odd['value'])}, predicted from the others as {number(odd['prediction'])}"

@@ -53,10 +53,11 @@ def sample_section(run: RunRecord) -> Section | None:
         return None
     title = "The points, and which to label next" if {"next", "suggested"} & set(sample) else "The points"
     n, judged, calibrated = sample.get("n"), sample.get("judged"), bool(sample.get("calibrated"))
+    n_labeled = run.at("labels", "n_labeled") or 0
     command = f"dssl suggest {shlex.quote(str(run.result.get('model', 'RUN')))} --out to_label.csv"
     return Section("sample", title, rendered(
         "sample.html", picture=picture(sample), judged=judged, calibrated=calibrated, command=command,
-        is_drawn=judged is not None and n and judged < n / 2, suggested=sample.get("suggested"),
+        is_drawn=judged is not None and n and judged < n - n_labeled, suggested=sample.get("suggested"),
         least=_least_certain(sample.get("least") or [], calibrated), next=_next(sample.get("next") or [])))
 
 
