@@ -13,6 +13,7 @@ from ..base.errors import ParameterError, require
 from ..graph.knn_graph import KNNGraph
 from ..methods.evaluation import Group
 from ..selection.halving import Search
+from .automatic import AutomaticEstimator
 from .method import SearchedEstimator
 
 Values = dict[str, Any]
@@ -33,7 +34,10 @@ class Candidate:
 
 def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_state: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
-    require(isinstance(estimator, SearchedEstimator), f"estimator={type(estimator).__name__}",
+    name = type(estimator).__name__
+    require(not isinstance(estimator, AutomaticEstimator), f"GridSearch cannot search {name}", error=ParameterError,
+            why="it chooses its parameters itself", fix="fit it directly")
+    require(isinstance(estimator, SearchedEstimator), f"estimator={name}",
             why="what fits share is known of ClusterKernelSVC, LapSVC, LapKernelRidge, LapSVM, LapRLS, "
                 "TransductiveSVC, the estimators in a multi-scale kernel and learners on the graph",
             fix="pass one of them, or use scikit-learn's GridSearchCV with LabeledKFold", error=ParameterError)

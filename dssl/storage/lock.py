@@ -14,7 +14,7 @@ from typing import Any, Self, TypedDict, TypeGuard, cast
 
 import psutil
 
-from ..base.errors import IntegrityError, LockedError, explain
+from ..base.errors import DataError, IntegrityError, LockedError, explain
 from .files import read_json, write_json
 
 WAIT_STEP = 0.2  # seconds between two attempts to take a lock
@@ -210,6 +210,12 @@ def _make_folder(path: Path) -> None:
     except FileExistsError:
         if path.is_symlink():  # a dangling link
             raise
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            raise
+        raise DataError(explain(f"the folder {path} cannot be made: {error.strerror}",
+                                why=f"{path.parent} is there but takes no new folders, as those of /proc do",
+                                fix="name a folder on a disk, for example by --workspace")) from error
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

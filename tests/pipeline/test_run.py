@@ -97,6 +97,14 @@ def test_plan_tells_what_is_there(spec, workspace, tmp_path):
     assert damaged["why"] == "not made yet"
 
 
+def test_plan_tells_that_the_contents_of_a_file_are_new(spec, workspace, tmp_path):
+    with np.load(spec["data"]["source"]) as points:
+        np.savez(tmp_path / "points.npz", X=points["X"] + 1, y=points["y"])
+    spec["data"]["source"] = str(tmp_path / "points.npz")
+    first = plan(spec, workspace=workspace).records()[0]
+    assert first["why"] == f"the contents of {tmp_path / 'points.npz'} are new"
+
+
 def test_plan_tells_what_a_changed_parameter_makes_anew(spec, workspace):
     changed = statuses(spec, workspace, "model.eta=3")
     assert [name for name in NAMES if changed[name] != "cached"] == [

@@ -2,9 +2,13 @@
 
 import threading
 import time
+from pathlib import Path
 
-from dssl.base.errors import LockedError
+import pytest
+
+from dssl.base.errors import DataError, LockedError
 from dssl.data.ingest_leftovers import one_writer
+from dssl.storage.lock import FolderLock
 
 
 def test_one_writer_at_a_time_while_others_remove_the_empty_folder(tmp_path):
@@ -40,3 +44,10 @@ def test_a_folder_with_a_file_of_another_stays(tmp_path):
     with one_writer(tmp_path / "d"):
         (tmp_path / "d" / "notes.txt").write_text("mine")
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [".lock", "notes.txt"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
+def test_a_folder_that_cannot_be_made_is_told_with_another_place():
+    told = r"the folder /proc/dssl-work cannot be made(.|\n)*--workspace"
+    with pytest.raises(DataError, match=told), FolderLock(Path("/proc/dssl-work/lock")):
+        raise AssertionError("no lock can be there")

@@ -14,14 +14,17 @@ N_COMPARED = 20  # the newest artifacts of the stage
 MAX_CHANGES = 3  # with more of them, the other artifact is not an earlier one of the same work
 
 
-def changes_in_words(artifact: Artifact) -> str:
+def changes_in_words(artifact: Artifact, files: Mapping[str, str]) -> str:
     """Return what differs from the most similar artifact of the stage, such as "power: 2 -> 3"; "" if none is similar.
+
+    files : the names of the files among its inputs, by input. An earlier artifact knows only the digests of its own.
 
     Only a folder is searched: in an object store each manifest would take a request.
     """
     if isinstance(artifact.root, ObjectPath):
         return ""
-    changes = min((_changes(artifact, earlier) for earlier in _newest(artifact.folder.parent)), key=len, default=[])
+    every = (_changes(artifact, earlier, files) for earlier in _newest(artifact.folder.parent))
+    changes = min(every, key=len, default=[])
     return ", ".join(changes) if len(changes) <= MAX_CHANGES else ""
 
 
@@ -40,7 +43,7 @@ def _newest(folder: Path) -> Iterator[Manifest]:
             yield read_manifest(path)
 
 
-def _changes(artifact: Artifact, earlier: Manifest) -> list[str]:
+def _changes(artifact: Artifact, earlier: Manifest, files: Mapping[str, str]) -> list[str]:
     """Return a phrase for each version, parameter or input that differs."""
     before, after = dict(_leaves(earlier["params"])), dict(_leaves(artifact.params))
     names = [name for name in before | after if before.get(name) != after.get(name)]
@@ -49,7 +52,7 @@ def _changes(artifact: Artifact, earlier: Manifest) -> list[str]:
     versions = [earlier["version"], artifact.version]
     return [*([f"version of the stage: {versions[0]} -> {versions[1]}"] if versions[0] != versions[1] else []),
             *(f"{name}: {_text(before.get(name))} -> {_text(after.get(name))}" for name in names),
-            *(f"another {name}" for name in inputs)]
+            *(f"the contents of {files[name]} are new" if name in files else f"another {name}" for name in inputs)]
 
 
 def _leaves(params: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -63,7 +63,8 @@ def planned_stages(kind: Kind, spec: Spec, workspace: Workspace, files: Mapping[
             elif waiting:
                 why = f"after {', '.join(waiting)}"
             else:
-                why = changes_in_words(artifact) or "not made yet"
+                names = {name: files[name].source.name for name in stage.files if name in files}
+                why = changes_in_words(artifact, names) or "not made yet"
         planned[stage.name] = PlannedStage(stage, params, artifact, status, why, base)
     running: dict[str, PlannedStage] = {}
     for item in reversed(list(planned.values())[:kind.names.index(until or kind.names[-1]) + 1]):
