@@ -347,6 +347,13 @@ def test_labels_that_are_all_minus_one_are_none(here):
     assert not (here / "a.yaml").exists()
 
 
+def test_columns_that_are_all_constant_are_refused(here):
+    done = arrays(here, np.arange(100) % 2, np.ones((100, 3)))
+    assert done.exit_code == 1
+    assert "every column is constant" in done.stderr
+    assert arrays(here, np.arange(100) % 2, np.c_[np.ones(100), np.arange(100)]).exit_code == 0
+
+
 def test_labels_are_counted_by_blocks_and_text_in_one_is_text_in_all():
     whole, other = np.array([1, 2, -1, 2]), np.array([3, -1])
     blocks = whole, np.array([np.nan, 2.5, 1.0]), np.array(["a", None, "2"], object)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import DataError, require
 from ...base.missing import missing_values
 from ...data.readers.base import Reader
 from ...data.readers.cells import MAX_LEVELS
@@ -27,6 +28,16 @@ class Labels:
     counts: dict[Any, int] | None
     low: float | None = None
     high: float | None = None
+
+    def require_any(self, source: str) -> None:
+        """Raise DataError where no row of a source has a label."""
+        require(self.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
+                fix="name another column with --target, or --target none for clusters", error=DataError)
+        require(not self.is_whole or set(self.counts or ()) != {-1}, error=DataError,
+                what=f"{source}: no row has a label (all are -1{' or empty' if self.missing else ''})",
+                why="-1 marks rows without a label, and there is nothing to learn from",
+                fix="label some rows of two classes or more, name another column with --target, or --target none for "
+                    "clusters")
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,9 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     """Return the spec of what was seen."""
     scan, labels = look.scan, look.labels()
     records = look.records or []
+    require(not records or any(record.finding != "constant" for record in records), error=DataError,
+            what=f"{look.source.name}: every column is constant", why="all rows are equal, so that no model can tell "
+            "them apart", fix="check that the columns were read correctly")
     task = _task(labels, look.source.name)
     has_nulls = FORMATS.named(look.format).is_typed
     marker = _marker(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
@@ -158,13 +161,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
 def _task(labels: Labels | None, source: str) -> Task:
     if labels is None:
         return "clustering"
-    require(labels.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
-            fix="name another column with --target, or --target none for clusters", error=DataError)
-    require(not labels.is_whole or set(labels.counts or ()) != {-1}, error=DataError,
-            what=f"{source}: no row has a label (all are -1{' or empty' if labels.missing else ''})",
-            why="-1 marks rows without a label, and there is nothing to learn from",
-            fix="label some rows of two classes or more, name another column with --target, or --target none for "
-                "clusters")
+    labels.require_any(source)
     if labels.is_text or (labels.is_whole and labels.counts is not None and len(labels.counts) <= FEW):
         require(labels.counts is not None, f"{source}: the target has more than {MAX_LEVELS:,} different texts",
                 why="it names rows, not classes", fix="name another column with --target", error=DataError)

@@ -80,7 +80,7 @@ def _scaling(scale: Attributes, scaling: Attributes) -> str | None:
 
 def _why_kept(scale: Attributes, losses: Mapping[str, float]) -> str:
     """Return why the selected scaling is not the one with the lowest loss, where it is not."""
-    kind = scale.get("kind")
+    kind = str(scale.get("kind"))
     if kind not in losses or losses[kind] <= min(losses.values()):
         return ""
     return ("; another scaling than the one that the column ranges suggest is selected only where its error is clearly "
