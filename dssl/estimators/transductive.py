@@ -60,10 +60,11 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
         points, "sqrt", "auto" (1,000, or all points where there are fewer, or as
         many as the memory budget allows), or `LandmarkParams`. The features of all
         points on them are held in memory.
-    class_sizes : list, dict or None
+    class_sizes : list, dict, "balanced" or None
         The known sizes of the classes, counts or shares of all points, in the order
-        of `classes_` or by class in a dict. None takes the shares of the labels for
-        those of the unlabeled points.
+        of `classes_` or by class in a dict; for intervals of shares (low, high), the
+        point at the same fraction of each is taken. None takes the shares of the
+        labels for those of the unlabeled points.
     class_prior : "labels", "equal", list, dict or None
         How frequent the classes are among the points that are predicted: None or
         "labels", as frequent as among the labels; "equal"; or the share of each

@@ -1,7 +1,7 @@
 """The frequencies of the classes among the points to be predicted, and the weights of classes among the labels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from ..base.digest import JsonObject
 from ..base.errors import ParameterError, explain, require
 
+MIN_SHARE = 1e-9  # of a class, so that its logarithm is finite
 SMOOTHING = 0.5  # added to the count of each class
 NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by parameter; of others a share
 
@@ -18,42 +19,65 @@ Size = float | tuple[float, float]  # of a class, or an interval of its share
 ClassSizes = Literal["balanced"] | Sequence[Size] | np.ndarray | Mapping[Any, Size]
 
 
+@dataclass(frozen=True, eq=False)
+class ClassBounds:
+    """The least and the largest share of each class, (n_classes,) each, which are equal where the size is known."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Return shares of sum 1 that lie at the same fraction of each interval, and are at least 1e-9."""
+        shares = np.maximum(self._between(self.lower), MIN_SHARE)
+        return shares / shares.sum()
+
+    def nearest(self, shares: np.ndarray) -> np.ndarray:
+        """Return shares of sum 1 within the bounds, moved there from some shares (n_classes,)."""
+        return self._between(np.clip(shares, self.lower, self.upper))
+
+    def _between(self, shares: np.ndarray) -> np.ndarray:
+        missing = 1 - shares.sum()
+        room = self.upper - shares if missing > 0 else shares - self.lower
+        return shares if room.sum() <= 0 else shares + missing * room / room.sum()
+
+
 def class_shares(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
-    """Return shares (n_classes,) that sum to 1, of sizes as `class_bounds` takes them: of intervals a point in all."""
-    lower, upper = class_bounds(sizes, classes, name)
-    width = upper - lower
-    return lower if not width.any() else lower + (1 - lower.sum()) * width / width.sum()
+    """Return the shares of the classes, (n_classes,); for intervals, `ClassBounds.shares`."""
+    return class_bounds(sizes, classes, name).shares
 
 
-def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the largest share of each class, two arrays (n_classes,), which are equal without intervals.
+def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> ClassBounds:
+    """Return the bounds of the shares of classes.
 
     sizes : "balanced", or by class or in the order of classes numbers > 0, which are counts or shares; beside an
-    interval (low, high), a pair of shares, all are shares. name : of the parameter. Raises ParameterError: another
-    text, not one size a class, or intervals that no shares of sum 1 meet.
+    interval (low, high), a pair of shares, all are shares. name : of the parameter. Raises ParameterError: not one
+    size a class, or intervals that no shares of sum 1 meet.
     """
     if isinstance(sizes, str):
-        require(sizes == "balanced", f"{name}={sizes!r}", why="it says how many points each class has",
-                fix='use "balanced", or give the size of each class')
-        return np.full(len(classes), 1 / len(classes)), np.full(len(classes), 1 / len(classes))
+        shares = np.full(len(classes), 1 / len(classes))
+        return ClassBounds(shares, shares)
     pairs = by_class(sizes, classes, name)
     if not any(isinstance(size, (tuple, list)) for size in pairs):
         numbers = class_numbers(pairs, classes, name)
-        return numbers / numbers.sum(), numbers / numbers.sum()
+        return ClassBounds(numbers / numbers.sum(), numbers / numbers.sum())
+    n_given = sum(size is not None for size in pairs)
+    require(n_given == len(classes), f"{name} of {n_given} classes, and there are {len(classes)} classes",
+            why="each class has a size", fix=f"give a size to each of the classes {classes.tolist()}")
     both = [tuple(size) if isinstance(size, (tuple, list)) else (size, size) for size in pairs]
     fit = [len(pair) == 2 and 0 <= pair[0] <= pair[1] <= 1 and pair[1] > 0 for pair in both]
-    require(len(both) == len(classes) and all(fit), f"{name}={pairs!r} for {len(classes)} classes",
+    require(all(fit), f"{name}={pairs!r}",
             why="beside an interval each size is a share, or a pair of shares (low, high), between 0 and 1",
             fix="divide counts by the number of points")
     lower, upper = np.array(both, np.float64).T
     require(lower.sum() <= 1 + 1e-9 and upper.sum() >= 1 - 1e-9,
             f"{name} whose shares sum to {lower.sum():.3g} at least and {upper.sum():.3g} at most",
             why="the shares of all classes sum to 1", fix="widen the intervals")
-    return lower, upper
+    return ClassBounds(lower, upper)
 
 
 def by_class(sizes: ClassSizes, classes: np.ndarray, name: str) -> list[Any]:
-    """Return sizes in the order of classes, NaN of one that a mapping leaves out.
+    """Return sizes in the order of classes, None for one that a mapping leaves out.
 
     Raises ParameterError: a mapping names another class.
     """
@@ -62,12 +86,12 @@ def by_class(sizes: ClassSizes, classes: np.ndarray, name: str) -> list[Any]:
     unknown = [key for key in sizes if key not in classes.tolist()]
     require(not unknown, f"{name} names {unknown}", why=f"the classes are {classes.tolist()}",
             fix="give a number to each of these")
-    return [sizes.get(key, np.nan) for key in classes.tolist()]
+    return [sizes.get(key) for key in classes.tolist()]
 
 
 def class_numbers(sizes: ClassNumbers, classes: np.ndarray, name: str) -> np.ndarray:
     """Return one number a class, (n_classes,); raise ParameterError unless each class has a number > 0."""
-    numbers = np.asarray(by_class(sizes, classes, name), np.float64)
+    numbers = np.array([np.nan if size is None else size for size in by_class(sizes, classes, name)], np.float64)
     require(numbers.shape == (len(classes),) and bool((numbers > 0).all()) and bool(np.isfinite(numbers).all()),
             f"{name}={np.asarray(sizes).tolist()!r} for {len(classes)} classes",
             why=f"each class has {NUMBER_OF.get(name, 'a share')}, a number > 0",
@@ -79,15 +103,14 @@ def class_numbers(sizes: ClassNumbers, classes: np.ndarray, name: str) -> np.nda
 class ClassPrior:
     """The frequencies of the classes among the points to be predicted.
 
-    source : "labels", those of the labels; "equal"; or "given", either `ordered` like the classes or `named`.
+    source : "labels", those of the labels; "equal"; "given", either `ordered` like the classes or `named`; or "sizes",
+    known sizes of all classes, given alike, or equal if they are not.
     named : pairs of a class and its share; a JSON object would not tell the class 1 from the class "1".
-    parameter : the name of the parameter that gives them.
     """
 
-    source: Literal["labels", "equal", "given"] = "labels"
+    source: Literal["labels", "equal", "given", "sizes"] = "labels"
     ordered: tuple[Size, ...] | None = None
     named: tuple[tuple[ClassName, Size], ...] | None = None
-    parameter: str = field(default="class_prior", compare=False)
 
     @classmethod
     def of(cls, prior: str | ClassSizes | None, name: str = "class_prior") -> "ClassPrior":
@@ -95,39 +118,42 @@ class ClassPrior:
 
         Sizes, those of the parameter "class_sizes", are as `class_bounds` takes them.
         """
-        if name == "class_sizes" and isinstance(prior, str):
-            class_bounds(prior, np.empty(1))  # type: ignore[arg-type]  # raises for another text
-            return cls("equal", parameter=name)
+        sized = name == "class_sizes"
         if prior is None or isinstance(prior, str):
+            if sized:
+                require(prior == "balanced", f"{name}={prior!r}", why="it says how many points each class has",
+                        fix='use "balanced", or give the size of each class')
+                return cls("sizes")
             require(prior in (None, "labels", "equal"), f"{name}={prior!r}", why="it says how frequent the classes are",
                     fix='use "labels", "equal", or the share of each class')
             return cls("equal" if prior == "equal" else "labels")
-        number: Callable[[Any], Size] = size_of if name == "class_sizes" else float
+        number: Callable[[Any], Size] = size_of if sized else float
         try:
             if isinstance(prior, Mapping):
-                return cls("given", named=tuple((key, number(share)) for key, share in prior.items()), parameter=name)
-            return cls("given", ordered=tuple(number(share) for share in prior), parameter=name)
+                named = tuple((key, number(share)) for key, share in prior.items())
+                return cls("sizes" if sized else "given", named=named)
+            return cls("sizes" if sized else "given", ordered=tuple(number(share) for share in prior))
         except (TypeError, ValueError) as error:
             raise ParameterError(no_numbers(prior, name)) from error
 
     @property
     def sizes(self) -> ClassSizes | None:
         """Return the known sizes of the classes, if any."""
-        if self.parameter != "class_sizes":
-            return None
-        return "balanced" if self.source == "equal" else self._given
+        return self._given if self.source == "sizes" else None
 
     @property
     def _given(self) -> ClassSizes:
-        return dict(self.named) if self.named is not None else self.ordered or ()
+        if self.named is not None:
+            return dict(self.named)
+        return "balanced" if self.ordered is None else self.ordered
 
     def shares(self, codes: np.ndarray, names: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Return the share of each class, (n_classes,), where labels have codes (l,) and weights (l,).
 
         Raises ParameterError where a given share is missing or not > 0.
         """
-        if self.source == "given":
-            return class_shares(self._given, names, self.parameter)
+        if self.source in ("given", "sizes"):
+            return class_shares(self._given, names, "class_sizes" if self.source == "sizes" else "class_prior")
         if self.source == "equal":
             return np.full(len(names), 1 / len(names))
         return smoothed(codes, len(names), weight)

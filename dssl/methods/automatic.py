@@ -210,8 +210,10 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
         return by_labels(target, whole, {})
     if fitted.refit_held_out is None and whole.curve:
-        whole = replace(whole, curve=[], no_curve="class sizes were told, of which labels held out know nothing"
-                        if isinstance(target, Classes) else "the labels are weighed by their residuals")
+        why = "Huber's loss weights each label by its residual"
+        if isinstance(target, Classes):
+            why = "the class sizes are known for all points, but not for subsets of the labels"
+        whole = replace(whole, curve=[], no_curve=why)
     alone, held = list(np.arange(len(fitted.held))[:, None]), target.take(fitted.held)
     left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
                 for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised))}

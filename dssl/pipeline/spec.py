@@ -167,7 +167,7 @@ class Spec(Sections):
         Raises ParameterError: both sizes and shares are given, or shares of quantities.
         """
         prior = self.model.prior()
-        require(prior is None or prior.parameter == "class_sizes" or self.task == "classification",
+        require(prior is None or prior.source == "sizes" or self.task == "classification",
                 "model.class_prior, and data.task is regression", why="quantities have no classes", fix="leave it out")
         if prior is None:
             return EQUAL if self.labels is not None and self.labels.per_class is not None else LABELS

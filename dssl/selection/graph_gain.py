@@ -33,7 +33,7 @@ NO_SIZES = "both without the class sizes, which the model itself uses"
 class Gain:
     """Held-out error with the graph and without it; difference : the first less the second, negative where it helps.
 
-    measure : for classes the error, or the loss of the scoring (`class_scoring.LOSSES`); for quantities the rmse.
+    measure : for classes the error, or the loss of the scoring (`metrics.LOSSES`); for quantities the rmse.
     standard_error : of the difference, over the n held-out labels. with_graph_interval, without_interval : on new
     points; None where unknown. p_value, verdict : of the paired test (`scores.compare`). without_class_sizes : whether
     the model has class sizes, which the held-out predictions do not use. all_labeled : whether there are no unlabeled

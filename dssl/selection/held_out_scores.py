@@ -75,7 +75,7 @@ class HeldOut:
         The other folds determine the shift of a fold (`learners/prior_shift.py`); of more than `CALIBRATIONS` folds
         several share one. Values that were fitted with given frequencies are not shifted.
         """
-        if not isinstance(self.target, Classes) or assumed.source == "given":
+        if not isinstance(self.target, Classes) or assumed.source in ("given", "sizes"):
             return self
         values = cross_fitted_values(self.target, self.values, self.coding, self.weight, assumed,
                                  shared_calibrations(self.folds))

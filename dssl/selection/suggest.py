@@ -104,7 +104,7 @@ class Field:
 
 Criterion = Literal["auto", "variance", "v_optimality", "sigma_optimality", "coverage", "uncertainty",
                     "model_change_v_optimality"]
-GRAPH_MAPS = ("variance", "v_optimality", "sigma_optimality", "model_change_v_optimality")  # need a graph
+NEEDS_GRAPH = ("variance", "v_optimality", "sigma_optimality", "model_change_v_optimality")  # need a graph
 OF_MODEL = ("uncertainty", "model_change_v_optimality")  # need a model
 OF_ROWS = ("coverage", "uncertainty")  # need only features
 IN_WORDS = {"variance": "the rows of which the graph is least certain",
@@ -157,7 +157,7 @@ class SuggestParams:
         possible = [name for name in get_args(Criterion)[1:] if (graph or name in OF_ROWS) and (
             rows or name != "coverage") and (model or name not in OF_MODEL)]
         missing = "a model of classes" if not model and self.criterion in OF_MODEL else "features"
-        if not graph and self.criterion in GRAPH_MAPS:
+        if not graph and self.criterion in NEEDS_GRAPH:
             missing = "a graph"
         require(self.criterion in possible, f"criterion={self.criterion!r} without {missing}",
                 why="the criterion needs it", fix=f"choose {' or '.join(possible)}")

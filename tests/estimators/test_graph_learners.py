@@ -152,7 +152,7 @@ def test_known_class_sizes_are_kept(kind):
     X, true, y = digits(1)
     sizes = np.bincount(true)
     found = kind(class_sizes=sizes).fit(X, y)
-    assert_allclose(found.evidence_["class_shares"], np.tile(sizes / sizes.sum(), (2, 1)).T)
+    assert_allclose(found.evidence_["class_bounds"], np.tile(sizes / sizes.sum(), (2, 1)).T)
     free = y < 0
     plain = kind().fit(X, y)
     gain = (found.transduction_[free] == true[free]).mean() - (plain.transduction_[free] == true[free]).mean()

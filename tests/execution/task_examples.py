@@ -47,6 +47,7 @@ from dssl.knn.grow import grow_neighbors
 from dssl.knn.params import NeighborParams
 from dssl.knn.search import neighbors
 from dssl.learners import kmeans as kmeans_module
+from dssl.learners.class_prior import ClassBounds
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
@@ -339,7 +340,7 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
     actual |= {"harmonic without folds": held_out_harmonic(graph, target, None, folds, solver, execution)[0].values,
               "poisson without folds": held_out_poisson(graph, target, None, folds, solver, execution)[0].values}
     sized = fit_class_sizes(graph, ridge, VertexLabels.of(graph.vertices, target, target.indicators()),
-                            np.array([0.3, 0.3, 0.4]), np.array([0.3, 0.3, 0.4]), execution)
+                            ClassBounds(np.array([0.3, 0.3, 0.4]), np.array([0.3, 0.3, 0.4])), execution)
     actual["cut"] = sized.values
     columns, functions = np.arange(0, 60, 3), Functions((0.5, 0.5), (1, 2))
     with patch.object(functions_module, "MAX_DIRECT", 0):

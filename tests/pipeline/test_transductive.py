@@ -111,7 +111,7 @@ def test_without_a_selection_the_parameters_are_those_given(known, tmp_path):
     alone = run({**given, "model": {**given["model"], "unlabeled_weight": 0.0}}, workspace=tmp_path / "alone",
                 execution=InProcess(1))
     page = (alone.folder / "report.html").read_text(encoding="utf-8")
-    assert "The model is the machine of the labels alone, as the base model is, because the unlabeled data was " in page
+    assert "The model equals the supervised baseline, because the unlabeled data was " in page
 
 
 def test_the_report_shows_what_was_chosen_and_tried(known, tmp_path):

@@ -4,24 +4,23 @@ Where class sizes are known they help most at the lowest label rates; guessed fr
 cost up to 10 points where labels were drawn evenly and the classes are not even. So nothing here guesses.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import softmax
 
 from ...execution.tasks import Execution
+from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
-from ...graph.weights.build import read_graph
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..class_prior import class_bounds, class_shares
+from ..class_prior import ClassBounds, ClassSizes, class_bounds, class_shares
 from ..target.coding import ClassCoding, Coding
 from ..target.target import Classes, Target
 from .cut import cut_of
 from .vertex_labels import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
-MOST_STEPS = 500
+MAX_STEPS = 500
 
 
 def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -34,16 +33,16 @@ def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.n
     mean = weight @ scores / total
     deviation = float(np.sqrt((weight @ (scores - mean) ** 2).sum() / (total * scores.shape[1]))) or 1.0
     z, offset = scores / (deviation * TEMPERATURE), np.zeros(scores.shape[1])
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         now = weight @ softmax(z + offset, axis=1) / total
-        step = np.log(shares) - np.log(np.maximum(now, 1e-12))
+        step = np.log(np.maximum(shares, 1e-12)) - np.log(np.maximum(now, 1e-12))
         offset += step
         if np.abs(step).max() < 1e-3:
             break
     return scores + (offset - offset.mean()) * deviation * TEMPERATURE
 
 
-def known_shares(sizes: Any, target: Target) -> np.ndarray | None:
+def known_shares(sizes: ClassSizes | None, target: Target) -> np.ndarray | None:
     """Return the shares of the classes of a target (n_classes,) from sizes as in `class_shares`; None for None."""
     return class_shares(sizes, target.names) if sizes is not None and isinstance(target, Classes) else None
 
@@ -63,44 +62,55 @@ def offset_to(values: np.ndarray, coding: Coding, shares: np.ndarray) -> np.ndar
 class CutTask:
     """Write `values` (v, c): scores whose largest entries are the cut of the graph into classes of known sizes.
 
-    shared : `scores` (v, c), `multiplicity` (v,) the points of a vertex, `reached` (v,) bool whether they count,
-    `lower`, `upper` (c,) the bounds of the shares, labels as `VertexLabels`. Memory: `cut_cost`.
+    The offsets of `balanced`, last, give as many points to each class as the cut does, which rows between two classes
+    may miss.
+
+    shared : `scores` (v, c), `reached` (v,) bool whether a vertex counts, `lower`, `upper` (c,) the bounds of the
+    shares, labels as `VertexLabels`. Memory: `cut_cost`.
     """
 
     graph: Parts
+    vertices: Arrays | None
     shared: Arrays
 
     def __call__(self, out: PartWriter) -> Receipt:
         arrays = self.shared.load()
-        scores, lower, upper = arrays["scores"], arrays["lower"], arrays["upper"]
-        mass = arrays["multiplicity"] * arrays["reached"].astype(np.float64)
-        deviation = float(scores[mass > 0].std()) or 1.0
-        cut = cut_of(read_graph(self.graph), arrays["multiplicity"], mass, scores / deviation, arrays["vertex"],
-                     arrays["mean"], lower, upper)
-        predicted = np.bincount(cut.scores.argmax(axis=1), mass, len(lower)) / mass.sum()
-        wanted = np.clip(predicted, lower, upper)
-        values = balanced(cut.scores, wanted / wanted.sum(), mass)
-        return {**out.write(values=values), "cut_rounds": cut.rounds, "moved_in_last": cut.moved}
+        scores, bounds = arrays["scores"], ClassBounds(arrays["lower"], arrays["upper"])
+        laplacian = laplacian_of(self.graph, self.vertices, "unnormalized")
+        multiplicity = np.ones(len(scores)) if laplacian.multiplicity is None else laplacian.multiplicity
+        counted = multiplicity * arrays["reached"]
+        deviation = float(scores[counted > 0].std()) or 1.0
+        cut = cut_of(laplacian.point_weights, multiplicity, counted, scores / deviation, arrays["vertex"],
+                     arrays["mean"], bounds)
+        predicted = np.bincount(cut.scores.argmax(axis=1), counted, len(bounds.lower)) / counted.sum()
+        values = balanced(cut.scores, bounds.nearest(predicted), counted)
+        return {**out.write(values=values), "cut_rounds": cut.rounds, "moved_in_last": cut.moved,
+                "size_error": cut.size_error}
 
 
-def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, lower: np.ndarray, upper: np.ndarray,
+def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, bounds: ClassBounds,
                     execution: Execution) -> VertexValues:
-    """Return scores that predict the cut into classes whose shares (c,) are within bounds, from some scores.
+    """Return scores that predict the cut into classes whose shares are within bounds, from some scores.
 
-    Held-out values keep the sizes out: labels that are held out know nothing of them.
+    Held-out values ignore the sizes, which say nothing of a subset of the labels.
     """
     parts = execution.scratch()
-    shared = execution.share(scores=scores.values, multiplicity=graph.vertices.multiplicity, reached=scores.reached,
-                             lower=lower, upper=upper, **labels.to_arrays())
-    receipt, = execution.map([CutTask(graph.stored, shared)], parts)
+    shared = execution.share(scores=scores.values, reached=scores.reached, lower=bounds.lower, upper=bounds.upper,
+                             **labels.to_arrays())
+    receipt, = execution.map([CutTask(graph.stored, graph.shared_vertices(execution), shared)], parts)
     values = np.where(scores.reached[:, None], parts.read(0)["values"], 0.0)
     return VertexValues(values, scores.reached, scores.held_out, {
-        **scores.attributes, "class_shares": np.column_stack([lower, upper]).tolist(),
-        **{name: receipt[name] for name in ("cut_rounds", "moved_in_last")}})
+        **scores.attributes, "class_bounds": described_bounds(bounds),
+        **{name: receipt[name] for name in ("cut_rounds", "moved_in_last", "size_error")}})
 
 
-def with_class_sizes(scores: VertexValues, sizes: Any, graph: Graph, target: Classes, weight: np.ndarray | None,
-                     execution: Execution, *, harmonic: bool = False) -> VertexValues:
+def described_bounds(bounds: ClassBounds) -> list[list[float]]:
+    """Return the least and the largest share of each class; JSON."""
+    return np.column_stack([bounds.lower, bounds.upper]).tolist()
+
+
+def with_class_sizes(scores: VertexValues, sizes: ClassSizes | None, graph: Graph, target: Classes,
+                     weight: np.ndarray | None, execution: Execution, *, harmonic: bool = False) -> VertexValues:
     """Return scores whose predictions have known class sizes, as they are for None.
 
     sizes : as in `class_bounds`. harmonic : functions that are shares of classes are scaled by their masses; others
@@ -108,18 +118,19 @@ def with_class_sizes(scores: VertexValues, sizes: Any, graph: Graph, target: Cla
     """
     if sizes is None:
         return scores
+    bounds = class_bounds(sizes, target.names)
     if harmonic:
-        return mass_normalized(scores, class_shares(sizes, target.names), graph.vertices.multiplicity)
+        scaled = mass_normalized(scores, bounds.shares, graph.vertices.multiplicity)
+        return replace(scaled, attributes={**scores.attributes, "class_bounds": described_bounds(bounds)})
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-    return fit_class_sizes(graph, scores, labels, *class_bounds(sizes, target.names), execution)
+    return fit_class_sizes(graph, scores, labels, bounds, execution)
 
 
 def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:
     """Return scores scaled so that the mass of each class is its share (class mass normalization, Zhu et al. 2003).
 
-    found.values (v, c) >= 0, as harmonic functions of shares of classes are.
+    scores.values (v, c) >= 0, as harmonic functions of shares of classes are.
     """
     weight = multiplicity * scores.reached
     mass = np.maximum(weight @ scores.values, np.finfo(float).tiny)
-    return VertexValues(scores.values * (shares / mass * weight.sum()), scores.reached, scores.held_out,
-                        {**scores.attributes, "class_shares": np.column_stack([shares, shares]).tolist()})
+    return replace(scores, values=scores.values * (shares / mass * weight.sum()))

@@ -3,7 +3,8 @@
     minimize    1/2 tr X' (L - s D) X    over X >= 0 with X 1 = 1, the rows of labels fixed,
     such that   lower <= mass' X / sum(mass) <= upper
 
-L = D - W, of weights W that are normalized by the square roots of their degrees. At s = 0 the problem is convex, and
+L = D - W. W holds the weights between points, divided by the square roots of the degrees of both and summed over the
+points of each vertex, so that duplicates count as they do where each is a vertex. At s = 0 the problem is convex, and
 its solution nearly constant; s > 0 drives the rows of X to corners, so that its cost is the weight of the edges between
 classes. Each round solves (1 - s) D - W + rho M, one column a class, and projects on the sizes (`SizeProjection`).
 
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
+
+from ..class_prior import ClassBounds
 
 # s, what of the degrees is subtracted; rho, of the multipliers: it has to exceed 1.5 s times the largest degree, which
 # is therefore counted up to MAX_DEGREE.
@@ -32,12 +35,14 @@ MAX_NEWTON, MAX_HALVINGS = 100, 20  # steps of a projection, and how often each 
 class Cut:
     """A cut: scores (v, c) whose largest entries are the classes, and how the rounds ended.
 
-    moved : the share of the mass that changed its class in the last round.
+    moved : the share of the mass that changed its class in the last round. size_error : by how much the sizes of the
+    relaxed cut miss their bounds, summed, as a share of the mass.
     """
 
     scores: np.ndarray
     rounds: int
     moved: float
+    size_error: float
 
 
 @dataclass(eq=False)
@@ -123,40 +128,41 @@ def on_simplex(Y: np.ndarray) -> np.ndarray:
 
 
 def cut_of(W: sp.csr_array, multiplicity: np.ndarray, mass: np.ndarray, scores: np.ndarray, labeled: np.ndarray,
-           codes: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Cut:
+           codes: np.ndarray, bounds: ClassBounds) -> Cut:
     """Return the cut of a graph from scores (v, c), in which the labeled vertices (u,) have their classes (u, c).
 
-    multiplicity (v,) : of the points of each vertex. mass (v,) : what of these counts in the sizes. codes : rows of sum
-    1. lower, upper (c,) : the shares of the classes.
+    W (v, v) : the weights between vertices, summed over their points. multiplicity (v,) : the points of each vertex.
+    mass (v,) : what of these counts in the sizes. codes : rows of sum 1.
     """
-    W = normalized(W)
-    degrees = np.asarray(W.sum(axis=1)).ravel()
-    weight, total = np.maximum(multiplicity, 1.0), mass.sum()
-    project = SizeProjection(mass, lower * total, upper * total, np.zeros(len(lower)))
+    W = normalized(W, multiplicity)
+    degrees = np.asarray(W.sum(axis=1)).ravel() / multiplicity
+    total, weight = mass.sum(), RHO * multiplicity
+    project = SizeProjection(mass, bounds.lower * total, bounds.upper * total, np.zeros(len(bounds.lower)))
     Z = project(scores)
     Z[labeled] = codes
-    project.offset = np.zeros(len(lower))
+    project.offset = np.zeros(len(bounds.lower))
     U, X, moved = np.zeros_like(Z), Z.astype(np.float32), 1.0
     for number in range(MAX_ROUNDS):
         if number in (0, CONVEX_ROUNDS):
             subtracted = SUBTRACTED * np.minimum(degrees, MAX_DEGREE) if number else 0.0
-            diagonal = (degrees - subtracted + RHO * weight).astype(np.float32)
+            diagonal = (multiplicity * (degrees - subtracted + RHO)).astype(np.float32)
             A = sp.csr_array(sp.diags_array(diagonal) - W.astype(np.float32))
-        X = _solved(A, diagonal, (RHO * weight[:, None] * (Z - U)).astype(np.float32), X)
+        X = _solved(A, diagonal, (weight[:, None] * (Z - U)).astype(np.float32), X)
         last, Z = Z, project(X + U)
         Z[labeled] = codes
         U += X - Z
         moved = float(mass @ np.abs(Z - last).sum(axis=1) / 2 / total)
         if moved < MOVED and number > CONVEX_ROUNDS:
             break
+    sizes = mass @ Z / total
     cut = X + U + project.offset
     cut[labeled] = codes
-    return Cut(cut, number + 1, moved)
+    return Cut(cut, number + 1, moved, float(np.abs(sizes - np.clip(sizes, bounds.lower, bounds.upper)).sum()))
 
 
-def normalized(W: sp.csr_array) -> sp.csr_array:
-    """Return weights divided by the square roots of the degrees of both ends; those of a vertex without edges stay."""
-    degrees = np.asarray(W.sum(axis=1)).ravel()
+def normalized(W: sp.csr_array, multiplicity: np.ndarray) -> sp.csr_array:
+    """Return weights divided by the square roots of the degrees of a point of both vertices; 0 degrees stay."""
+    degrees = np.asarray(W.sum(axis=1)).ravel() / multiplicity
     root = np.sqrt(np.where(degrees > 0, degrees, 1.0))
     rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
     return sp.csr_array((W.data / (root[rows] * root[W.indices]), W.indices, W.indptr), shape=W.shape)

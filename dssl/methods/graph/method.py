@@ -222,7 +222,10 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
     sized = params.prior.sizes is not None
     for each in params.learners:
         cost = learner_cost(n, f.nnz, m, c, each.family, guess=guess, sized=sized)
-        if each.family is None and not sized:
+        if sized:
+            # Labels are held out to calibrate probabilities, by a fit for each fold.
+            cost = replace((1 + FOLDS) * cost, written=cost.written)
+        elif each.family is None:
             # One label of each class at a time, and what the learning curve does not see.
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (max_repetitions(m) - 1) * (n <= MAX_SOLVED)
             left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
@@ -244,6 +247,10 @@ def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     if params.cv is None:
         return cost_of(0, 0, 0, 0)
     m, families = f.n_labeled, [each.family for each in params.learners if each.family is not None]
+    if params.prior.sizes is not None:
+        fits = [learner_cost(f.vertices, f.nnz, m, f.n_outputs, each.family, guess=f.bound == "upper", sized=True)
+                for each in params.learners]
+        return replace(params.cv.count(m) * params.cv.repetitions * sum(fits[1:], fits[0]), written=0)
     return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, params.cv.count(m) * params.cv.repetitions,
                          systems=len(params.learners) - len(families), budget=f.budget, guess=f.bound == "upper")
 
@@ -278,7 +285,7 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 8, NEEDS, _search, make_selection, _selection_cost, f"{FEWER}, or use learner laplace",
+        Step("selection", 9, NEEDS, _search, make_selection, _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, words=WORDS), leads=True),
         Step("vertex_values", 12, (*NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),

@@ -2,7 +2,7 @@
 
     landmarks   the points that functions are sums over
     selection   bandwidth and penalties, by cross-validation on the labels
-    models      the machine, and its supervised baseline `base`: the same machine of the labels alone
+    models      the support vector machine, and its supervised baseline `base`, the same without unlabeled points
 """
 
 from functools import partial
@@ -124,8 +124,9 @@ _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or fewer points"
 _FEWER_FOLDS = "use fewer folds: selection.cv; fewer landmarks: model.landmarks.n_landmarks; or fewer points"
 WORDS = ReportText(
     model="A support vector machine whose boundary avoids the unlabeled points; their labels are optimized, too.",
-    changed="machine that merely changed", cause="changed machine", graph="model.unlabeled_weight", norm="model.C",
-    unlabeled="unlabeled data", without="The model is the machine of the labels alone, as the base model is",
+    changed="support vector machine that merely changed", cause="changed support vector machine",
+    graph="model.unlabeled_weight", norm="model.C",
+    unlabeled="unlabeled data", without="The model equals the supervised baseline",
     folds="Held-out points stay among the unlabeled points.",
     penalties=("C", "unlabeled_weight"))
 TRANSDUCTIVE = Method(

@@ -31,10 +31,11 @@ class TransductiveModel(SizedModel):
     landmarks : LandmarkParams
         The points over which functions are sums: their number, their share of the
         points, "sqrt", or "auto".
-    class_sizes : list, dict or None
+    class_sizes : list, dict, "balanced" or None
         The known sizes of the classes, counts or shares of all points, in the order
-        of the classes or by class; null takes the shares of the labels for those of
-        the unlabeled points.
+        of the classes or by class; for intervals of shares [low, high], the point at
+        the same fraction of each is taken. null takes the shares of the labels for
+        those of the unlabeled points.
     """
 
     kind: Literal["transductive"] = "transductive"

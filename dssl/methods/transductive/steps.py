@@ -59,7 +59,7 @@ class Candidate:
 
     @property
     def supervised(self) -> "Candidate":
-        """Return the same machine of the labels alone."""
+        """Return the parameters of the supervised baseline."""
         return replace(self, machine=replace(self.machine, unlabeled_weight=0.0))
 
 
@@ -185,7 +185,7 @@ def sizes_of(target: Classes, n: int, weight: np.ndarray | None) -> np.ndarray |
         return None
     shares, labeled = target.prior.shares(target.coded, target.names, weight), np.bincount(
         target.coded, minlength=len(target.names))
-    if target.prior.parameter != "class_sizes":
+    if target.prior.source != "sizes":
         return shares * (n - len(target.labeled)) + labeled
     sizes = shares * n
     few = np.flatnonzero(sizes <= labeled - 0.5)
@@ -295,7 +295,7 @@ class MachineEvaluator:
         weight = self.context.label_weights(target, self.params.weight)
         fitted = [HeldOut(target, target.coding, machine.values, of_repetition, weight)
                   for machine, of_repetition in zip(machines, folds, strict=True)]
-        # The machine of the labels alone knows no frequencies but theirs, and is moved as the baseline is.
+        # The supervised baseline knows no frequencies but those of the labels, by which its values are shifted.
         held = [values.with_prior(LABELS) for values in fitted] if name == "base" else fitted
         return CandidateScores.of(held, HINGE, self.params.rule.scoring, fitted, complete=self.complete,
                                   C=candidate.machine.C)

@@ -24,14 +24,14 @@ def values_section(run: RunRecord) -> Section | None:
         return None
     hidden, metrics = run.hidden, run.metrics
     by, learner, kernels = measure_of(metrics), values["learner"], values.get("kernels") or []
-    unreached, shares = values.get("unreached"), values.get("class_shares")
+    unreached, shares = values.get("unreached"), values.get("class_bounds")
     rows: list[tuple[str, Any]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
         ("solver", computed(values.get("functions") or values.get("solver") or {})),
         ("class sizes given in the spec", ", ".join(starmap(_share_text, shares)) if shares else None),
         ("cut into classes of these sizes",
-         f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points moved in the last"
-         if "cut_rounds" in values else None),
+         f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points moved in the "
+         f"last, and {percent(values['size_error'])} lie beyond the sizes" if "cut_rounds" in values else None),
         ("training points unreachable from any label", None if unreached is None else number(unreached) + (
             "; they have no prediction" if unreached else "")),
         ("leave-one-out error on the labels", by.shown(values[f"held_out_{by.key}"])
@@ -97,7 +97,7 @@ def choice_section(run: RunRecord) -> Section | None:
     of_hidden = errors.with_interval(hidden) if by == errors else f"{errors.noun} of {errors.with_interval(hidden)}"
     scale, share = run.at("points", "scale") or {}, choice.get("graph_share")
     unreached = choice.get("unreached")
-    judged, sizes = scale.get("label_losses") or {}, choice.get("class_shares")
+    judged, sizes = scale.get("label_losses") or {}, choice.get("class_bounds")
     rows: list[tuple[str, Any]] = [
         ("selected method", CHOSEN.get(choice.get("chosen"), choice.get("chosen"))),
         ("weight of the graph kernels", None if share is None else

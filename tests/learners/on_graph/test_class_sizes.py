@@ -1,9 +1,11 @@
 """Known class sizes: bounds, offsets that reach them, the projection on them, cuts, and masses."""
 
 import json
+from dataclasses import astuple
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -13,7 +15,7 @@ from sklearn.datasets import make_moons
 from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.learners.class_prior import ClassPrior, class_bounds
+from dssl.learners.class_prior import ClassBounds, ClassPrior, class_bounds
 from dssl.learners.on_graph.class_sizes import (
     TEMPERATURE,
     balanced,
@@ -38,10 +40,12 @@ def test_shares_are_of_sizes_in_order_or_by_name():
 
 
 def test_bounds_are_of_sizes_intervals_or_balanced():
-    assert_allclose(class_bounds("balanced", NAMES), np.full((2, 3), 1 / 3))
-    assert_allclose(class_bounds([1, 2, 5], NAMES), [[0.125, 0.25, 0.625]] * 2)
-    assert_allclose(class_bounds({"oak": (0.5, 0.7), "ash": 0.2, "elm": [0.1, 0.2]}, NAMES),
+    assert_allclose(astuple(class_bounds("balanced", NAMES)), np.full((2, 3), 1 / 3))
+    assert_allclose(astuple(class_bounds([1, 2, 5], NAMES)), [[0.125, 0.25, 0.625]] * 2)
+    assert_allclose(astuple(class_bounds({"oak": (0.5, 0.7), "ash": 0.2, "elm": [0.1, 0.2]}, NAMES)),
                     [[0.2, 0.1, 0.5], [0.2, 0.2, 0.7]])
+    assert_allclose(class_shares([(0, 1), (0.5, 1), (0.5, 1)], NAMES), [0, 0.5, 0.5], atol=1e-8)
+    assert_allclose(ClassBounds(np.array([0.0, 0.4]), np.array([0.5, 1.0])).nearest(np.array([0.9, 0.1])), [0.5, 0.5])
     assert_allclose(class_shares([(0.5, 0.7), 0.2, (0.1, 0.2)], NAMES), [0.5 + 0.2 * 2 / 3, 0.2, 0.1 + 0.1 * 2 / 3])
 
 
@@ -54,13 +58,13 @@ def test_a_prior_of_sizes_is_stored_and_read(prior):
 
 
 @pytest.mark.parametrize(("sizes", "said"), [
-    ("even", "balanced"), ([(0.5, 0.6), 0.2, 0.2], None), ([(0.6, 0.5), 0.2, 0.2], "pair of shares"),
+    ([(0.5, 0.6), 0.2, 0.2], None), ([(0.6, 0.5), 0.2, 0.2], "pair of shares"),
     ([(0.1, 0.2), 0.2, 0.2], "0.6 at most"), ([(0.5, 0.6), 0.5, 0.2], "1.2 at least"),
     ([(0.5, 0.6), 40, 0.2], "divide counts"), ([(0.5, 0.6, 0.7), 0.2, 0.2], "pair of shares"),
-    ([(0.5, 0.6), 0.2], "3 classes"), ({"oak": (0.5, 0.9), "ash": 0.2}, "3 classes")])
+    ([(0.5, 0.6), 0.2], "2 classes, and there are 3"), ({"oak": (0.5, 0.9), "ash": 0.2}, "3 classes")])
 def test_what_is_no_interval_is_refused(sizes, said):
     if said is None:
-        assert class_bounds(sizes, NAMES)[1][0] == 0.6
+        assert class_bounds(sizes, NAMES).upper[0] == 0.6
         return
     with pytest.raises(ParameterError, match=said):
         class_bounds(sizes, NAMES)
@@ -109,7 +113,7 @@ def blobs(n=400, far=30):
 def sized(graph, target, lower, upper=None, threads=1):
     scores = fit_poisson(graph, target, None, SolverParams(), InProcess(1))
     labels = VertexLabels.of(graph.vertices, target, target.indicators())
-    return fit_class_sizes(graph, scores, labels, np.array(lower), np.array(upper or lower),
+    return fit_class_sizes(graph, scores, labels, ClassBounds(np.array(lower), np.array(upper or lower)),
                            InProcess(threads)), scores
 
 
@@ -123,7 +127,7 @@ def test_predictions_have_the_sizes_and_what_is_not_reached_stays_zero():
     predicted = cut.values[vertex].argmax(axis=1)[y >= 0]
     assert (predicted == 0).mean() == pytest.approx(0.25, abs=0.02)
     assert (predicted == y[y >= 0]).mean() > 0.95
-    assert cut.attributes["class_shares"] == [[0.25, 0.25], [0.75, 0.75]]
+    assert cut.attributes["class_bounds"] == [[0.25, 0.25], [0.75, 0.75]]
     assert cut.attributes["solver"] == before.attributes["solver"]
     assert cut.attributes["moved_in_last"] < 0.01
     assert_array_equal(cut.values, sized(graph, target, [0.25, 0.75], threads=2)[0].values)
@@ -149,6 +153,28 @@ def test_labels_keep_their_classes():
     assert (predicted == y[labeled]).mean() > 0.95
 
 
+def test_a_text_that_is_not_balanced_is_refused():
+    with pytest.raises(ParameterError, match="balanced"):
+        ClassPrior.of("even", "class_sizes")
+
+
+def test_duplicates_in_one_vertex_have_the_cut_that_they_have_alone():
+    rng = np.random.default_rng(0)
+    X, y = make_moons(200, noise=0.15, random_state=0)
+    noisy, m = np.eye(2)[y] + rng.normal(scale=0.6, size=(200, 2)), rng.integers(1, 4, 200)
+    W = sp.csr_array(KNNGraph(n_neighbors=6, duplicates="keep").build(X).weights())
+    one_each = np.repeat(np.arange(200), m)
+    apart = sp.csr_array(W[one_each][:, one_each])
+    together = sp.csr_array(sp.diags_array(m.astype(float)) @ W @ sp.diags_array(m.astype(float)))
+    bounds, first = ClassBounds(np.array([0.4, 0.6]), np.array([0.4, 0.6])), np.unique(one_each, return_index=True)[1]
+    whole, labels = np.ones(len(one_each)), np.eye(2)[y[[0, 1]]]
+    collapsed = cut_of(together, m.astype(float), m.astype(float), noisy, np.array([0, 1]), labels, bounds)
+    labeled = np.flatnonzero(one_each < 2)
+    kept = cut_of(apart, whole, whole, noisy[one_each], labeled, labels[one_each[labeled]], bounds)
+    assert collapsed.rounds == kept.rounds
+    assert_allclose(collapsed.scores, kept.scores[first], atol=2e-3)
+
+
 def test_a_cut_is_no_heavier_than_what_it_began_from():
     """Its objective is the weight of the edges between classes."""
     rng = np.random.default_rng(0)
@@ -156,7 +182,8 @@ def test_a_cut_is_no_heavier_than_what_it_began_from():
     W = KNNGraph(n_neighbors=8, duplicates="keep").build(X).weights()
     noisy = np.eye(2)[y] + rng.normal(scale=0.6, size=(600, 2))
     ones = np.ones(600)
-    cut = cut_of(W, ones, ones, noisy, np.array([0, 1]), np.eye(2)[y[:2]], np.full(2, 0.5), np.full(2, 0.5))
+    cut = cut_of(W, ones, ones, noisy, np.array([0, 1]), np.eye(2)[y[:2]],
+                 ClassBounds(np.full(2, 0.5), np.full(2, 0.5)))
 
     def weight_between(scores):
         codes = np.eye(2)[scores.argmax(axis=1)]
