@@ -161,4 +161,5 @@ class FactorTask:
                 receipt = out.write_rows(start, U=U)
             S = U.astype(np.float64) if new is None else factor_and_features(U, X, scale, new)
             gram += S.T @ S
+            del S  # before that of the next block is made
         return {**receipt, **out.write(gram=gram), "rows": [self.start, self.stop]}

@@ -139,7 +139,7 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     assert [row["label"] for row in rows] == [""] * 4
     assert found["criterion"] == "model_change_v_optimality"
     shown = invoke("suggest", made / "spec.yaml", "--workspace", workspace, "--count", 4, "--out", tmp_path / "b.csv")
-    assert "uncertain to the model, and near many other rows" in shown.stdout
+    assert "of which the model is uncertain, near many other rows" in shown.stdout
     assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "next.csv").read_bytes()
 
 

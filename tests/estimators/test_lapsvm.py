@@ -120,7 +120,7 @@ def test_a_method_that_does_not_fit_the_loss_is_refused(estimator):
 @pytest.mark.parametrize("solver", ["nystrom-pcg", "nystrom-cg"])
 @pytest.mark.parametrize("how", ["influence", "refined_influence"])
 def test_a_solver_without_an_influence_function_does_not_refit_in_its_place(how, solver):
-    with pytest.raises(ParameterError, match="they would refit"):
+    with pytest.raises(ParameterError, match="it needs the labels' Gram matrix"):
         SystemParams(held_out=how, solver=solver)
 
 
@@ -136,7 +136,7 @@ def test_on_all_points_the_influence_function_is_that_of_the_paper_corrected(los
     prepared = made.prepared(kernel, InProcess(1), held_out=True)
     (_, values), = prepared.held_out()
     assert prepared.evidence["held_out"]["method"] == "influence"
-    model = prepared.fitted({"model": made.tried[0]}).models["model"]
+    model = prepared.fitted({"model": made.all_candidates[0]}).models["model"]
     space = FullSpace(kernel(X, X), whole_graph(GraphEnergy.of(graph.weights(), "normalized")), target.labeled)
     fit = FittedOnGraph(target.labeled, target.columns(), np.ones(len(target.labeled)), params.loss, 0.02, 1.0,
                         model.values(rows, InProcess(1)), model.intercept)

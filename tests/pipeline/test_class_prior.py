@@ -18,7 +18,7 @@ def spec(labels, task="classification", **model):
     ({"given": True}, {}, LABELS), ({"per_class": 3}, {"class_prior": "labels"}, LABELS),
     ({"count": 30}, {"class_prior": "equal"}, EQUAL),
     ({"count": 30}, {"class_prior": {"a": 0.9, "b": 0.1}}, ClassPrior("given", named=(("a", 0.9), ("b", 0.1)))),
-    ({"per_class": 3}, {"class_sizes": [90, 10]}, ClassPrior("given", ordered=(90.0, 10.0)))])
+    ({"per_class": 3}, {"class_sizes": [90, 10]}, ClassPrior("sizes", ordered=(90.0, 10.0)))])
 def test_the_draw_of_the_labels_says_whether_their_frequencies_mean_anything(labels, model, prior):
     assert spec(labels, **model).prior == prior
 

@@ -139,6 +139,7 @@ class SystemParams:
 
     @property
     def itemsize(self) -> int:
+        """Return the bytes of a number of the precision."""
         return np.dtype(self.precision).itemsize
 
 

@@ -42,9 +42,9 @@ def test_a_small_budget_changes_no_coefficient():
                           system=SystemParams(solver="cg", tol=1e-12))
     problem = LapRLSProblem.of(ArrayRows(X), target, params, InProcess(1), folds=folds)
     large, small = (problem.prepared(RBF(1.0), InProcess(1, budget), held_out=True) for budget in (1 << 30, 4000))
-    rows, others = (search_penalties(own, InProcess(1)).rows for own in (large, small))
-    assert_allclose([row["rmse"] for row in rows], [row["rmse"] for row in others], rtol=1e-4)
-    best = {"model": problem.all_candidates[np.argmin([row["rmse"] for row in rows])]}
+    rows, others = (search_penalties(own, InProcess(1)) for own in (large, small))
+    assert_allclose([row.scores["rmse"] for row in rows], [row.scores["rmse"] for row in others], rtol=1e-4)
+    best = {"model": problem.all_candidates[np.argmin([row.scores["rmse"] for row in rows])]}
     assert_allclose(large.fitted(best).models["model"].coef, small.fitted(best).models["model"].coef, atol=1e-7)
 
 
@@ -61,13 +61,13 @@ def test_a_ratio_of_penalties_is_factored_once(monkeypatch, loss):
         params = LapRLSParams(**penalties, system=SystemParams(solver="direct"), loss=loss)
         problem = LapRLSProblem.of(ArrayRows(X), Classes(np.arange(40), codes, names), params, InProcess(1),
                                    graph=graph, folds=folds)
-        return search_penalties(problem.prepared(RBF(1.0), InProcess(1), held_out=True), InProcess(1)).rows
+        return search_penalties(problem.prepared(RBF(1.0), InProcess(1), held_out=True), InProcess(1))
 
     monkeypatch.setattr(dense, "lu_factor", lambda A, **options: factored.append(len(A)) or lu_factor(A, **options))
     grid = {"gamma_A": (1e-3, 1e-2, 1e-1), "gamma_I": (0.0, 1e-2, 1e-1, 1.0)}
     rows = rows_of(**grid)
     assert factored == [120] * 5
     for row in rows:
-        alone, = rows_of(gamma_A=(row["gamma_A"],), gamma_I=(row["gamma_I"],))
-        assert row["error"] == alone["error"]
-        assert row["rmse"] == pytest.approx(alone["rmse"], rel=1e-7)
+        alone, = rows_of(gamma_A=(row.parameters["gamma_A"],), gamma_I=(row.parameters["gamma_I"],))
+        assert row.scores["error"] == alone.scores["error"]
+        assert row.scores["rmse"] == pytest.approx(alone.scores["rmse"], rel=1e-7)
