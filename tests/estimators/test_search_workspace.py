@@ -164,7 +164,7 @@ def test_each_parameter_of_an_estimator_is_in_the_address(kind, tmp_path):
 
     def address(estimator):
         (_, group), = groups_of(candidates_of(estimator, {}, None, 0))
-        return cache.rows(group, [0], "graph", [[np.arange(3)]], None).address
+        return cache.scores(group, [0], "graph", [[np.arange(3)]], None).address
 
     class Newer(kind):
         method = replace(kind.method, steps=tuple(replace(step, version=step.version + (step.name == "selection"))
