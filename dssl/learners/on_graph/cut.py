@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
+from ...graph.laplacian import scaled_entries
 from ..class_prior import ClassBounds
 
 # s, what of the degrees is subtracted; rho, of the multipliers: it has to exceed 1.5 s times the largest degree, which
@@ -164,8 +165,7 @@ def normalized(W: sp.csr_array, multiplicity: np.ndarray) -> sp.csr_array:
     """Return weights divided by the square roots of the degrees of a point of both vertices; 0 degrees stay."""
     degrees = np.asarray(W.sum(axis=1)).ravel() / multiplicity
     root = np.sqrt(np.where(degrees > 0, degrees, 1.0))
-    rows = np.repeat(np.arange(W.shape[0]), np.diff(W.indptr))
-    return sp.csr_array((W.data / (root[rows] * root[W.indices]), W.indices, W.indptr), shape=W.shape)
+    return sp.csr_array((scaled_entries(W, 1 / root), W.indices, W.indptr), shape=W.shape)
 
 
 def _solved(A: sp.csr_array, diagonal: np.ndarray, B: np.ndarray, X: np.ndarray) -> np.ndarray:
