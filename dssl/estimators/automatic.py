@@ -130,8 +130,8 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     scale : str
         How the features are scaled: "standardize", "unit_range", "max_abs",
         "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
-        columns and the leave-one-out residuals of kernels on the labels
-        (`dssl.estimators.feature_scales`).
+        columns and the leave-one-out residuals of kernels on the labels, or of
+        the nearest of more than 2,000 labels (`dssl.estimators.feature_scales`).
     class_sizes : list, dict, "balanced" or None
         The known sizes of the classes, in the order of `classes_` or by class in a
         dict: counts or shares, or a pair of shares (low, high) where only an interval
@@ -251,8 +251,8 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     scale : str
         How the features are scaled: "standardize", "unit_range", "max_abs",
         "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
-        columns and the leave-one-out residuals of kernels on the labels
-        (`dssl.estimators.feature_scales`).
+        columns and the leave-one-out residuals of kernels on the labels, or of
+        the nearest of more than 2,000 labels (`dssl.estimators.feature_scales`).
     loss : "squared" or "huber"
         The loss of the targets; with "huber" a target that is far from what the
         others say of it counts less.

@@ -1,7 +1,8 @@
 """Select the scaling of features by the columns and by the labels.
 
-The first candidate is "auto" (`data/scaling/scaling.py`), which ignores labels. For each scaling the supervised family
-of kernels (`learners/kernel_family.py`) has sums L_m of squared leave-one-out residuals, and the scaling has the loss
+The first candidate is "auto" (`data/scaling/scaling.py`), which ignores labels. Up to `MAX_BLENDED` labels, where the
+automatic choice averages kernels, the supervised family of kernels (`learners/kernel_family.py`) has sums L_m of
+squared leave-one-out residuals for each scaling, and the scaling has the loss
 
     E = -2 s^2 log mean_m exp(-L_m / (2 s^2))
 
@@ -10,17 +11,25 @@ nothing of the first. Another scaling replaces the first if its E / s^2 is lower
 anything if some of the columns in one unit are narrow beside the others (`Reaches.narrow`). With these priors no
 scaling was worse than the first by more than one percentage point of error on 20 diverse data sets
 (`tests/benchmarks/scales.py`).
+
+For more labels, where the model is the mean of near labels on the graph or without it, each of at most `MAX_HELD_OUT`
+labels is predicted by the mean of its three nearest others. Another scaling replaces the first if its squared
+residuals are lower by more than `SIGNIFICANT` standard errors of the paired difference.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
 from ..learners.kernel_family import KERNELS, KernelMembers
+from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
+from ..learners.on_graph.many_labels import N_NEAREST
 from ..learners.target.target import Target
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import as_rows
@@ -31,6 +40,9 @@ MAX_LABELS = 300  # of the supervised family
 SAMPLED = 300  # points for its bandwidths
 PRIOR: dict[ScalingKind, float] = {"none": 3.0, "standardize": 1.0, "unit_range": 0.5, "max_abs": 1.0, "unit_norm": 1.0}
 SCALE_STREAM = 12  # of the seed
+MAX_HELD_OUT, MAX_ENTRIES = 2000, 8 << 20  # labels that are predicted by near ones, and entries of the rows of these
+SIGNIFICANT = 3.0  # standard errors of a paired difference
+CHUNK_BYTES = 32 << 20  # of distances in the search for the nearest labels
 
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
@@ -38,40 +50,91 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     """Return the scaling of rows (n, d), and the evidence: `ranges`, and `label_losses`, E for each label.
 
     ids : ascending numbers of the n rows; None for all. target : of these. categories : (d,) bool, the columns that
-    encode text. At most `MAX_LABELS` labels are used, in this process.
+    encode text. At most `MAX_LABELS` labels are used, or `labels_searched` of more than
+    `MAX_BLENDED`, in this process.
     """
     made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution, categories=categories)
     first = made["auto"].kind
     fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
-    sample = np.sort(block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:MAX_LABELS])
+    by_nearest = len(target.labeled) > MAX_BLENDED
+    most = labels_searched(rows.shape[1]) if by_nearest else MAX_LABELS
+    drawn = block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:most]
+    sample = np.sort(drawn)
     labels = target.in_units().take(sample)
     n_labels = len(labels.labeled)
     usable_share = 1 - target.n_strata / n_labels
     if usable_share <= 0 or n_labels < 2:
         return fitted[first], evidence
     n = len(rows) if ids is None else len(ids)
-    positions = np.concatenate([labels.labeled, np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)])
+    others = np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)
+    positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, others])
     X = rows.take(positions if ids is None else ids.take(positions))
+    held = np.searchsorted(sample, drawn[:MAX_HELD_OUT])
     local, losses = replace(labels, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
     for kind in (each for each in fitted if each != "auto" or each == first):
         Z = fitted[kind].transform(X)
-        if rows_differ(Z, Z[np.zeros(len(positions), int)]).any() and not (
-                kind == "unit_norm" and int(fitted[kind].attributes["zero_rows"])):
-            family = KernelMembers.of(as_rows(Z), np.arange(n_labels, len(positions)), local, None, random_state)
-            losses[kind] = np.array([float(((member.held_out - local.indicators()) ** 2).sum())
-                                     for member in family.members])
+        if _separates(Z, fitted[kind]):
+            losses[kind] = losses_by_nearest(Z, local, held) if by_nearest else _losses_by_kernels(
+                Z, local, random_state)
     if first not in losses:
         return fitted[first], evidence
-    unit = 1.0 if target.n_strata > 1 else min(float(loss.min()) for loss in losses.values()) / n_labels
-    energies = {kind: _energy(loss, max(unit, np.finfo(float).tiny)) for kind, loss in losses.items()}
-    evidence["label_losses"] = {kind: energy / n_labels for kind, energy in energies.items()}
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
+    best, evidence["label_losses"] = _best_by_nearest(losses, first, narrow) if by_nearest else _best_by_kernels(
+        losses, first, narrow, usable_share, n_labels, of_classes=target.n_strata > 1)
+    return fitted[best], evidence
 
+
+def _separates(Z: Any, scaling: Scaling) -> bool:
+    """Return whether scaled rows (m, d) differ, and each has a direction if rows get length 1."""
+    return bool(rows_differ(Z, Z[np.zeros(Z.shape[0], int)]).any()) and not (
+        scaling.kind == "unit_norm" and int(scaling.attributes["zero_rows"]))
+
+
+def _losses_by_kernels(Z: Any, labels: Target, random_state: int) -> np.ndarray:
+    """Return L_m of each kernel (m,), from scaled rows: those of the labels, then of other points."""
+    n_labels = len(labels.labeled)
+    family = KernelMembers.of(as_rows(Z), np.arange(n_labels, Z.shape[0]), labels, None, random_state)
+    return np.array([float(((member.held_out - labels.indicators()) ** 2).sum()) for member in family.members])
+
+
+def _best_by_kernels(losses: Mapping[ScalingKind, np.ndarray], first: ScalingKind, narrow: bool, usable_share: float,
+                     n_labels: int, *, of_classes: bool) -> tuple[ScalingKind, dict[str, float]]:
+    """Return the best scaling by the sums L_m of the kernels (m,) under each, and E for each label."""
+    unit = 1.0 if of_classes else min(float(loss.min()) for loss in losses.values()) / n_labels
+    energies = {kind: _energy(loss, max(unit, np.finfo(float).tiny)) for kind, loss in losses.items()}
     posterior = {kind: usable_share * energy + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
                  for kind, energy in energies.items()}
     best = min(posterior, key=lambda kind: posterior[kind])
-    return fitted[first if posterior[first] <= posterior[best] else best], evidence
+    return (first if posterior[first] <= posterior[best] else best,
+            {kind: energy / n_labels for kind, energy in energies.items()})
+
+
+def labels_searched(d: int) -> int:
+    """Return how many labels of d columns are searched for the nearest ones."""
+    return max(MAX_HELD_OUT, MAX_ENTRIES // max(d, 1))
+
+
+def losses_by_nearest(Z: Any, labels: Target, held: np.ndarray) -> np.ndarray:
+    """Return the squared residuals of the labels `held` (h,) by their three nearest others among scaled rows."""
+    Y = labels.indicators()
+    search = NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute").fit(Z)
+    found = search.kneighbors(Z[held], return_distance=False)
+    others = found != held[:, None]
+    others[others.all(axis=1), -1] = False  # among many equal rows the row itself may be missing
+    nearest = found[others].reshape(len(held), N_NEAREST)
+    losses: np.ndarray = ((Y[held] - Y[nearest].mean(axis=1)) ** 2).sum(axis=1)
+    return losses
+
+
+def _best_by_nearest(losses: Mapping[ScalingKind, np.ndarray], first: ScalingKind,
+                     narrow: bool) -> tuple[ScalingKind, dict[str, float]]:
+    """Return the best scaling by squared residuals (h,) under each, and their means."""
+    best = min(losses, key=lambda kind: float(losses[kind].mean()))
+    change = losses[first] - losses[best]
+    enough = 0.0 if narrow else SIGNIFICANT * float(change.std()) / np.sqrt(len(change))
+    return best if float(change.mean()) > enough else first, {
+        kind: float(loss.mean()) for kind, loss in losses.items()}
 
 
 def _energy(losses: np.ndarray, unit: float) -> float:
@@ -81,7 +144,13 @@ def _energy(losses: np.ndarray, unit: float) -> float:
 
 
 def choosing_bytes(m: int, row_bytes: int, width: int) -> int:
-    """Return the bytes of the selection with m labeled rows of `row_bytes` bytes: rows, scaled rows and kernels."""
+    """Return the bytes of the selection with m labeled rows of `row_bytes` bytes, and at most `width` entries.
+
+    Rows, scaled rows and kernels; of many labels rows, scaled rows with copies of the search, and its chunks.
+    """
     n_labels = min(m, MAX_LABELS)
     points = n_labels + SAMPLED
-    return points * (2 * row_bytes + 24 * width) + 8 * (points**2 + len(KERNELS) * 4 * n_labels * n_labels)
+    by_kernels = points * (2 * row_bytes + 24 * width) + 8 * (points**2 + len(KERNELS) * 4 * n_labels * n_labels)
+    if m <= MAX_BLENDED:
+        return by_kernels
+    return max(by_kernels, min(m, labels_searched(width)) * (2 * row_bytes + 24 * width) + CHUNK_BYTES)

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine, make_friedman1, make_moons, make_swiss_roll
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import RidgeCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 from dssl import (
@@ -25,7 +26,7 @@ from dssl import (
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
-from dssl.estimators.feature_scales import choose_scale
+from dssl.estimators.feature_scales import choose_scale, losses_by_nearest
 from dssl.execution.in_process import InProcess
 from dssl.learners.average import shares_of
 from dssl.learners.model import model_type
@@ -276,6 +277,33 @@ def test_labels_choose_the_scale_once_they_can_tell():
     assert evidence["label_losses"]["none"] < evidence["label_losses"]["standardize"]
     one_each = target.take(np.array([np.flatnonzero(true == code)[0] for code in (0, 1)]))
     assert choose_scale(ArrayRows(X), None, one_each, InProcess(), 0)[0].kind == "standardize"
+
+
+def test_thousands_of_labels_choose_the_scale_by_the_nearest_of_them():
+    """Two wide columns say the class in stripes that only near labels tell, six narrow ones are noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 8))
+    X[:, :2] *= 30
+    true = ((X[:, 0] // 12 + X[:, 1] // 12) % 2).astype(np.int64)
+    target = Classes(np.arange(2500), true[:2500], np.array([0, 1]))
+    scaling, evidence = choose_scale(ArrayRows(X), None, target, InProcess(), 0)
+    assert scaling.kind == "none"
+    losses = evidence["label_losses"]
+    assert losses["none"] < 0.7 * losses["standardize"]
+    for kind, Z in (("none", X), ("standardize", X / X.std(axis=0))):
+        nearest = KNeighborsClassifier(3).fit(Z[:2500], true[:2500]).kneighbors(return_distance=False)
+        residuals = 2 * (true[:2500] - true[nearest].mean(axis=1)) ** 2
+        assert losses[kind] == pytest.approx(residuals.mean(), rel=0.1)
+
+
+def test_residuals_by_nearest_labels_leave_out_the_label_itself():
+    X, codes = np.repeat(np.arange(12.0), 2)[:, None], np.repeat(np.arange(12) % 2, 2)
+    target = Classes(np.arange(24), codes, np.array([0, 1]))
+    losses = losses_by_nearest(X, target, np.arange(24))
+    # One of the three nearest others is the equal row, which has the label; two are of a neighbor, or of both.
+    np.testing.assert_allclose(losses, 2 * (2 / 3) ** 2)
+    equal = losses_by_nearest(np.zeros((24, 1)), target, np.arange(24))
+    assert np.isfinite(equal).all()
 
 
 def test_a_few_labels_choose_the_scale():
