@@ -48,7 +48,7 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     recall : float
         The share of true neighbors that an approximate search has to find, certified on
         a sample. NN-descent is repeated with longer lists if it finds fewer, with a
-        warning if that is not enough; a partitioned search continues until it is reached.
+        warning if that is not enough; a partitioned search widens until it is reached.
     execution : Execution or None
         Where the tasks run; None is threads of this process.
     parts : Parts or None
@@ -85,6 +85,11 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     entry in place of 10 ns min(d, 192). So the search is exact up to about 90,000 rows
     of many effective dimensions, and for many more rows where the tree works. Only
     counts enter, so the selection is reproducible.
+
+    Approximate searches compare dense rows of many columns by at most 256 coordinates:
+    the principal axes of a sample and, where these explain too little of the distances,
+    a subsampled randomized Hadamard transform of the rest. The candidates are measured
+    in all columns.
 
     If NN-descent does not fit the memory budget, dense rows are partitioned. Their
     neighbor lists have the attribute `ordered`: the parts hold a permutation `order`

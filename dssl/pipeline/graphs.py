@@ -47,7 +47,7 @@ from ..knn.exact.blocks import exact_cost
 from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
 from ..knn.params import NeighborParams
-from ..knn.partitioned.sizes import partitioned_cost
+from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
 from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSections
@@ -271,7 +271,8 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
         return grow_cost(f.distinct, known["n"], k, graph.metric, known["method"], f.budget)
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
              "descent": lambda: descent_cost(f.distinct, k, graph.metric, f.budget),
-             "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget)}
+             "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget, len(ROUNDS) if
+                                                     f.bound == "upper" else 1).guessing("rounds of the search")}
     if "neighbors" in f.attributes:
         methods = {f.attributes["neighbors"]["method"]}
     elif graph.method == "auto":

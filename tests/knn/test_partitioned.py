@@ -16,18 +16,22 @@ from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.knn.descent.local_joins import CANDIDATES, empty_neighbor_lists, nearest_in_memory, push_candidates
+from dssl.knn.heap import empty_heaps
 from dssl.knn.pair_distances import Coordinates
 from dssl.knn.params import NeighborParams
 from dssl.knn.partitioned.partitions import Partition, fit_partition, pack
 from dssl.knn.partitioned.permutation import BlockPositions, PermutedRows
+from dssl.knn.partitioned.scan import scan
 from dssl.knn.partitioned.sizes import partitioned_cost
 from dssl.knn.partitioned.tasks import SearchTask
 from dssl.knn.recall import certify_recall
 from dssl.knn.search import find_neighbors, neighbors
 from dssl.pipeline.run import run
 from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng
+from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 from dssl.storage.views import SelectedRows
+from tests.embeddings import hard_pixels
 from tests.memory import Traced
 
 N, K, BUDGET = 6000, 8, 3 << 20
@@ -129,25 +133,82 @@ def test_points_that_are_all_equal_have_a_price():
 
 @pytest.mark.slow
 @pytest.mark.extended
-def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves(tmp_path):
+def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves_and_scanned(tmp_path, monkeypatch):
     """Warm, in storage. Of nine columns and noise, which takes many axes."""
+    monkeypatch.setattr("dssl.knn.partitioned.rounds.LONGEST", 100)
+    monkeypatch.setattr("dssl.knn.partitioned.rounds.scan_seconds", lambda X: np.inf)
     X = np.random.default_rng(0).normal(size=(3000, 180)).astype(np.float32)
     X[:, 9:] *= 0.03
     search(X, InProcess(1, 2 * BUDGET), recall=0.997)
     with Traced(tmp_path, 2 * BUDGET) as execution:
         lists = search(execution.share_rows(ArrayRows(X)), execution, StoredParts(tmp_path / "lists"), recall=0.997)
+        monkeypatch.setattr("dssl.knn.partitioned.rounds.scan_seconds", lambda X: 0.0)
+        search(execution.share_rows(ArrayRows(X)), execution, StoredParts(tmp_path / "scanned"), recall=0.997)
     first, second = lists.attributes["overlaps"]
     assert second > 8 > 2 > first
-    assert {"SpreadTask", "SearchTask", "MergeTask", "JoinTask", "MeasureTask"} <= set(execution.tasks)
+    assert {"SpreadTask", "SearchTask", "MergeTask", "JoinTask", "ScanTask", "MeasureTask"} <= set(execution.tasks)
     assert max(execution.tasks.values()) <= execution.memory_budget
 
 
-def test_noise_of_many_dimensions_is_refused_with_the_way_out():
+def test_rows_that_are_hard_to_search_are_scanned_until_the_recall_is_certified():
+    """Many scales, hubs, duplicates and 784 columns of which no few explain the distances: leaves and joins miss many.
+    """
+    X = hard_pixels(6000)
+    execution = Counted(2, 64 << 20)
+    lists = search(X, execution)
+    assert lists.attributes["scanned"]
+    assert lists.attributes["effort"] > 1
+    assert lists.attributes["recall"]["lower"] >= 0.95
+    assert lists.attributes["recall"] == certify_recall(X, lists)
+    assert execution.ran <= partitioned_cost(as_rows(X), K, "euclidean", execution.memory_budget).tasks
+
+
+def test_noise_is_scanned_where_no_leaves_fit_and_searched_exactly_where_that_does_not_do():
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
+    lists = search(X)
+    assert (lists.attributes["overlaps"], lists.attributes["scanned"]) == ([], True)
+    assert lists.attributes["recall"]["lower"] >= 0.95
+    lists = search(hard_pixels(3000), InProcess(2, 64 << 20), recall=0.998)
+    assert (lists.attributes["scanned"], lists.attributes["filled_exactly"]) == (True, 3000)
+
+
+def test_a_search_that_would_take_longer_than_planned_is_refused_with_the_way_out(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
+    monkeypatch.setattr("dssl.knn.partitioned.rounds.LONGEST", 0)
     with pytest.raises(BudgetError, match=r"noise in many columns(.|\n)*hours of one core"):
         search(X)
-    with pytest.raises(DataError, match=r"certified 0\.\d+, and recall=0.95 is required(.|\n)*hours of one core"):
+    with pytest.raises(DataError, match=r"certified 0\.\d+, and recall=0.95 is required(.|\n)*than the planned"):
         search(X, InProcess(2, 4 * BUDGET))
+
+
+class Counted(InProcess):
+    """Counts the tasks that run."""
+
+    ran = 0
+
+    def map(self, tasks, parts):
+        self.ran += len(tasks)
+        return super().map(tasks, parts)
+
+
+def test_a_plan_counts_the_tasks_of_the_first_round_and_of_all_rounds(points):
+    execution = Counted(1, BUDGET)
+    search(points, execution)
+    upper, lower = (partitioned_cost(as_rows(points), K, "euclidean", BUDGET, rounds) for rounds in (2, 1))
+    assert lower.tasks <= execution.ran <= upper.tasks
+    for figure in ("written", "read", "seconds"):
+        assert getattr(lower, figure) < getattr(upper, figure)
+
+
+def test_a_scan_in_pieces_finds_the_nearest_by_coordinates():
+    rng = np.random.default_rng(0)
+    Z = (rng.normal(size=(700, 6)) + 100).astype(np.float32)
+    values, ids = empty_heaps(300, 5)
+    for low, high in ((0, 600), (600, 700)):
+        scan(Z[200:500], 1200, Z[low:high], 1000 + low, values, ids)
+    squared = ((Z[200:500, None].astype(float) - Z) ** 2).sum(axis=2)
+    squared[np.arange(300), np.arange(200, 500)] = np.inf
+    assert_array_equal(np.sort(ids, axis=1), np.sort(1000 + squared.argsort(axis=1)[:, :5], axis=1))
 
 
 class Stopped(InProcess):

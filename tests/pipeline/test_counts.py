@@ -24,6 +24,7 @@ GRID = {"gamma_A": ["0.1*auto", "auto"], "gamma_I": ["auto", "10*auto"]}
 SPECS = {
     "automatic": {**DIGITS, "model": {"kind": "automatic"}},
     "descent": {**DIGITS, "graph": {"method": "descent"}, "model": {"kind": "graph"}},
+    "partitioned": {**MANIFOLDS, "graph": {"method": "partitioned"}, "model": {"kind": "graph"}},
     "cluster": {**DIGITS, "model": {"kind": "cluster"}},
     "multiscale": {**DIGITS, "model": {"kind": "multiscale"}},
     "transductive": {**DIGITS, "model": {"kind": "transductive"}},
@@ -40,7 +41,7 @@ SPECS = {
     "svm": {**MANIFOLDS, "model": {"kind": "svm", "n_subsample": 60}},
 }
 # Stages that stop as soon as what they find lets them; all others are counted from shapes, labels and parameters.
-AT_MOST = {"health"} | {f"models of {name}" for name in ("svm", "kernel_clustering")}
+AT_MOST = {"health", "neighbors of partitioned"} | {f"models of {name}" for name in ("svm", "kernel_clustering")}
 BY_WAVES = {"basis of multiscale"}  # whose finished tasks are mapped again with those that follow
 
 

@@ -17,10 +17,9 @@ from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_
 from ...storage.csr import as_rows
 from ..exact.blocks import points_in_blocks
 from ..exact.inverted_index import measured_row_bytes
-from ..exact.layout import MAX_AXES
 from ..metric import Euclidean, measurable, measured_itemsize, sample_ids, stored_distances
 from ..pair_distances import AXES, Coordinates, Points, SparsePoints, axes_bytes
-from ..partitioned.partitions import Projection, outlier_rows, projection_bytes
+from ..projection import Projection, max_coordinates, outlier_rows, projection_bytes
 from ..recall import is_true, recall_of, truth_cost
 from ..squared_distances import candidate_distances
 from .local_joins import CANDIDATES, MAX_CANDIDATES, all_of, cuts, in_memory_bytes, nearest_in_memory
@@ -64,11 +63,11 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, t
 
 
 def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator,
-          pool: ThreadPoolExecutor) -> tuple[Points, np.ndarray]:
+                   pool: ThreadPoolExecutor) -> tuple[Points, np.ndarray]:
     """Return the points of the joins, and which rows are outliers, whose neighbors float32 cannot tell apart."""
     if sparse.issparse(rows):
         return SparsePoints.of(rows, rng), np.zeros(rows.shape[0], bool)
-    projection = Projection.of(rows[sample_ids(len(rows), FRAME_ROWS)])
+    projection = Projection.of(rows[sample_ids(len(rows), FRAME_ROWS)], rng)
     coordinates = np.empty((len(rows), projection.axes), np.float32)
 
     def write_block(block: tuple[int, int]) -> None:
@@ -119,7 +118,7 @@ class DescentTask:
 
 def descent_seconds(X: Rows, k: int) -> float:
     """Return the predicted seconds of NN-descent on one core, for k neighbors and `extra_of(k)` more candidates."""
-    pair = ENTRY_NS * X.row_bytes / (X.dtype.itemsize + 4) if X.is_sparse else AXIS_NS * (_axes(X) + 1)
+    pair = ENTRY_NS * X.row_bytes / (X.dtype.itemsize + 4) if X.is_sparse else AXIS_NS * max_coordinates(X.shape[1])
     return len(X) * (k + extra_of(k)) * (ROW_NS + pair) * 1e-9
 
 
@@ -138,7 +137,7 @@ def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
         rows, coordinates = n * (entries * (itemsize + 4) + 8) + axes_bytes(d), 12 * entries + 8 * AXES + 24
         preparing = n * measured_row_bytes(X, metric)
     else:
-        rows, coordinates, preparing = n * d * itemsize, 8 * (_axes(X) + 1), projection_bytes(min(n, FRAME_ROWS), d)
+        rows, coordinates, preparing = n * d * itemsize, 8 * max_coordinates(d), projection_bytes(min(n, FRAME_ROWS), d)
     peak, lower = (rows + max(n * max(coordinates + in_memory_bytes(width), 48 * width) + lists_bytes, preparing)
                    for width, lists_bytes in ((last, 16 * n * k), (first, 0)))
     return truth_cost(X, metric, k, budget) + cost_of(1, 2 * n * X.row_bytes, 12 * n * k, peak, lower,
@@ -148,7 +147,3 @@ def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
 def extra_of(k: int) -> int:
     """Return the number of additional candidates that a row keeps in the first search."""
     return max(MIN_EXTRA, k // EXTRA_SHARE)
-
-
-def _axes(X: Rows) -> int:
-    return min(X.shape[1], MAX_AXES)

@@ -10,13 +10,14 @@ from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rn
 from ..descent.local_joins import choose_candidates, empty_neighbor_lists, local_join, push_candidates, salt_of
 from ..exact.blocks import points_in_blocks
 from ..heap import EMPTY
-from ..metric import measurable, stored_distances
+from ..metric import measurable, sample_ids, stored_distances
 from ..pair_distances import Coordinates
+from ..projection import outlier_rows
 from ..squared_distances import candidate_distances
-from .partitions import outlier_rows
 from .permutation import JOINS, PermutedRows
 
 DRAWN = 16  # new, and as many old, candidates of a row in a join across borders
+FILL_SAMPLE = 2048  # rows of a sample for the axes of an exact search
 SENT = 16  # improvements a row of a block after which a join stops; the last run may send a few more
 
 
@@ -25,7 +26,8 @@ class MergeTask:
     """Merge candidates into the k nearest of each row of a block, and send reverse neighbors to other blocks.
 
     candidates : what `writers` tasks sent to the block: positions `place`, with `ids`, `distances` and flags.
-    lists_before, flags : the neighbor lists so far, and the flags after the last join; None at first.
+    lists_before, flags : the neighbor lists so far, of at most k entries, and the flags after the last join; None at
+        first.
     truth : positions `place` of the sampled rows and those of their true neighbors, `near` (q, k). The receipt counts
         the true neighbors in the lists as `hits`.
     """
@@ -44,9 +46,13 @@ class MergeTask:
         start, stop = positions.span(self.block)
         distances, ids, flags = empty_neighbor_lists(stop - start, self.k)
         if self.lists_before is not None and self.flags is not None and stop > start:
-            distances, ids = (self.lists_before.rows(name).read(start, stop) for name in ("distances", "ids"))
-            flags = self.flags.rows("flags").read(start, stop)
-            distances, ids, flags = distances.copy(), ids.copy(), flags.copy()
+            before = [*(self.lists_before.rows(name).read(start, stop) for name in ("distances", "ids")),
+                      self.flags.rows("flags").read(start, stop)]
+            # The entries that a list gains are infinitely far, so in descending order it is a heap again.
+            order = np.argsort(-before[0], axis=1, kind="stable")
+            width = self.k - order.shape[1]
+            for array, old in zip((distances, ids, flags), before, strict=True):
+                array[:, width:] = np.take_along_axis(old, order, axis=1)
         for lists in pieces(self.candidates, self.writers, self.block):
             push_candidates(lists["place"] - start, lists["ids"], lists["distances"], lists["flag"], distances, ids,
                             flags)
@@ -116,12 +122,12 @@ class JoinTask:
         coordinates = self.ordered.parts.rows("seen").take(used)
         distances, ids = (self.lists.rows(name).take(used) for name in ("distances", "ids"))
         flags = np.zeros(ids.shape, np.uint8)
-        local_join(Coordinates(coordinates), used, _numbers(new, used), _numbers(old, used), distances, ids, flags)
+        local_join(Coordinates(coordinates), used, numbers_of(new, used), numbers_of(old, used), distances, ids, flags)
         entry = np.flatnonzero(flags)
         return used[entry // ids.shape[1]], ids.ravel()[entry][:, None], distances.ravel()[entry][:, None]
 
 
-def _numbers(ids: np.ndarray, used: np.ndarray) -> np.ndarray:
+def numbers_of(ids: np.ndarray, used: np.ndarray) -> np.ndarray:
     """Return the indices of ids in a sorted array that holds them; -1 stays -1."""
     return np.where(ids < 0, -1, np.searchsorted(used, ids)).astype(np.int32)
 
@@ -144,11 +150,11 @@ class MeasureTask:
     """Measure the lists of a block in float64, and send the k nearest neighbors to the ranges that own the rows.
 
     Rows with fewer than k candidates are searched among all of `rows`, `fill_rows` at a time. So are outliers
-    (`outlier_rows`) if `search_outliers` says that there are few.
+    (`outlier_rows`) if `search_outliers` says that there are few, and all rows if there are no `lists`.
     """
 
     ordered: PermutedRows
-    lists: Parts
+    lists: Parts | None
     rows: Rows
     metric: str
     k: int
@@ -159,28 +165,38 @@ class MeasureTask:
     block: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        positions, ordered_rows, row = self.ordered.positions, self.ordered.parts.rows("rows"), self.ordered.parts.rows(
-            "row")
+        positions, row = self.ordered.positions, self.ordered.parts.rows("row")
         start, stop = positions.span(self.block)
-        near, of_rows = self.lists.rows("ids").read(start, stop), row.read(start, stop)
+        of_rows = row.read(start, stop)
         squared, ids = np.empty((len(of_rows), self.k)), np.empty((len(of_rows), self.k), np.int64)
-        for run, used in within(np.arange(len(of_rows)), [near], self.max_nearby_rows):
-            numbers = _numbers(near[run], used)
-            rows_here = ordered_rows.read(start + int(run[0]), start + int(run[-1]) + 1)
-            distances = candidate_distances(rows_here, ordered_rows.take(used), numbers)
+        if self.lists is None:
+            short = np.arange(len(of_rows))
+        else:
+            self._measure(self.lists, start, stop, squared, ids)
+            filled = np.isinf(squared[:, -1])
+            if self.search_outliers:
+                filled |= outlier_rows(self.ordered.parts.rows("seen").read(start, stop))
+            short = np.flatnonzero(filled)
+        for first in range(0, len(short), self.fill_rows):
+            run = short[first:first + self.fill_rows]
+            queries = self.rows.take(of_rows[run])
+            sample = measurable(queries[sample_ids(len(run), FILL_SAMPLE)], self.metric)
+            points = points_in_blocks(self.rows, self.metric, self.fill_rows, sample)
+            squared[run], ids[run] = points.nearest(queries, of_rows[run], self.k)
+        return scatter(out, of_rows // self.range_rows, -(-len(self.rows) // self.range_rows), row=of_rows, ids=ids,
+                       squared=squared) | {"filled_exactly": len(short)}
+
+    def _measure(self, lists: Parts, start: int, stop: int, squared: np.ndarray, ids: np.ndarray) -> None:
+        """Write the k nearest of the listed candidates of rows at positions [start, stop)."""
+        rows, row = self.ordered.parts.rows("rows"), self.ordered.parts.rows("row")
+        near = lists.rows("ids").read(start, stop)
+        for run, used in within(np.arange(len(near)), [near], self.max_nearby_rows):
+            numbers = numbers_of(near[run], used)
+            rows_here = rows.read(start + int(run[0]), start + int(run[-1]) + 1)
+            distances = candidate_distances(rows_here, rows.take(used), numbers)
             candidates = np.where(numbers < 0, EMPTY, row.take(used)[numbers])
             order = np.lexsort((candidates, distances))[:, :self.k]
             squared[run], ids[run] = (np.take_along_axis(array, order, axis=1) for array in (distances, candidates))
-        filled = np.isinf(squared[:, -1])
-        if self.search_outliers:
-            filled |= outlier_rows(self.ordered.parts.rows("seen").read(start, stop))
-        short = np.flatnonzero(filled)
-        if len(short):
-            rows_here = self.rows.take(of_rows[short])
-            points = points_in_blocks(self.rows, self.metric, self.fill_rows, measurable(rows_here, self.metric))
-            squared[short], ids[short] = points.nearest(rows_here, of_rows[short], self.k)
-        return scatter(out, of_rows // self.range_rows, -(-len(self.rows) // self.range_rows), row=of_rows, ids=ids,
-                       squared=squared) | {"filled_exactly": len(short)}
 
 
 @dataclass(frozen=True)

@@ -11,100 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from ...storage.blocks import row_ranges
-from ..exact.layout import SAMPLE_ROWS, Frame, principal_frame, project
 from ..metric import sample_ids
 
 CELLS_PER_LEAF, MAX_CELLS, SAMPLE_PER_CELL = 64, 2048, 32
 LLOYD_STEPS = 5
-NEAR_SAMPLE, NEAR_ROWS = 256, 32  # rows of a sample whose nearest neighbor is searched, and rows of one product
-OUTLIER_RATIO = 16.0  # times the distance from the median that nine in ten rows keep; rows beyond do not enter the axes
-OUTLIER_LENGTH = 1024.0  # where the length of the farthest usual row is 1/2 to 1: (1024 + x)^2 is known to x = 6e-5
-MAX_LENGTH = 1e15  # upper bound of a coordinate, where the farthest usual row has 1: squares fit float32
-PRODUCT_BYTES, BLOCK_ROWS = 1 << 20, 1024
-
-
-@dataclass(frozen=True)
-class Projection:
-    """A projection of rows to coordinates (n, a) float32: principal axes, and the length of the residual.
-
-    Distances between coordinates are at most `scale` times those between rows, and nearly equal to them.
-    """
-
-    frame: Frame
-    scale: float
-
-    @classmethod
-    def of(cls, sample: np.ndarray) -> "Projection":
-        """Return the projection to the principal axes of a sample (m, d) of rows.
-
-        The axes also explain the differences between near rows, since the search compares near rows by them. (In
-        clusters whose centers hold most of the variance, the leading axes alone may miss a tenth of the distances
-        within a cluster.) Outliers are dropped first: they would dominate the center, the axes and the scale.
-        """
-        usual = sample[sample_ids(len(sample), SAMPLE_ROWS)]
-        usual = usual[_usual(usual)]
-        frame = principal_frame(usual, _near_directions(usual))
-        return cls(frame, project(usual, frame).scale)
-
-    @property
-    def axes(self) -> int:
-        """Return the number of coordinates."""
-        return self.frame.basis.shape[1] + 1
-
-    def coordinates(self, rows: np.ndarray) -> np.ndarray:
-        """Return the coordinates (n, a) of rows (n, d); float32 products suffice, since candidates are measured later.
-
-        Rows so far away that their squares would overflow are clipped.
-        """
-        center, m = self.frame.center, self.frame.basis.shape[1]
-        basis, coordinates = self.frame.basis.astype(np.float32), np.empty((len(rows), m + 1), np.float32)
-        for start, stop in row_ranges(len(rows), BLOCK_ROWS):
-            centered = (rows[start:stop] - center) * self.scale
-            np.clip(centered, -MAX_LENGTH, MAX_LENGTH, out=centered)
-            coordinates[start:stop, :m] = centered.astype(np.float32) @ basis
-            projected = coordinates[start:stop, :m].astype(np.float64)
-            residual = np.einsum("ij,ij->i", centered, centered) - np.einsum("ij,ij->i", projected, projected)
-            coordinates[start:stop, m] = np.sqrt(np.maximum(residual, 0)) if m < len(center) else 0
-        return coordinates
-
-
-def projection_bytes(m: int, d: int) -> int:
-    """Return the bytes of fitting the projection of a sample (m, d), beside the sample: copies of it, and its axes.
-
-    The axes take eigenvectors, LAPACK work space and QR factors; the factor 52 was measured at d from 1500 to 8000.
-    """
-    return 24 * m * d + 52 * min(m, d) * d
-
-
-def _usual(sample: np.ndarray) -> np.ndarray:
-    """Return which rows (m, d) of a sample are no outliers: see `OUTLIER_RATIO`."""
-    middle, squared = np.median(sample, axis=0).astype(np.float64), np.empty(len(sample))
-    for start, stop in row_ranges(len(sample), BLOCK_ROWS):
-        centered = sample[start:stop] - middle
-        squared[start:stop] = np.einsum("ij,ij->i", centered, centered)
-    limit = OUTLIER_RATIO**2 * np.quantile(squared, 0.9)
-    return squared <= (limit if limit > 0 else np.inf)
-
-
-def _near_directions(sample: np.ndarray) -> np.ndarray:
-    """Return the unit directions (q, d) from some rows of a sample to their nearest neighbor; 0 for duplicates."""
-    queries, directions = sample_ids(len(sample), NEAR_SAMPLE), []
-    centered = sample - sample.mean(axis=0, dtype=np.float64)
-    norms = np.einsum("ij,ij->i", centered, centered)
-    for start, stop in row_ranges(len(queries), NEAR_ROWS):
-        block_ids = queries[start:stop]
-        squared = norms - 2 * (centered[block_ids] @ centered.T)
-        squared[np.arange(len(block_ids)), block_ids] = np.inf
-        difference = centered[squared.argmin(axis=1)] - centered[block_ids]
-        length = np.sqrt(np.einsum("ij,ij->i", difference, difference))[:, None]
-        directions.append(difference / np.where(length > 0, length, 1))
-    return np.concatenate(directions)
-
-
-def outlier_rows(coordinates: np.ndarray) -> np.ndarray:
-    """Return which rows of coordinates (n, a) are outliers, whose neighbors float32 cannot tell apart."""
-    return np.einsum("ij,ij->i", coordinates, coordinates, dtype=np.float64) > OUTLIER_LENGTH**2
+PRODUCT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import numpy as np
 
 from ...storage.blocks import Arrays, Parts
 
-CELLS, LEAVES, JOINS = 1, 2, 3  # random streams of a search's seed: for cells, for leaves, and for joins across them
+# Random streams of a search's seed: for cells, for leaves, for joins across them, and for the sketch.
+CELLS, LEAVES, JOINS, SKETCH = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)

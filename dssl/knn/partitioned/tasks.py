@@ -10,19 +10,21 @@ from ..descent.local_joins import FIRST_AXES, nearest_in_memory
 from ..exact.layout import Frame, bisect, tree_depth
 from ..metric import check_block, measurable, sample_ids
 from ..pair_distances import Coordinates
-from .partitions import Partition, Projection, outlier_rows
+from ..projection import Projection, outlier_rows
+from .partitions import Partition
 from .permutation import LEAVES, BlockPositions, PermutedRows
 
 
 def projection_arrays(view: Projection) -> dict[str, np.ndarray]:
     """Return the arrays that `projection_of` takes."""
     return {"center": view.frame.center, "basis": view.frame.basis, "leading": np.array(view.frame.leading),
-            "scale": np.array(view.scale)}
+            "sketch": view.sketch, "scale": np.array(view.scale)}
 
 
 def projection_of(arrays: dict[str, np.ndarray]) -> Projection:
     """Return the projection that `projection_arrays` described."""
-    return Projection(Frame(arrays["center"], arrays["basis"], int(arrays["leading"])), float(arrays["scale"]))
+    return Projection(Frame(arrays["center"], arrays["basis"], int(arrays["leading"])), arrays["sketch"],
+                      float(arrays["scale"]))
 
 
 def partition_of(arrays: dict[str, np.ndarray]) -> Partition:

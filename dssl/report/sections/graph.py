@@ -48,7 +48,8 @@ def graph_section(run: RunRecord) -> Section | None:
     if not (made or lists or health):
         return None
     looked_at = {
-        "recall of the neighbor lists": _recall(health), "components": _components(health),
+        "recall of the neighbor lists": _recall(health), "effort of the neighbor search": _effort(lists),
+        "components": _components(health),
         "points unreachable from any label": _unreached(health), "neighbors per point": _degrees(health),
         "hubs": _hubs(health), "merged duplicates": _vertices(health), "duplicate points": _duplicates(health),
         "edges within a class": _homophily(health), "vanishing weights": _raised(made)}
@@ -72,6 +73,19 @@ def _recall(health: Health) -> Assessment:
         return how, "good", f"{checked}The few missing neighbors matter little."
     return how, "warning", (f"{checked}Below {percent(RECALL, 0)} the graph misses true neighbors. Set graph.method to "
                             "exact, or raise graph.n_neighbors.")
+
+
+def _effort(lists: Mapping[str, Any]) -> Assessment:
+    effort, overlaps = lists.get("effort"), lists.get("overlaps", [])
+    if effort is None:
+        return None
+    times = " and then ".join(f"{leaves:.1f}" for leaves in overlaps)
+    everything = " Then all of them were searched exactly." if lists["filled_exactly"] == lists["n"] else ""
+    how = f"The points were searched in {times} leaves each, with {counted(lists['joins'], 'join')}.{everything}"
+    if len(overlaps) == 1 and not everything:
+        return f"{effort:.1f} times a usual search", "good", how
+    return f"{effort:.1f} times a usual search", "note", (
+        f"{how} The first round had found too few true neighbors, as with noise in many columns.")
 
 
 def _components(health: Health) -> Assessment:

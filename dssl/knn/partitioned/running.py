@@ -1,0 +1,159 @@
+"""A running partitioned search: its sample, projection and partitions, and the permutation of its rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...base.errors import BudgetError, DataError, explain, require
+from ...execution.tasks import Execution, Steps, one_thread
+from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
+from ..metric import measured_itemsize, require_squares
+from ..projection import Projection
+from ..recall import true_neighbors
+from .partitions import Partition, fit_partition
+from .permutation import CELLS, SKETCH, BlockPositions, PermutedRows
+from .sizes import FILL_RATIO, Sizes, exact_hours, min_leaves, ordered_chunk_rows, sample_rows
+from .tasks import OrderTask, RouteTask, SampleTask, projection_arrays, projection_of
+
+GROWTH, ATTEMPTS = 1.3, 6  # factor of the number of leaves if a leaf got too many rows, and the attempts
+
+
+@dataclass(frozen=True)
+class Search:
+    """A running search: its rows and parameters, the sizes of its tasks, and its steps."""
+
+    X: Rows
+    k: int
+    metric: str
+    random_state: int
+    execution: Execution
+    steps: Steps
+    sizes: Sizes
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the ranges of rows that tasks read."""
+        return row_ranges(len(self.X), self.sizes.range_rows)
+
+    def fit_projection(self) -> Parts:
+        """Check all rows; return the projection as part 0, and the coordinates `seen` of a sample as part 1."""
+        n = len(self.X)
+        row_bytes = self.X.shape[1] * measured_itemsize(self.X.dtype, self.metric)
+        max_leaves = sample_rows(n, row_bytes, self.execution.memory_budget)
+        sampled, largest = self.steps.map("sample", lambda step_parts: [
+            SampleTask(self.X, self.metric, start, stop, -(-max_leaves * (stop - start) // n))
+            for start, stop in self.ranges()], lambda receipts: {
+                "largest": max(receipt["largest"] for receipt in receipts)})
+        require_squares(largest["largest"], self.X.dtype)
+
+        def fit(step_parts: Parts) -> Receipt:
+            sample = np.concatenate([sampled.read(index)["rows"] for index in range(len(self.ranges()))])
+            with one_thread():
+                projection = Projection.of(sample, block_rng(self.random_state, SKETCH))
+                step_parts.write(0, projection_arrays(projection))
+                step_parts.write(1, {"seen": projection.coordinates(sample)})
+            return {}
+
+        return self.steps.run("view", fit, [sampled])[0]
+
+    def find_truth(self, sampled_rows: np.ndarray) -> Parts:
+        """Return `distances` (q, k) and `ids` of the true neighbors of the sampled rows, as part 0."""
+        def find(step_parts: Parts) -> Receipt:
+            truth = true_neighbors(self.X, sampled_rows, np.full((len(sampled_rows), self.k), -1), self.metric,
+                                   self.execution, step_parts.within("shares"))
+            step_parts.write(0, {name: truth[name] for name in ("distances", "ids")})
+            return {}
+
+        step_parts, _ = self.steps.run("true", find)
+        step_parts.within("shares").remove()
+        return step_parts
+
+    def fit_partition(self, projection: Parts, leaves: int, rows: int, max_leaves: int, ratio: float, attempt: int
+                      ) -> tuple[Arrays, int, float] | None:
+        """Return a partition, as tasks load it, its number of leaves, and the leaves a row; None if no partition fits.
+
+        There are `leaves` leaves or more, each of at most `rows` rows, as estimated by the sample.
+
+        max_leaves, ratio : `max_leaves` and `distance_ratio` of `Partition.members`.
+        attempt : 0 or more; each attempt divides the rows differently.
+        """
+        def fit(step_parts: Parts) -> Receipt:
+            coordinates = projection.read(1)["seen"]
+            with one_thread():
+                fitted = self._fitting(coordinates, leaves, rows, max_leaves, ratio, attempt)
+            if fitted is None:
+                return {"leaves": 0}
+            cells, overlap = fitted
+            step_parts.write(0, {**projection.read(0), "centers": cells.centers, "leaf": cells.leaf})
+            return {"leaves": cells.leaves, "overlap": overlap}
+
+        step_parts, fitted = self.steps.run("cells", fit)
+        return (step_parts.arrays(0), fitted["leaves"], fitted["overlap"]) if fitted["leaves"] else None
+
+    def _fitting(self, coordinates: np.ndarray, leaves: int, rows: int, max_leaves: int, ratio: float, attempt: int
+                 ) -> tuple[Partition, float] | None:
+        for _ in range(ATTEMPTS):
+            cells = fit_partition(coordinates, leaves, block_rng(self.random_state, CELLS, attempt),
+                                  rotated=attempt > 0)
+            members = np.bincount(cells.members(coordinates, max_leaves, ratio)[1])
+            largest_leaf = members.max() / len(coordinates) * len(self.X)
+            if largest_leaf <= FILL_RATIO * rows or cells.leaves == 1 == leaves:
+                return cells, float(members.sum() / len(coordinates))
+            leaves = int(np.ceil(leaves * max(GROWTH, largest_leaf / rows)))
+            if leaves > len(coordinates) // 8:
+                break
+        return None
+
+    def order(self, projection: Parts, wanted: np.ndarray) -> tuple[PermutedRows, np.ndarray, int]:
+        """Return the permuted rows, the positions of the ascending `wanted` rows, and the number of outliers."""
+        leaves = max(min_leaves(len(self.X)), -(-len(self.X) // int(FILL_RATIO * self.sizes.block_rows)))
+        for _ in range(ATTEMPTS):
+            to_order = self.fit_partition(projection, leaves, self.sizes.block_rows, 1, 1.0, 0)
+            if to_order is None:
+                break
+            fitted, leaves, _ = to_order
+            routed, sent = self.steps.map("routed", self._routes(fitted), lambda receipts: {
+                "counts": np.sum([receipt["counts"] for receipt in receipts], axis=0).tolist()})
+            if max(sent["counts"]) <= self.sizes.block_rows:
+                return self._ordered(projection, fitted, routed, np.array(sent["counts"]), wanted)
+            routed.remove()
+            leaves = int(np.ceil(leaves * GROWTH))
+        raise undivided(self.sizes.block_rows, self.execution.memory_budget, len(self.X))
+
+    def _routes(self, fitted: Arrays) -> Callable[[Parts], list[RouteTask]]:
+        return lambda step_parts: [RouteTask(self.X, self.metric, fitted, start, stop) for start, stop in self.ranges()]
+
+    def _ordered(self, projection: Parts, fitted: Arrays, routed: Parts, counts: np.ndarray,
+                 wanted: np.ndarray) -> tuple[PermutedRows, np.ndarray, int]:
+        n, d = self.X.shape
+        chunk = ordered_chunk_rows(n, len(counts))
+        positions = BlockPositions.of(counts, chunk)
+        require(int(positions.starts[-1]) < 2**31, f"{n:,} rows", error=DataError,
+                why="positions are stored in 32 bits", fix="search a sample of them")
+        bounds = self.execution.share(starts=positions.starts, counts=positions.counts)
+        dtype = np.dtype(np.float32 if measured_itemsize(self.X.dtype, self.metric) == 4 else np.float64)
+        axes = projection_of(projection.read(0)).axes
+
+        def tasks(place: Parts) -> list[OrderTask]:
+            for name, width, array_dtype in (("rows", (d,), dtype), ("seen", (axes,), np.float32),
+                                             ("row", (), np.int64)):
+                place.allocate(name, (int(positions.starts[-1]), *width), array_dtype, chunk)
+            shared = self.execution.share(rows=wanted)
+            return [OrderTask(routed, len(self.ranges()), fitted, bounds, shared, block)
+                    for block in range(len(counts))]
+
+        parts, ordered = self.steps.map("ordered", tasks, lambda receipts: {
+            "far": sum(receipt["far"] for receipt in receipts)}, [routed])
+        parts_of_order = [parts.read(block) for block in range(len(counts))]
+        rows, place = (np.concatenate([part[name] for part in parts_of_order]) for name in ("wanted", "place"))
+        return PermutedRows(parts, bounds, chunk), place[np.argsort(rows)], ordered["far"]
+
+
+def undivided(rows: int, budget: int, n: int) -> BudgetError:
+    """Return the error of a search whose near rows do not fit a task."""
+    return BudgetError(explain(
+        f"more than {rows:,} rows lie too near each other, or too evenly, to be partitioned",
+        why=f"a task of {budget:,} bytes has to search near rows together; many duplicates, or noise in many columns, "
+            "leave too many of them",
+        fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or raise memory_budget, or let "
+            "duplicates collapse"))
