@@ -441,3 +441,18 @@ def suggestions(C, observed, noise, measure, count):
         observed.append(int(np.argmax(drop)))
         drops.append(max(drop))
     return observed[-count:], drops
+
+
+def random_walk_smoothed(W, P, stop):
+    """Return the mean of P (v, c) where a random walk ends that stops with probability stop / (1 + stop) a step."""
+    degrees = W.sum(axis=1)
+    linked = degrees > 0
+    T = np.where(linked[:, None], W / np.where(linked, degrees, 1)[:, None], np.eye(len(W)))
+    rate = stop / (1 + stop)
+    return rate * np.linalg.inv(np.eye(len(W)) - (1 - rate) * T) @ P
+
+
+def logarithmic_pool(own, others, a, b):
+    """Return the probabilities in proportion to own^a prod_k others_k^b_k, (n, n_classes)."""
+    P = own**a * np.prod([other**weight for other, weight in zip(others, b, strict=True)], axis=0)
+    return P / P.sum(axis=1, keepdims=True)

@@ -27,9 +27,8 @@ from ..selection.graph_gain import Gain
 from ..selection.scoring import with_scoring
 from ..storage.blocks import Rows
 from .base import PointRegressor
-from .calibrated import CalibratedClassifier
 from .feature_scales import choose_scale
-from .method import MethodEstimator
+from .soft_labels import SoftLabelsClassifier, SoftLabelsEstimator
 from .targets import prior_of
 
 
@@ -46,7 +45,7 @@ class GraphDoesNotHelp(UserWarning):
     """Held out, labels are predicted better without the unlabeled points."""
 
 
-class AutomaticEstimator(MethodEstimator):
+class AutomaticEstimator(SoftLabelsEstimator):
     """What both share; `SemiSupervisedClassifier` describes the parameters."""
 
     method = AUTOMATIC
@@ -69,7 +68,7 @@ class AutomaticEstimator(MethodEstimator):
         return AutomaticParams(
             graph=self.group("graph"), family=family, most=label_limit(family, budget_of(self.memory_budget)),
             loss=self.loss, prior=prior_of(getattr(self, "class_prior", None), self.class_sizes), scoring=self.scoring,
-            weight=ClassWeight.of(getattr(self, "class_weight", None)))
+            weight=ClassWeight.of(getattr(self, "class_weight", None)), base_estimator=self.base_estimator)
 
     def _comparing(self, params: AutomaticParams, compares: bool) -> AutomaticParams:
         return replace(params, compares=compares)
@@ -94,7 +93,7 @@ class AutomaticEstimator(MethodEstimator):
             warnings.warn(explain("all training points are labeled",
                                   why="there are no unlabeled points that could help",
                                   fix="mark unlabeled points, or use a supervised model"), UserWarning, stacklevel=3)
-        elif self.gain_.hurts:
+        elif self.gain_.hurts and "other_model" not in self.evidence_:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="check the features, graph.n_neighbors and the metric, or use a supervised model"
                                   ), GraphDoesNotHelp, stacklevel=3)
@@ -105,7 +104,7 @@ class AutomaticEstimator(MethodEstimator):
         return {**context.graph().attributes, **choice}
 
 
-class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
+class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     """Classify with nothing to tune, and say whether the unlabeled points helped.
 
     The model averages kernel ridge regression in a family of graph kernels and a
@@ -157,6 +156,22 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
         frequencies, so that the predicted class need not be the most probable one,
         as in the `TunedThresholdClassifierCV` of scikit-learn. `gain_` is of this
         metric; `score` is the accuracy, whatever the scoring is.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting" (scikit-learn's histogram gradient boosting), "logistic", or any
+        classifier with `predict_proba`. How much it counts beside the labels and the
+        graph follows from held-out labels (`dssl.learners.soft_labels`), and
+        `evidence_` says whether it helps. New points then have the weighted mean of
+        their nearest training points; the estimator itself does not see them. The
+        same is true of soft labels and class embeddings.
+    class_embeddings : array-like, shape (n_classes, d), or None
+        A vector for each class in the space of X, such as the embedded texts of a
+        language-image model: the classes have probabilities by the cosines of points
+        with these, both less their means. y may then have no label at all.
+    classes : list or None
+        The names of the classes in the order of the rows of class_embeddings, or of
+        the columns of `fit(soft_labels=...)`; None takes the classes of y in ascending
+        order, or 0, 1, ... where y has no label.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.
@@ -181,7 +196,8 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     evidence_ : dict
         What is known of the fit: `in_words` says what the gain means and which
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
-        the weight of each, and `odd_labels` which targets the others contradict.
+        the weight of each, `odd_labels` which targets the others contradict, and
+        `other_model` what held-out labels say of another model.
     calibration_ : Calibration or None
         What makes scores probabilities; None where each class has one label.
     by_labels_ : dict
@@ -215,14 +231,24 @@ class SemiSupervisedClassifier(CalibratedClassifier, AutomaticEstimator):
     >>> model = SemiSupervisedClassifier().fit(X, y)
     >>> model.score(X, classes)
     1.0
+
+    No label, but what another model says, which is right for 73 % of the points:
+
+    >>> rng = np.random.default_rng(0)
+    >>> said = np.where(rng.random(200) < 0.5, classes, rng.integers(0, 2, 200))
+    >>> model = SemiSupervisedClassifier().fit(X, soft_labels=0.2 + 0.6 * np.eye(2)[said])
+    >>> model.score(X, classes)
+    0.96
     """
     regressor = "SemiSupervisedRegressor"
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
                  class_prior: Any = None, class_weight: Any = None, scoring: str | None = None,
+                 base_estimator: Any = None, class_embeddings: Any = None, classes: Any = None,
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
         self.class_prior, self.class_weight, self.scoring = class_prior, class_weight, scoring
+        self.base_estimator, self.class_embeddings, self.classes = base_estimator, class_embeddings, classes
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _target(self, y: Any, n: int) -> Classes:
@@ -256,6 +282,13 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     loss : "squared" or "huber"
         The loss of the targets; with "huber" a target that is far from what the
         others say of it counts less.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting" (scikit-learn's histogram gradient boosting), "ridge", or any
+        regressor. Its weight in the mean with the labels' own predictions follows from
+        held-out labels (`dssl.learners.soft_labels`), and `evidence_` says whether it
+        helps. New points then have the weighted mean of their nearest training points.
+        The same is true of `fit(soft_labels=...)`.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.
@@ -278,7 +311,8 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     evidence_ : dict
         What is known of the fit: `in_words` says what the gain means and which
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
-        the weight of each, and `odd_labels` which targets the others contradict.
+        the weight of each, `odd_labels` which targets the others contradict, and
+        `other_model` what held-out labels say of another model.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.
@@ -311,6 +345,7 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     """
 
     def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", loss: str = "squared",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
-        self.graph, self.scale, self.loss = graph, scale, loss
+                 base_estimator: Any = None, memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
+        self.graph, self.scale, self.loss, self.base_estimator = graph, scale, loss, base_estimator
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state

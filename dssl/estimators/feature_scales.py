@@ -63,7 +63,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     sample = np.sort(drawn)
     labels = target.in_units().take(sample)
     n_labels = len(labels.labeled)
-    usable_share = 1 - target.n_strata / n_labels
+    usable_share = 1 - target.n_strata / max(n_labels, 1)
     if usable_share <= 0 or n_labels < 2:
         return fitted[first], evidence
     n = len(rows) if ids is None else len(ids)

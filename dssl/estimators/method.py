@@ -43,7 +43,8 @@ class MethodEstimator(PointEstimator):
 
         vertices : which points are copies, where there is no graph that says so.
         """
-        made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices), execution)
+        made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices, soft=self._soft(rows, target, execution)),
+                               execution)
         made.run(self.method.steps, self._comparing(params, False), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
@@ -89,6 +90,10 @@ class MethodEstimator(PointEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_begun": None}
+
+    def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
+        """Return what another model says of the points, (n, c); None where none does."""
+        return None
 
     def _comparing(self, params: Any, compares: bool) -> Any:
         """Return the parameters of a fit that compares the model with its baseline, or does not."""

@@ -19,26 +19,39 @@ import numpy as np
 from ..base.errors import DsslError, ParameterError, SpecError, explain
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import Execution
+from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
 from ..kernels.base import RBF
-from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
+from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ..learners.kernel_family import KernelSum
 from ..learners.metrics import ClassScoring, require_decisions
 from ..learners.model import Model, predict_cost
 from ..learners.nearest import fit_nearest_baseline
-from ..learners.on_graph.automatic import AutomaticFit, Loss, fit_automatic, label_limit, limited_by_memory, metric_of
+from ..learners.on_graph.automatic import (
+    AutomaticFit,
+    Loss,
+    fit_automatic,
+    label_limit,
+    limited_by_memory,
+    metric_of,
+    pooled_automatic,
+)
 from ..learners.on_graph.class_sizes import known_shares, offset_to
 from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
+from ..learners.on_graph.model import GraphModel, scored, signed
+from ..learners.on_graph.pooled import Pooled
 from ..learners.probabilities import calibration_attributes
+from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..report.sections.on_graph import choice_section
 from ..report.words import Baseline, ReportText
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.calibration import FOLDS, calibration_folds, calibration_of
-from ..selection.graph_gain import gain_of, held_out_loss
+from ..selection.graph_gain import Gain, gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.odd_labels import odd_labels, warn_odd_labels
+from ..selection.other_model import other_model_evidence, without_labels
 from ..selection.scoring import with_scoring
 from ..solvers.direct import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
@@ -46,12 +59,13 @@ from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
 from .linear import NO_WEIGHTS
+from .other_model import OtherModel, can_learn
 from .plan_inputs import PlanInputs
 from .sections import GraphSections, SizedModel
 from .step import Context, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
-Fit = Callable[[Target, "np.ndarray | None"], AutomaticFit]
+Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +74,9 @@ class AutomaticParams:
 
     graph : how new points reach it. family : of graph kernels. most : the labels up to which kernels are made. prior,
     weight : how frequent the classes are among the points that are predicted, by known sizes too, and what their labels
-    weigh. scoring : what the predicted class is best for, None for accuracy. compares : whether there are baselines,
-    and what held-out labels say of both.
+    weigh. scoring : what the predicted class is best for, None for accuracy. base_estimator : another model, see
+    `selection/base_estimator.py`, or None. compares : whether there are baselines, and what held-out labels say of
+    both.
     """
 
     baselines: ClassVar[tuple[str, ...]] = ("base", "nearest")
@@ -72,6 +87,7 @@ class AutomaticParams:
     prior: ClassPrior = LABELS
     weight: ClassWeight = NO_WEIGHTS
     scoring: ClassScoring | None = None
+    base_estimator: Any = None
     compares: bool = True
 
 
@@ -130,40 +146,75 @@ class AutomaticSections(GraphSections):
 def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
-    target.require_labels()
     if isinstance(target, Classes):
         target = with_scoring(target, params.scoring)
     weight, shares = context.label_weights(target, params.weight), known_shares(params.prior.sizes, target)
+    other = OtherModel.of(context, target, params.base_estimator, params.family.random_state)
+    if other is None:
+        target.require_labels()
     _warn_if_memory_binds(len(target.labeled), params)
     fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
                        max_labels=params.most, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
                        loss=params.loss)
+    if other is not None:
+        fit = partial(_pool, fit, other, context.graph(), points, params, execution)
     fitted = fit(target, weight)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     coding, held = target.coding, target.take(fitted.held)
     calibration = fitted.calibration if shares is None else calibration_of(
         target, lambda: _left_out(fit, target, weight, params.family.random_state), coding, weight)
-    models, at_labels = {"model": fitted.model}, {"model": fitted.values[target.labeled]}
+    models = {"model": fitted.model}
+    at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:
         models |= _baselines(fitted, params, points, target, weight, shares, execution)
         labeled = SelectedRows(points, target.labeled)
-        at_labels |= {name: models[name].values(labeled, execution) for name in params.baselines}
-    described = context.write_models(models)
+        at_labels |= {name: models[name].values(labeled, execution) for name in models if name not in at_labels
+                      and len(target.labeled)}
+    described = {name: {**attributes, "name": name} for name, attributes in context.write_models(models).items()}
     for name, values in at_labels.items():
-        described[name] |= {"name": name, "n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
+        described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
     described["model"] |= calibration_attributes(calibration)
     compared = dict[str, Any]()
     if params.compares:
         described["base"] |= calibration_attributes(fitted.calibration_supervised)
         compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state),
                                  **({} if shares is None else {"without_class_sizes": True})}
-    gain = gain_of(held, coding, fitted.held_out, fitted.held_out_supervised, _of_held(weight, fitted),
-                   metric_of(target), without_class_sizes=shares is not None)
+    on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.own
+    known = np.flatnonzero(np.isfinite(on_graph).all(axis=1))
+    gain = gain_of(held.take(known), coding, on_graph[known], fitted.held_out_supervised[known], None if weight is None
+                   else weight[fitted.held[known]], metric_of(target), without_class_sizes=shares is not None)
     gain = replace(gain, all_labeled=len(target.labeled) == len(points))
     odd = odd_labels(held, fitted.held_out, context.numbers_of(held.labeled))
     warn_odd_labels(odd)
-    return {"models": described, **compared, "choice": {
-        **fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}}
+    choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
+    if fitted.pooled is not None:
+        choice |= _of_other_model(fitted.pooled, context.graph(), held, _of_held(weight, fitted), gain)
+    return {"models": described, **compared, "choice": choice}
+
+
+def _pool(own: Fit, other: OtherModel, graph: Graph, points: Rows, params: AutomaticParams, execution: Execution,
+          target: Target, weight: np.ndarray | None) -> AutomaticFit:
+    """Return the pool of a fit and of another model; known class sizes count after both are pooled."""
+    sizes, fitted = params.prior.sizes, None
+    if can_learn(target):
+        fitted = own(target, weight) if sizes is None else own(target.with_prior(EQUAL), weight, class_sizes=None)
+    return pooled_automatic(fitted, other.soft_labels(target, weight), graph, points, target, weight, sizes,
+                            params.graph, params.family.random_state, execution)
+
+
+def _of_other_model(pooled: Pooled, graph: Graph, held: Target, weight: np.ndarray | None,
+                    gain: Gain) -> dict[str, Any]:
+    """Return what held-out labels say of another model, and what they say in all."""
+    coding = scored(held)
+    if len(held.labeled):
+        evidence = other_model_evidence(held, coding, pooled.held_out, pooled.own, pooled.alone, weight,
+                                        metric_of(held), pooled.attributes)
+        return {"other_model": evidence, "in_words": f"{gain.in_words()}; {evidence['in_words']}"}
+    assert isinstance(coding, ClassCoding)
+    values = signed(pooled.on_vertices.values, held)
+    moved = float(np.average(coding.codes(values) != coding.codes(pooled.other), weights=graph.vertices.multiplicity))
+    evidence = without_labels(pooled.attributes, moved)
+    return {"other_model": evidence, "in_words": evidence["in_words"]}
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
@@ -197,26 +248,36 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
                shares: np.ndarray | None, execution: Execution) -> dict[str, Model]:
     """Return the baselines by name; shares : known class sizes, to which they are moved."""
     base = fitted.supervised
-    nearest = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution)
     if shares is not None:
-        assert isinstance(base, KernelSum)  # class sizes with many labels are refused
-        base = replace(base, offset=base.offset + offset_to(base.values(points, execution), base.coding, shares))
-    return {"base": base, "nearest": nearest}
+        assert isinstance(base, (KernelSum, GraphModel))
+        base = base.shifted(offset_to(base.values(points, execution), base.coding, shares))
+    models: dict[str, Model] = {"base": base}
+    if len(target.labeled):
+        models["nearest"] = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution)
+    if fitted.pooled is not None:
+        assert isinstance(fitted.model, GraphModel)
+        models["other"] = replace(fitted.model, values_at=fitted.pooled.other)
+    return models
 
 
 def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
+    if not len(fitted.held):
+        return {"n": 0, "why": "no label is held out"}
     coding, whole = fitted.model.coding, LabelFolds.of(target, random_state)
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
         return by_labels(target, whole, {})
     if fitted.refit_held_out is None and whole.curve:
         why = "Huber's loss weights each label by its residual"
-        if isinstance(target, Classes):
+        if fitted.pooled is not None:
+            why = "the weight of the other model is of all labels"
+        elif isinstance(target, Classes):
             why = "the class sizes are known for all points, but not for subsets of the labels"
         whole = replace(whole, curve=[], no_curve=why)
     alone, held = list(np.arange(len(fitted.held))[:, None]), target.take(fitted.held)
     left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
-                for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised))}
+                for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised),
+                                     *([("other", fitted.pooled.alone)] if fitted.pooled else []))}
     for _, folds in whole.curve:
         assert fitted.refit_held_out is not None
         for name, values in zip(left_out, fitted.refit_held_out(folds), strict=True):

@@ -47,7 +47,7 @@ class MemoryWorkspace:
             if step.intermediate and step.name not in method.read_last:
                 self.artifacts[step.name].parts.remove()
         graph = self.fit.graph if "graph" in method.read_last else None
-        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight, graph, self.fit.distinct)
+        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight, graph, self.fit.distinct, soft=self.fit.soft)
 
     def context(self) -> Context:
         """Return what the next step gets."""

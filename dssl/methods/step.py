@@ -63,7 +63,8 @@ class Fit:
 
     points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
     points, of a method that has one. distinct : which points are copies, where no graph says so. evaluator : by which
-    parameters were chosen, whose systems the models follow from. fitted : what the models were returned in.
+    parameters were chosen, whose systems the models follow from. fitted : what the models were returned in. soft : what
+    another model says of the points, (n, c), if any does.
     """
 
     points: Rows
@@ -74,6 +75,7 @@ class Fit:
     models: dict[str, Model] = field(default_factory=dict)
     evaluator: CandidateEvaluator | None = None
     fitted: "FittedModels | None" = None
+    soft: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,10 @@ class Context:
     def label_weights(self, target: Target, weight: ClassWeight) -> np.ndarray | None:
         """Return what each label weighs (l,), by its class and by itself; see `Target.label_weights`."""
         return target.label_weights(weight, self.fit.weight if self.fit else self.arrays("labels").get(WEIGHT))
+
+    def soft_labels(self) -> np.ndarray | None:
+        """Return what another model says of the training points, (n, c); None where none does."""
+        return None if self.fit is None else self.fit.soft
 
     def shared_labels(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays and attributes of which tasks make the target, by `Target.from_arrays`.

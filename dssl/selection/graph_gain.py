@@ -63,6 +63,8 @@ class Gain:
 
     def in_words(self) -> str:
         """Return the figures and the verdict as a sentence."""
+        if not self.n:
+            return "no label can be held out of its class, so nothing tells whether the unlabeled points help"
         is_share = self.measure in ("error", "balanced error")
 
         def number(value: float) -> str:
@@ -101,10 +103,14 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
             measure: PointMetric, *, without_class_sizes: bool = False) -> Gain:
     """Return the gain of held-out values (l, c) with the graph over those without it.
 
-    measure : used if the scoring of the target is accuracy, or undefined. weight (l,) : weighs the errors; the test
-    counts points, and is inconclusive if the weighted difference has the other sign. The standard error of a root of
-    means is of first order. Squares are computed in the unit of the target, so that they do not overflow.
+    Without a label there are too few to tell. measure : used if the scoring of the target is accuracy, or undefined.
+    weight (l,) : weighs the errors; the test counts points, and is inconclusive if the weighted difference has the
+    other sign. The standard error of a root of means is of first order. Squares are computed in the unit of the target,
+    so that they do not overflow.
     """
+    name = "error" if target.n_strata > 1 else "rmse"
+    if not len(with_graph):
+        return Gain(name, 0.0, 0.0, 0.0, 0.0, 0, 1.0, TOO_FEW, without_class_sizes=without_class_sizes)
     if isinstance(target, Classes) and target.scoring != "accuracy":
         graph, alone = (Predicted.of_values(target, coding, values, weight) for values in (with_graph, without))
         pair = compare_in_scoring(target.scoring, graph, alone)
@@ -128,7 +134,6 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     clear = pair.verdict in (HELPED, HURT)
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
     standard_error = float(np.sqrt(((w * influence) ** 2).sum()))
-    name = "error" if target.n_strata > 1 else "rmse"
     ends, other_ends = (_interval(measure, predicted, w, isinstance(target, Classes), unit)
                         for predicted in (ours, other))
     return Gain(name, shown[0] * unit, shown[1] * unit, difference * unit, standard_error * unit, len(ours),

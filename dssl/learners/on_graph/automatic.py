@@ -25,12 +25,14 @@ from ..metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..model import Model
 from ..prior_shift import cross_fitted_values, prior_shift
 from ..probabilities import Calibration
+from ..soft_labels import SoftLabels
 from ..target.target import Classes, Target
 from .blend import BLENDED, BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, members_bytes
 from .many_labels import HeldOutLoss, fit_many_labels
-from .model import GraphModel, signed
+from .model import GraphModel, graph_model, signed
+from .pooled import OwnValues, Pooled, fit_pool
 from .vertex_labels import VertexValues
 
 MAX_LABELS = 2000  # of the blend
@@ -48,7 +50,7 @@ class AutomaticFit:
     values (n, c) : at the training points. held (h,) : the positions of held-out labels; held_out, held_out_supervised
     (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for quantities and known
     class sizes. refit_held_out : maps folds to the held-out values (l, c) of both by refits, NaN outside the folds;
-    None for many labels and known class sizes.
+    None for many labels, known class sizes and a pool. pooled : with another model, see `pooled_automatic`.
     """
 
     model: Model
@@ -61,6 +63,7 @@ class AutomaticFit:
     refit_held_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
     calibration: Calibration | None = None
     calibration_supervised: Calibration | None = None
+    pooled: Pooled | None = None
 
     def times(self, unit: float) -> "AutomaticFit":
         """Return the fit with all values multiplied by a unit."""
@@ -177,3 +180,31 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     # Held-out values ignore the class sizes.
     return AutomaticFit(model, model.supervised, model.values(rows, execution), np.arange(len(target.labeled)),
                         blend.held_out, blend.held_out_supervised, {**blend.attributes, **sized.attributes})
+
+
+def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, rows: Rows, target: Target,
+                     weight: np.ndarray | None, class_sizes: ClassSizes | None, knn: KNNGraph, random_state: int,
+                     execution: Execution) -> AutomaticFit:
+    """Return the pool (`pooled.py`) of an automatic fit and another model; own : None where labels are too few for one.
+
+    New points have the weighted mean of their nearest vertices. With class sizes, of which `own` knows nothing, the
+    pool becomes the cut with these sizes. The supervised baseline of a pool without `own` is the other model alone.
+
+    Raises BudgetError : the index of the vertices does not fit. NotConverged.
+    """
+    pooled = fit_pool(graph, target, weight, soft, None if own is None else OwnValues(
+        own.values[graph.vertices.first], own.held, own.held_out, own.calibration), random_state, execution)
+    values = pooled.on_vertices
+    if class_sizes is not None:
+        assert isinstance(target, Classes)
+        values = with_class_sizes(values, class_sizes, graph, target, weight, execution)
+    model = graph_model(graph, rows, values, target, knn, execution)
+    attributes = {**(own.attributes if own else {}), **values.attributes, "unreached": 0}
+    if own is None:
+        supervised: Model = replace(model, values_at=pooled.other)
+        held_out_supervised, of_supervised = pooled.alone, pooled.calibration
+    else:
+        supervised, of_supervised = own.supervised, own.calibration_supervised
+        held_out_supervised = own.held_out_supervised[np.isin(own.held, pooled.held)]
+    return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.held, pooled.held_out,
+                        held_out_supervised, attributes, None, pooled.calibration, of_supervised, pooled)

@@ -1,0 +1,184 @@
+"""What estimators on a graph are given beside labels: what another model says of the points."""
+
+
+from typing import Any, Self
+
+import numpy as np
+
+from ..base.errors import DataError, ParameterError, require
+from ..data.inputs import labels_of
+from ..execution.tasks import Execution
+from ..learners.soft_labels import class_similarities, require_soft_labels, similarity_probabilities
+from ..learners.target.target import Classes, Target
+from ..selection.base_estimator import base_estimator_of
+from ..storage.blocks import Rows
+from .calibrated import CalibratedClassifier
+from .method import MethodEstimator
+
+SIMILAR_NUMBERS = 1 << 24  # of a block of rows whose similarities are computed
+
+
+class SoftLabelsEstimator(MethodEstimator):
+    """An estimator whose fit takes what another model says of the points.
+
+    It is given as `soft_labels`, by the vectors `class_embeddings` in the space of X, or as `base_estimator`, which is
+    fitted to the labels; classes : the names of the columns of the first two.
+    """
+
+    base_estimator: Any
+    class_embeddings: Any = None  # of a classifier
+    classes: Any = None  # of a classifier
+    random_state: int
+    _soft_labels: Any = None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None, soft_labels: Any = None) -> Self:
+        """Fit on all points, labeled and unlabeled; return self.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            All points, or any other input that `dssl.data.inputs.rows_of` reads.
+        y : array-like, shape (n,) or (n, c), or None
+            The labels, with the marker of points that have none; of a regressor the
+            targets, of which a row with a NaN is unlabeled. None takes the target of a
+            Dataset X; with soft labels or class embeddings of a classifier it says that
+            no point is labeled.
+        sample_weight : array-like, shape (n,), or None
+            What the loss of each labeled point counts, finite and >= 0; with 0 the point
+            counts as unlabeled. None is 1 each. Weights of unlabeled points are not read:
+            they have no loss, and every point counts alike in the graph.
+        graph : Graph, sparse matrix, Neighbors or pair of arrays, or None
+            A graph in place of the one made of X: a `Graph`, which serves any number of
+            fits; weights (n, n); or neighbor lists, `Neighbors` or (ids, distances), both
+            (n, k).
+        soft_labels : array-like, shape (n, n_classes), (n,) or (n, c), or None
+            What another model says of the points: the probabilities of the classes,
+            with rows of sum 1 and columns in the order of `classes_`, or as `classes`
+            names them; of a regressor predicted targets. It must not have seen the
+            labels. How much it counts beside the labels is chosen by these.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is out of range, or two of soft_labels, class_embeddings and
+            base_estimator are given.
+        DataError
+            y is of another length, has no label, or of a classifier fewer than two
+            classes, or is a quantity; or soft labels have another shape, or rows that
+            are not finite or no probabilities.
+        NotConverged
+            A solve ended above its tolerance.
+        BudgetError
+            What has to be held does not fit the memory budget.
+        ValueError
+            X is not finite.
+        """
+        given = [name for name, value in (("soft_labels", soft_labels), ("class_embeddings", self.class_embeddings),
+                                          ("base_estimator", self.base_estimator)) if value is not None]
+        require(len(given) < 2, " and ".join(given), error=ParameterError,
+                why="one other model is pooled with the labels",
+                fix="leave all but one out, or average their probabilities into soft_labels")
+        if self.base_estimator is not None:
+            _ = base_estimator_of(self.base_estimator, classes=hasattr(self, "predict_proba"), random_state=0)
+        require(self.classes is None or soft_labels is not None or self.class_embeddings is not None,
+                f"classes={self.classes!r}", error=ParameterError, fix="leave classes out",
+                why="it names the columns of soft_labels or the rows of class_embeddings, and there are none")
+        self._soft_labels = None if soft_labels is None else np.asarray(labels_of(soft_labels), np.float64)
+        try:
+            return super().fit(X, y, sample_weight, graph)
+        finally:
+            self._soft_labels = None
+
+    @property
+    def _n_opinions(self) -> int | None:
+        """The number of classes that another model knows before any label is seen; None of none, or of quantities."""
+        given = self._soft_labels if self._soft_labels is not None else self.class_embeddings
+        return None if given is None or np.ndim(given) != 2 else np.shape(given)[0 if given is self.class_embeddings
+                                                                                 else 1]
+
+    def _labels(self, X: Any, y: Any) -> Any:
+        if y is None and self._n_opinions is not None and getattr(X, "y", None) is None:
+            return None
+        return super()._labels(X, y)
+
+    def _class_names(self, known: np.ndarray) -> np.ndarray | None:
+        """Return the ascending names of all classes, where another model knows them.
+
+        known (k,) : the classes of the labels. Raises DataError: they are not among the names, or those are not as many
+        as the columns.
+        """
+        count = self._n_opinions
+        if count is None:
+            return None
+        names = np.unique(np.asarray(self.classes)) if self.classes is not None else known if len(known) else \
+            np.arange(count)
+        what = "soft_labels" if self._soft_labels is not None else "class_embeddings"
+        require(len(names) == count and (self.classes is None or len(self.classes) == count), error=DataError,
+                what=f"{what} of {count} classes, and {'classes names' if self.classes is not None else 'y has'} "
+                f"{len(names)}", why="each class has one column of soft_labels, or one row of class_embeddings",
+                fix="name all of them in their order by classes=[...]")
+        strange = [name for name in known.tolist() if name not in names.tolist()]
+        require(not strange, f"y has the classes {strange[:5]}, and classes names {names.tolist()[:10]}",
+                error=DataError, why="soft labels have a column for each class",
+                fix="add them to classes, or correct y")
+        return names
+
+    def _with_all_classes(self, y: Any, target: Any) -> Any:
+        """Return the labels of a target as codes of all classes that another model knows."""
+        names = self._class_names(target.names)
+        return target if names is None else target.of_names(names)
+
+    def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
+        if self._soft_labels is not None:
+            names = target.names if isinstance(target, Classes) else None
+            values = require_soft_labels(self._soft_labels, len(rows), names)
+            require(names is not None or values.shape[1] == target.columns().shape[1], error=DataError,
+                    what=f"soft_labels has {values.shape[1]} columns for targets of {target.columns().shape[1]}",
+                    why="there is one for each target", fix="pass what the other model predicts for each target")
+            return self._in_order(values)
+        if self.class_embeddings is None:
+            return None
+        embeddings = np.asarray(self.class_embeddings, np.float64)
+        require(embeddings.ndim == 2 and embeddings.shape[1] == rows.shape[1], error=DataError,
+                what=f"class_embeddings has shape {embeddings.shape}, and X has {rows.shape[1]} columns",
+                why="each class has a vector in the space of X", fix="pass one row a class, with the columns of X")
+        require(bool(np.isfinite(embeddings).all()), "class_embeddings is not finite", error=DataError,
+                why="points are compared with the vectors", fix="replace NaN and infinite entries")
+        vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
+        height = max(1, SIMILAR_NUMBERS // rows.shape[1])
+        sums = sum((np.asarray(block.sum(axis=0), np.float64).ravel() for _, block in rows.blocks(height)),
+                   np.zeros(rows.shape[1]))
+        cosines = np.concatenate([class_similarities(block.toarray() if hasattr(block, "toarray") else block, vectors,
+                                                     sums / len(rows)) for _, block in rows.blocks(height)])
+        return self._in_order(similarity_probabilities(cosines))
+
+    def _in_order(self, values: np.ndarray) -> np.ndarray:
+        """Return columns in the order of `classes` as those of the ascending classes."""
+        return values if self.classes is None else values[:, np.argsort(np.asarray(self.classes), kind="stable")]
+
+
+class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
+    """A classifier of some labels, or of none where another model knows the classes."""
+
+    def _target(self, y: Any, n: int) -> Classes:
+        if y is not None:
+            return self._with_all_classes(y, super()._target(y, n))
+        empty = super()._target(np.full(n, -1), n)
+        return self._with_all_classes(y, empty)
+
+    def _check(self, target: Any) -> None:
+        if self._n_opinions is None:
+            super()._check(target)
+            return
+        require(len(target.names) >= 2, f"one class, {target.names.tolist()}", error=DataError,
+                why="a classifier tells at least two classes apart",
+                fix="pass the probabilities of two classes or more")
+        target.with_prior(target.prior)
+        self.classes_ = target.names
+
+

@@ -1,0 +1,183 @@
+"""A fit on a graph with what another model says of the points; see `learners/soft_labels.py`.
+
+The values of vertices are the pool of the learner's values, the soft labels, and the soft labels smoothed on the graph.
+Without a label, or with labels of one class, the smoothed soft labels are all there is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import softmax
+
+from ...base.digest import JsonObject
+from ...execution.tasks import Execution
+from ...graph.graph import Graph
+from ..class_prior import EQUAL
+from ..prior_shift import Frequencies, calibration_labels
+from ..probabilities import Calibration
+from ..soft_labels import SoftLabels, Weights, cross_fitted_pool, log_odds, pool, pool_weights
+from ..target.coding import ClassCoding, margins_of
+from ..target.target import Classes, Target
+from .model import scored, signed
+from .smoothing import smoothed
+from .vertex_labels import VertexValues
+
+SHARPENED = 3.0  # root mean square of the log probabilities of classes that no label knows
+
+
+@dataclass(frozen=True, eq=False)
+class OwnValues:
+    """What a learner says without the other model.
+
+    values (v, c) : at the vertices, as `signed`. held (h,) : the positions of held-out labels; held_out (h, c) : their
+    values, NaN where unknown. calibration : of classes, None where no class has two labels.
+    """
+
+    values: np.ndarray
+    held: np.ndarray
+    held_out: np.ndarray
+    calibration: Calibration | None
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """A pool on the vertices.
+
+    on_vertices : the values, all of them reached, of classes log probabilities. held (h,) : the positions of held-out
+    labels; held_out, alone, own (h, c) : their cross-fitted values by the pool, and those of the other model and of the
+    learner alone, as `signed`, NaN where the learner knows no other label of the class. other (v, c) : what the other
+    model says alone, as `signed`. calibration : of the pool; None for quantities.
+    """
+
+    on_vertices: VertexValues
+    held: np.ndarray
+    held_out: np.ndarray
+    alone: np.ndarray
+    own: np.ndarray
+    other: np.ndarray
+    calibration: Calibration | None
+    attributes: JsonObject
+
+
+def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: SoftLabels, own: OwnValues | None,
+             random_state: int, execution: Execution) -> Pooled:
+    """Return the pool of what a learner and another model say.
+
+    own : None where there are too few labels to learn from. Soft labels of duplicates are averaged. Raises
+    NotConverged.
+    """
+    of_labels = graph.vertices.vertex[target.labeled]
+    at_vertices = _by_vertex(graph, soft.values)
+    without = [_by_vertex(graph, values) for _, values in soft.folds]
+    smooth, *smooth_without = smoothed(graph, [at_vertices, *without], random_state, execution)
+    at_labels = np.full((len(target.labeled), soft.values.shape[1]), np.nan)
+    smooth_at_labels = at_labels.copy()
+    if soft.folds:
+        for (fold, _), plain, even in zip(soft.folds, without, smooth_without, strict=True):
+            at_labels[fold], smooth_at_labels[fold] = plain[of_labels[fold]], even[of_labels[fold]]
+    else:
+        at_labels, smooth_at_labels = at_vertices[of_labels], smooth[of_labels]
+    members = [(at_vertices, at_labels), (smooth, smooth_at_labels)]
+    if isinstance(target, Classes):
+        return _of_classes(target, weight, members, own)
+    assert own is not None
+    return _of_quantities(target, weight, members, own)
+
+
+def _by_vertex(graph: Graph, values: np.ndarray) -> np.ndarray:
+    """Return the mean (v, c) over the points of each vertex of values (n, c)."""
+    vertices = graph.vertices
+    if len(vertices) == len(values):
+        return values[vertices.first]
+    sums = np.stack([np.bincount(vertices.vertex, column, len(vertices)) for column in values.T], axis=1)
+    means: np.ndarray = sums / np.bincount(vertices.vertex, minlength=len(vertices))[:, None]
+    return means
+
+
+def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],
+                own: OwnValues | None) -> Pooled:
+    logs = [(log_odds(values), log_odds(held)) for values, held in members]
+    sizes = [float(np.sqrt((values**2).mean())) or 1.0 for values, _ in logs]
+    others = np.stack([values / size for (values, _), size in zip(logs, sizes, strict=True)])
+    at_labels = np.stack([held / size for (_, held), size in zip(logs, sizes, strict=True)])
+    k, even = len(members), np.zeros(others[0].shape)
+    if own is None:
+        weights, held = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
+        log_values, own_held, own_values, fitted_to = even, *[np.zeros((0, even.shape[1]))] * 2, 0
+        judged = np.arange(0)
+    else:
+        unseen, unseen_held = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
+        log_values = _log_probabilities(target, own.values, own, unseen)
+        known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2)) & np.isfinite(own.held_out).all(axis=1)
+        held, values = own.held[known], own.held_out[known]
+        # The only label of a class is predicted wrong without itself, so that it judges the other model alone.
+        judged = calibration_labels(target, values, held)
+        own_held = np.zeros((len(held), even.shape[1]))
+        own_held[judged] = _log_probabilities(target, values, own, unseen_held[held])[judged]
+        own_values, fitted_to = np.full(own_held.shape, np.nan), len(held)
+        own_values[judged] = own_held[judged]
+        weights = Weights(1.0, np.zeros(k))
+        if fitted_to:
+            weights = pool_weights(target.take(held), own_held, at_labels[:, held], _taken(weight, held))
+    of_held, held_weight = target.take(held), _taken(weight, held)
+    logs_at_vertices = pool(target, weights, log_values, others)
+    held_out = cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight)
+    alone = pool(target, Weights(0.0, np.ones(1)), own_held, at_labels[:1, held] * sizes[0])
+    decision = _decision(target, weight, held_out[judged], held[judged])
+    # `signed` doubles the margins of two classes.
+    calibration = Calibration(0.5 if len(target.names) == 2 else 1.0, np.ones(even.shape[1], bool), decision)
+    shift = 0.0 if decision is None else decision
+    return Pooled(
+        VertexValues(logs_at_vertices + shift, np.ones(len(even), bool)), held,
+        signed(held_out + shift, target), signed(alone, target), signed(own_values, target),
+        signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.own,
+         "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
+
+
+def _taken(weight: np.ndarray | None, positions: np.ndarray) -> np.ndarray | None:
+    return None if weight is None else weight[positions]
+
+
+def _log_probabilities(target: Classes, values: np.ndarray, own: OwnValues, other: np.ndarray) -> np.ndarray:
+    """Return the centered log probabilities (v, n_classes) of a learner's values (v, c).
+
+    Scores that nothing is calibrated on have the mean square 1. A class without labels, of which the learner knows
+    nothing, has its probability in `other` (v, n_classes), and the others have the rest.
+    """
+    coding = scored(target)
+    assert isinstance(coding, ClassCoding)
+    present = np.isin(np.arange(len(target.names)), target.coded)
+    calibration = own.calibration
+    if calibration is None:
+        margins = margins_of(own.values, coding)
+        calibration = Calibration(1 / (float(np.sqrt((margins**2).mean())) or 1.0), present)
+    P = calibration.probabilities(margins_of(values, coding))
+    unseen = ~calibration.present
+    if unseen.any():
+        P = np.where(unseen, other, P * other[:, ~unseen].sum(axis=1, keepdims=True))
+    logs = np.log(np.maximum(P, np.finfo(float).tiny))
+    centered: np.ndarray = logs - logs.mean(axis=1, keepdims=True)
+    return centered
+
+
+def _decision(target: Classes, weight: np.ndarray | None, held_out: np.ndarray, held: np.ndarray) -> np.ndarray | None:
+    """Return the offsets (n_classes,) that are best for the scoring of the target; None where that is the accuracy."""
+    if not len(held):
+        return None
+    decision = Frequencies.of(target, weight, EQUAL).decision(held_out, target.coded[held], _taken(weight, held))
+    return decision - decision.mean() if np.ptp(decision) > 0 else None
+
+
+def _of_quantities(target: Target, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],
+                   own: OwnValues) -> Pooled:
+    others, at_labels = (np.stack(list(each)) for each in zip(*members, strict=True))
+    known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2)) & np.isfinite(own.held_out).all(axis=1)
+    held = own.held[known]
+    of_held, held_weight, own_held = target.take(held), _taken(weight, held), own.held_out[known]
+    weights = pool_weights(of_held, own_held, at_labels[:, held], held_weight)
+    values = pool(target, weights, own.values, others)
+    return Pooled(VertexValues(values, np.ones(len(values), bool)), held,
+                  cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight), at_labels[0][held], own_held,
+                  others[0], None, {"labels": len(held), "own_weight": weights.own, "weight": float(weights.others[0]),
+                         "smoothed_weight": float(weights.others[-1])})

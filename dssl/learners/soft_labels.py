@@ -1,0 +1,186 @@
+"""Soft labels: what another model says of the points, and how much it counts beside a learner's own scores.
+
+Of classes, the learner and the other model are multiplied (a logarithmic opinion pool):
+
+    log P(class | x) = a log P_own(class | x) + sum_k b_k log P_k(class | x) + constant
+
+The P_k are the soft labels, and the same smoothed on a graph; their centered logarithms are divided by the root mean
+square. a and b >= 0 have the highest posterior probability given the held-out labels, of which neither P_own nor P_k
+knows the class. log a has a normal prior, b_k exponential and normal ones, so that b is exactly 0 unless the labels say
+more: soft labels without information cost next to nothing (`tests/benchmarks/soft_labels.py`). Of quantities, a
+weighted mean of both has the least squares, with a penalty on all that is not the learner.
+
+References
+----------
+Genest, Zidek, "Combining probability distributions", Statistical Science 1986; Wolpert, "Stacked generalization", 1992.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, nnls
+from scipy.special import log_softmax, softmax
+
+from ..base.errors import DataError, require
+from .target.target import Classes, Target
+
+SOFTENING = 1e-3  # added to each probability, so that its logarithm is finite
+SUM_TOLERANCE = 1e-3  # of the probabilities of a row
+RATE, DEVIATION, OWN_DEVIATION = 3.0, 3.0, 0.5  # of the priors of b, and of log a
+MAX_WEIGHT = 20.0
+PENALTY = 3.0  # of quantities: squared residuals of labels that a weight has to save
+GROUPS = 10  # of labels, for cross-fitted weights
+
+
+@dataclass(frozen=True, eq=False)
+class SoftLabels:
+    """What another model says of all points: class probabilities (n, n_classes), or quantities (n, c).
+
+    folds : of a model that was itself fitted to the labels, the positions of some labels and what a fit without them
+    says of all points, (n, c); of any other model there are none.
+    """
+
+    values: np.ndarray
+    folds: Sequence[tuple[np.ndarray, np.ndarray]] = ()
+
+    def at_labels(self, labeled: np.ndarray) -> np.ndarray:
+        """Return the values at the labeled points (l,), each by a fit without its label; NaN where there is none."""
+        if not self.folds:
+            return self.values[labeled]
+        values = np.full((len(labeled), self.values.shape[1]), np.nan)
+        for fold, without in self.folds:
+            values[fold] = without[labeled[fold]]
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """How much the learner, `own`, and each of some others, (k,), count."""
+
+    own: float
+    others: np.ndarray
+
+
+def require_soft_labels(values: np.ndarray, n: int, names: np.ndarray | None, name: str = "soft_labels") -> np.ndarray:
+    """Return soft labels of n points as float64 (n, c), of classes with rows of sum 1.
+
+    names (n_classes,) : the classes; None for quantities. Raises DataError: another shape, values that are not finite,
+    or of classes rows that are no probabilities.
+    """
+    values = np.asarray(values, np.float64)
+    values = values[:, None] if values.ndim == 1 and names is None else values
+    count = values.shape[1] if names is None and values.ndim == 2 else 0 if names is None else len(names)
+    require(values.shape == (n, count), f"{name} has shape {values.shape} for {n} points" + (
+        "" if names is None else f" and the {count} classes {names.tolist()[:10]}"), error=DataError,
+        why="each point has a row, with a column for each class in ascending order" if names is not None
+        else "each point has a row", fix="pass one row a point, and name the classes of the columns by classes=..."
+        if names is not None else "pass one row a point")
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    require(len(wrong) == 0, f"{name} has {len(wrong)} rows that are not finite, first row {wrong[:1].tolist()}",
+            error=DataError, why="each point has an opinion of the other model",
+            fix="fill these rows, of classes with equal probabilities where the model says nothing")
+    if names is None:
+        return values
+    sums = values.sum(axis=1)
+    wrong = np.flatnonzero((values < 0).any(axis=1) | (np.abs(sums - 1) > SUM_TOLERANCE))
+    require(len(wrong) == 0, error=DataError, what="" if not len(wrong) else
+            f"{name} has {len(wrong)} rows that are no probabilities, first row {wrong[0]}: {values[wrong[0]][:10]}",
+            why="the probabilities of the classes are >= 0 and sum to 1",
+            fix="divide each row by its sum, or take the softmax of scores")
+    return values / sums[:, None]
+
+
+def class_similarities(X: np.ndarray, embeddings: np.ndarray, center: np.ndarray) -> np.ndarray:
+    """Return the cosines (n, n_classes) of points (n, d) less `center` (d,), and class vectors less their own mean.
+
+    The class vectors of a language-image model lie apart from the images, which does not matter so.
+    """
+    A, B = X - center, embeddings - embeddings.mean(axis=0)
+    tiny = np.finfo(float).tiny
+    norms = np.maximum(np.linalg.norm(A, axis=1), tiny)[:, None] * np.maximum(np.linalg.norm(B, axis=1), tiny)
+    cosines: np.ndarray = A @ B.T / norms
+    return cosines
+
+
+def similarity_probabilities(cosines: np.ndarray) -> np.ndarray:
+    """Return class probabilities (n, n_classes) of the cosines with class vectors, with classes of equal mean.
+
+    They are the softmax of the cosines less their mean over the classes, divided by the root mean square of all: a
+    temperature without labels.
+    """
+    centered = cosines - cosines.mean(axis=1, keepdims=True)
+    P = softmax(centered / (np.sqrt((centered**2).mean()) or 1.0), axis=1)
+    P /= P.mean(axis=0)
+    probabilities: np.ndarray = P / P.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def log_odds(P: np.ndarray) -> np.ndarray:
+    """Return the logarithms of probabilities (n, n_classes), less their mean over the classes."""
+    logs = np.log(np.maximum(P, 0.0) + SOFTENING)
+    centered: np.ndarray = logs - logs.mean(axis=1, keepdims=True)
+    return centered
+
+
+def pool(target: Target, weights: Weights, own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the pool of own values (n, c) and those of others (k, n, c): log probabilities, or quantities."""
+    values = weights.own * own + np.tensordot(weights.others, others, 1)
+    return log_softmax(values, axis=1) if isinstance(target, Classes) else values
+
+
+def pool_weights(target: Target, own: np.ndarray, others: np.ndarray, weight: np.ndarray | None) -> Weights:
+    """Return the weights by which held-out own values (l, c) and those of others (k, l, c) say the labels of a target.
+
+    Of classes both are centered log probabilities, 0 where nothing is known. weight (l,) : of the labels.
+    """
+    w = np.ones(len(own)) if weight is None else weight / weight.mean()
+    if not isinstance(target, Classes):
+        return _mean_weights(target.columns(), own, others, w)
+    rows, k = np.arange(len(own)), len(others)
+
+    def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        a, b = np.exp(parameters[0]), parameters[1:]
+        logs = log_softmax(a * own + np.tensordot(b, others, 1), axis=1)
+        excess = np.exp(logs)
+        excess[rows, target.coded] -= 1
+        excess *= w[:, None]
+        value = parameters[0]**2 / (2 * OWN_DEVIATION**2) + (RATE * b + b**2 / (2 * DEVIATION**2)).sum()
+        gradient = np.concatenate([[a * (excess * own).sum() + parameters[0] / OWN_DEVIATION**2],
+                                   (excess * others).sum(axis=(1, 2)) + RATE + b / DEVIATION**2])
+        return float(value - w @ logs[rows, target.coded]), gradient
+
+    found = minimize(objective, np.zeros(1 + k), jac=True, method="L-BFGS-B",
+                     bounds=[(-4.0, 2.0), *[(0.0, MAX_WEIGHT)] * k]).x
+    return Weights(float(np.exp(found[0])), found[1:])
+
+
+def _mean_weights(Y: np.ndarray, own: np.ndarray, others: np.ndarray, w: np.ndarray) -> Weights:
+    """Return weights >= 0 of sum 1 that minimize the squares, plus `PENALTY` mean squares times the others' weights.
+
+    The mean square is the least that the learner or one of the others has.
+    """
+    root = np.sqrt(w)[:, None]
+    differences = np.stack([(root * (each - own)).ravel() for each in (*others, Y)], axis=1)
+    A, residual = differences[:, :-1], differences[:, -1]
+    losses = [float(residual @ residual), *((residual[:, None] - A) ** 2).sum(axis=0)]
+    unit = min(losses) / len(Y)
+    # |A b - r|^2 + 2 c sum b with c = PENALTY unit / 2: a Cholesky factor turns it into least squares.
+    G = A.T @ A + max(1e-9 * float(np.trace(A.T @ A)), np.finfo(float).tiny) * np.eye(A.shape[1])
+    L = np.linalg.cholesky(G)
+    b, _ = nnls(L.T, np.linalg.solve(L, A.T @ residual - PENALTY * unit / 2))
+    b = b / max(1.0, b.sum())
+    return Weights(1 - float(b.sum()), b)
+
+
+def cross_fitted_pool(target: Target, own: np.ndarray, others: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Return the pool (l, c) at the labels, each with the weights of other labels."""
+    values, labels = np.array(own), np.arange(len(own))
+    groups = [labels[first::GROUPS] for first in range(min(GROUPS, len(own)))]
+    for group in groups:
+        rest = np.setdiff1d(labels, group)
+        if not len(rest):
+            rest = group
+        weights = pool_weights(target.take(rest), own[rest], others[:, rest], None if weight is None else weight[rest])
+        values[group] = pool(target, weights, own[group], others[:, group])
+    return values

@@ -1,0 +1,77 @@
+"""What held-out labels say of another model's opinion of the points, in words."""
+
+from typing import Any
+
+import numpy as np
+
+from ..base.digest import JsonObject
+from ..learners.metrics import PointMetric
+from ..learners.target.coding import Coding
+from ..learners.target.target import Target
+from .graph_gain import Gain, gain_of
+from .scores import HELPED, HURT
+
+LEAST_LABELS = 5  # that are held out, for a test
+
+
+def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, own: np.ndarray, alone: np.ndarray,
+                         weight: np.ndarray | None, measure: PointMetric, attributes: JsonObject) -> dict[str, Any]:
+    """Return what held-out values (h, c) of the pool, of the learner and of the other model alone say; JSON.
+
+    attributes : of the pool (`Pooled.attributes`). Labels that the learner cannot hold out are not compared.
+    """
+    known = np.flatnonzero(np.isfinite(own).all(axis=1))
+    if len(known) < LEAST_LABELS:
+        return {**attributes, "in_words": _uncompared(attributes)}
+    held, of_held = target.take(known), None if weight is None else weight[known]
+
+    def gain(without: np.ndarray) -> Gain:
+        return gain_of(held, coding, pooled[known], without[known], of_held, measure)
+
+    own_gain, alone_gain = gain(own), gain(alone)
+    return {**attributes, "gain": own_gain.described(), "gain_over_alone": alone_gain.described(),
+            "in_words": _in_words(own_gain, alone_gain, attributes)}
+
+
+def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
+    """Return the evidence of a pool without held-out labels.
+
+    moved : the share of points whose class smoothing changes.
+    """
+    if attributes["own_weight"] > 0:
+        return {**attributes, "in_words": "the other model does not count: it is fitted to the labels, and as no class "
+                                          "has two, none can be held out"}
+    return {**attributes, "moved": moved, "in_words":
+            f"no labels judge the other model: what it says, smoothed on the graph, is all there is; smoothing changes "
+            f"the class of {moved:.1%} of the points"}
+
+
+def _counts(attributes: JsonObject) -> bool:
+    return bool(attributes["weight"] > 0 or attributes["smoothed_weight"] > 0)
+
+
+def _uncompared(attributes: JsonObject) -> str:
+    if not _counts(attributes):
+        return (f"the other model does not count: the {attributes['labels']} labels do not say that it knows the "
+                "classes")
+    return (f"the other model counts, by how well it predicts the {attributes['labels']} labels; they are too few to "
+            "hold some out and compare")
+
+
+def _in_words(own: Gain, alone: Gain, attributes: JsonObject) -> str:
+    unit, scale = (" %", 100.0) if own.measure in ("error", "balanced error") else ("", 1.0)
+
+    def shown(value: float) -> str:
+        return f"{scale * value:.1f}{unit}" if unit else f"{value:.4g}"
+
+    verdict = {HELPED: "the other model helps", HURT: "the other model does not help"}.get(
+        own.verdict, "no clear gain by the other model")
+    of_graph = {HELPED: "labels and graph help it", HURT: "it is better alone"}.get(
+        alone.verdict, "no clear gain over it alone")
+    if not _counts(attributes):
+        return (f"held out, the {own.n} labels are predicted with {own.measure} {shown(own.without)}, and "
+                f"{shown(alone.without)} by the other model alone, which does not count: the labels do not say that it "
+                "adds to them")
+    return (f"held out, the {own.n} labels are predicted with {own.measure} {shown(own.with_graph)} with the other "
+            f"model, {shown(own.without)} without it and {shown(alone.without)} by it alone: {verdict} "
+            f"(p = {own.p_value:.2g}), and {of_graph} (p = {alone.p_value:.2g})")

@@ -1,0 +1,140 @@
+"""Estimators on a graph with what another model says of the points."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
+from dssl.base.errors import DataError, ParameterError
+
+CENTERS = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    """Three clusters, and an opinion of their classes that is right for two thirds of the points."""
+    X, y = make_blobs(300, centers=CENTERS, cluster_std=0.8, random_state=0)
+    rng = np.random.default_rng(0)
+    said = np.where(rng.random(300) < 0.67, y, rng.integers(0, 3, 300))
+    return X, y, 0.2 + 0.4 * np.eye(3)[said]
+
+
+def some_labels(y, per_class):
+    labels = np.full(len(y), -1)
+    for code in np.unique(y):
+        labels[np.flatnonzero(y == code)[:per_class]] = code
+    return labels
+
+
+def test_without_a_label_the_graph_corrects_the_other_model(blobs):
+    X, y, P = blobs
+    model = SemiSupervisedClassifier().fit(X, soft_labels=P)
+    assert (P.argmax(axis=1) == y).mean() < 0.9
+    assert model.score(X, y) > 0.95
+    assert (model.predict(X) == model.transduction_).all()
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.evidence_["other_model"]["moved"] > 0.1
+    assert "no labels judge the other model" in model.evidence_["in_words"]
+    np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1)
+    assert model.by_labels_["n"] == 0
+
+
+def test_class_vectors_classify_without_a_label_by_name(blobs):
+    X, y, _ = blobs
+    names = np.array(["c", "a", "b"])
+    model = SemiSupervisedClassifier(class_embeddings=CENTERS, classes=names).fit(X)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.score(X, names[y]) > 0.95
+    assert model.predict(CENTERS).tolist() == names.tolist()
+    assert clone(model).get_params()["classes"].tolist() == names.tolist()
+
+
+def test_labels_and_soft_labels_agree_on_classes_that_some_lack(blobs):
+    X, y, P = blobs
+    labels = np.where(y == 2, -1, some_labels(y, 5))
+    model = SemiSupervisedClassifier(classes=[0, 1, 2]).fit(X, labels, soft_labels=P)
+    assert model.score(X, y) > 0.95
+
+
+def test_soft_labels_without_information_change_no_prediction(blobs):
+    X, y, P = blobs
+    labels = some_labels(y, 3)
+    alone = SemiSupervisedClassifier().fit(X, labels)
+    for useless in (np.full(P.shape, 1 / 3), np.random.default_rng(1).permutation(P), np.roll(P, 1, axis=1)):
+        with_it = SemiSupervisedClassifier().fit(X, labels, soft_labels=useless)
+        assert (with_it.transduction_ == alone.transduction_).all()
+
+
+def test_another_model_is_judged_by_held_out_labels():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, 12))
+    y = (X[:, 0] > 0).astype(int)
+    known = np.where(rng.random(400) < 0.2, y, -1)
+    model = SemiSupervisedClassifier(base_estimator=DecisionTreeClassifier(max_depth=1)).fit(X, known)
+    told = model.evidence_["other_model"]
+    assert told["weight"] > 0
+    assert "by it alone" in told["in_words"]
+    assert told["gain"]["with_graph"] <= told["gain"]["without"]
+    assert model.score(X, y) >= SemiSupervisedClassifier().fit(X, known).score(X, y)
+    assert set(model.by_labels_["scores"]) >= {"model", "base", "other"}
+    assert model.report()
+
+
+def test_known_class_sizes_apply_to_the_pool(blobs):
+    X, y, P = blobs
+    sizes = np.bincount(y)
+    model = SemiSupervisedClassifier(class_sizes=sizes.tolist()).fit(X, soft_labels=P)
+    assert np.abs(np.bincount(model.transduction_, minlength=3) - sizes).max() <= 3
+    labeled = SemiSupervisedClassifier(class_sizes="balanced").fit(X, some_labels(y, 3), soft_labels=P)
+    assert labeled.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("estimator", ["boosting", "ridge", Ridge(alpha=0.1)])
+def test_a_regressor_takes_another_regressor(estimator):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 4))
+    y = X @ [1.0, -2.0, 0.5, 0.0]
+    known = np.where(rng.random(200) < 0.3, y, np.nan)
+    model = SemiSupervisedRegressor(base_estimator=estimator).fit(X, known)
+    assert model.score(X, y) >= SemiSupervisedRegressor().fit(X, known).score(X, y) - 0.02
+    given = SemiSupervisedRegressor().fit(X, known, soft_labels=y + 0.01 * rng.normal(size=200))
+    assert given.score(X, y) > 0.99
+
+
+def test_weights_of_labels_reach_the_other_model(blobs):
+    X, y, P = blobs
+    labels, weights = some_labels(y, 4), np.ones(len(y))
+    labels[np.flatnonzero(y == 0)[:2]] = 1  # wrong, and hardly counted
+    weights[np.flatnonzero(y == 0)[:2]] = 1e-3
+    model = SemiSupervisedClassifier().fit(X, labels, weights, soft_labels=P)
+    assert model.score(X, y) > 0.95
+    with pytest.raises(ParameterError, match="takes none"):
+        SemiSupervisedClassifier(base_estimator=KNeighborsClassifier(2)).fit(X, labels, weights)
+
+
+def test_what_cannot_be_pooled_is_refused(blobs):
+    X, y, P = blobs
+    labels = some_labels(y, 2)
+    with pytest.raises(ParameterError, match="soft_labels and base_estimator"):
+        SemiSupervisedClassifier(base_estimator="boosting").fit(X, labels, soft_labels=P)
+    with pytest.raises(DataError, match="soft_labels of 2 classes, and y has 3"):
+        SemiSupervisedClassifier().fit(X, labels, soft_labels=P[:, :2])
+    with pytest.raises(DataError, match="classes names"):
+        SemiSupervisedClassifier(classes=[0, 1]).fit(X, labels, soft_labels=P)
+    with pytest.raises(ParameterError, match="there are none"):
+        SemiSupervisedClassifier(classes=[0, 1, 2]).fit(X, labels)
+    with pytest.raises(ParameterError, match="base_estimator='forest'"):
+        SemiSupervisedClassifier(base_estimator="forest").fit(X, labels)
+    with pytest.raises(ParameterError, match="base_estimator=LinearSVC"):
+        SemiSupervisedClassifier(base_estimator=LinearSVC()).fit(X, labels)
+    with pytest.raises(DataError, match="X has 2 columns"):
+        SemiSupervisedClassifier(class_embeddings=np.ones((3, 4))).fit(X, labels)
+    with pytest.raises(DataError, match="no probabilities"):
+        SemiSupervisedClassifier().fit(X, labels, soft_labels=2 * P)
+    with pytest.raises(DataError, match="requires y"):
+        SemiSupervisedClassifier(base_estimator="boosting").fit(X)
