@@ -456,3 +456,73 @@ def logarithmic_pool(own, others, a, b):
     """Return the probabilities in proportion to own^a prod_k others_k^b_k, (n, n_classes)."""
     P = own**a * np.prod([other**weight for other, weight in zip(others, b, strict=True)], axis=0)
     return P / P.sum(axis=1, keepdims=True)
+
+
+# Metrics
+
+
+def _counts(x, z):
+    """Return how many columns of two binary rows are 1 in both, in one alone (twice), and in none."""
+    return (x * z).sum(), (x * (1 - z)).sum(), ((1 - x) * z).sum(), ((1 - x) * (1 - z)).sum()
+
+
+def _ranks(x):
+    """Return the rank of each value, the mean rank of equal ones."""
+    return np.array([(x < value).sum() + ((x == value).sum() + 1) / 2 for value in x])
+
+
+def _correlation(x, z):
+    centered_x, centered_z = x - x.mean(), z - z.mean()
+    r = centered_x @ centered_z / np.sqrt((centered_x @ centered_x) * (centered_z @ centered_z))
+    return np.sqrt(2 * max(0, 1 - r))
+
+
+def _kl(p, q):
+    return (p * np.log(p / q)).sum()
+
+
+def _haversine(x, z):
+    half = (x - z) / 2
+    return 2 * np.arcsin(np.sqrt(np.sin(half[0]) ** 2 + np.cos(x[0]) * np.cos(z[0]) * np.sin(half[1]) ** 2))
+
+
+def _of_shares(formula):
+    return lambda x, z: formula(x / x.sum(), z / z.sum())
+
+
+def _of_counts(formula):
+    def distance(x, z):
+        return 0.0 if (x == z).all() else formula(*(float(count) for count in _counts(x, z)))
+    return distance
+
+
+METRICS = {
+    "manhattan": lambda x, z: np.abs(x - z).sum(),
+    "chebyshev": lambda x, z: np.abs(x - z).max(),
+    "sqeuclidean": lambda x, z: ((x - z) ** 2).sum(),
+    "canberra": lambda x, z: (np.abs(x - z) / (np.abs(x) + np.abs(z))).sum(),
+    "braycurtis": lambda x, z: np.abs(x - z).sum() / (x + z).sum(),
+    "hamming": lambda x, z: (x != z).mean(),
+    "haversine": _haversine,
+    "correlation": _correlation,
+    "spearmanr": lambda x, z: _correlation(_ranks(x), _ranks(z)),
+    "hellinger": _of_shares(lambda p, q: np.sqrt(max(0, 1 - np.sqrt(p * q).sum()))),
+    "jensen_shannon": _of_shares(lambda p, q: (_kl(p, (p + q) / 2) + _kl(q, (p + q) / 2)) / 2),
+    "symmetric_kl": _of_shares(lambda p, q: _kl(p, q) + _kl(q, p)),
+    "wasserstein_1d": _of_shares(lambda p, q: np.abs(np.cumsum(p - q)).sum()),
+    "circular_kantorovich": _of_shares(lambda p, q: np.abs(np.cumsum(p - q) - np.median(np.cumsum(p - q))).sum()),
+    "jaccard": _of_counts(lambda a, b, c, d: (b + c) / (a + b + c)),
+    "dice": _of_counts(lambda a, b, c, d: (b + c) / (2 * a + b + c)),
+    "matching": _of_counts(lambda a, b, c, d: (b + c) / (a + b + c + d)),
+    "kulsinski": _of_counts(lambda a, b, c, d: (b + c - a + (a + b + c + d)) / (b + c + (a + b + c + d))),
+    "rogerstanimoto": _of_counts(lambda a, b, c, d: 2 * (b + c) / (a + d + 2 * (b + c))),
+    "russellrao": _of_counts(lambda a, b, c, d: (b + c + d) / (a + b + c + d)),
+    "sokalmichener": _of_counts(lambda a, b, c, d: 2 * (b + c) / (a + d + 2 * (b + c))),
+    "sokalsneath": _of_counts(lambda a, b, c, d: (b + c) / (a / 2 + b + c)),
+    "yule": _of_counts(lambda a, b, c, d: 2 * b * c / (a * d + b * c) if b * c else 0.0),
+}
+
+
+def distances_by(metric, X):
+    """Return the distances of all pairs of rows (n, n) by the formula of a metric."""
+    return np.array([[METRICS[metric](x, z) for z in X] for x in X])

@@ -49,6 +49,7 @@ DOORS = {
     "pyarrow": {"data.readers", "data.frames"},
     "narwhals": {"data.frames"},
     "pyamg": {"solvers.amg"},
+    "pynndescent": {"knn.pair_metrics"},
     "pydantic": {"pipeline.validation", "runtime"},
     "matplotlib": {"report"},
     "ruamel": {"base.yaml"},

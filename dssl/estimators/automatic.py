@@ -77,6 +77,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
         if self.scale != "auto" or graph is not None:
             return super()._chosen_scaling(X, rows, target, graph, execution)
+        self._require_unscaled()
         self._warn_of_identifiers(rows)
         scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
                                       X.categories if isinstance(X, Dataset) else None)

@@ -22,8 +22,10 @@ from ..execution.in_process import InProcess
 from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
+from ..graph.knn_graph import KNNGraph
 from ..kernels.base import Kernel, kernel_from
 from ..knn.lists import Neighbors
+from ..knn.metric import require_unscaled
 from ..learners.model import Model
 from ..storage.blocks import ArrayRows, Rows
 from .groups import GroupedParams
@@ -88,6 +90,8 @@ class PointReader(GroupedParams):
                     f"{given.kind!r}", why="new points would be compared with the graph's in other units",
                     fix=f"leave scale out, or build the graph with scale={params.kind!r}")
             return given
+        if graph is None:
+            self._require_unscaled()
         names = self._column_names
         warn_unlike(rows, None, params.kind, names)
         self._warn_of_identifiers(rows)
@@ -98,6 +102,12 @@ class PointReader(GroupedParams):
                               categories=X.categories if isinstance(X, Dataset) else None)
         warn_outlier_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
         return scaling
+
+    def _require_unscaled(self) -> None:
+        """Raise ParameterError where the graph's metric takes values as they are, and the features are scaled."""
+        graph = getattr(self, "graph", None)
+        if isinstance(graph, KNNGraph):
+            require_unscaled(graph.metric, self.scale)
 
     def _warn_of_identifiers(self, rows: Rows) -> None:
         """Warn of columns that look like identifiers, of an array whose columns have names."""

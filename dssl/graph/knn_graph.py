@@ -10,10 +10,10 @@ from ..data.scaling.scaling import ScalingKind, ScalingParams, fit_scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
-from ..knn.metric import Euclidean
+from ..knn.metric import Euclidean, require_unscaled
 from ..knn.params import MetricName, NeighborParams
 from ..knn.recall import certify_recall
-from ..knn.search import ALWAYS_EXACT_ROWS, find_neighbors, lowered_neighbors
+from ..knn.search import always_exact_rows, find_neighbors, lowered_neighbors
 from ..storage.blocks import Parts, Rows, write_dense
 from ..storage.csr import as_rows
 from .graph import Graph
@@ -36,9 +36,11 @@ class KNNGraph:
     n_neighbors : int
         The number of neighbors of each point, itself not counted. With fewer distinct
         points it is lowered, with a warning.
-    metric : str
+    metric : str or function
         The distance of the neighbor search: euclidean; cosine, the Euclidean distance
-        between the rows scaled to unit length; or one that a plugin registers.
+        between the rows scaled to unit length; another metric that pynndescent has, such
+        as manhattan, correlation, hamming, jaccard, hellinger or haversine; one that a
+        plugin registers; or, in Python, a Numba function of two dense rows.
     method : "auto", "exact", "descent" or "partitioned"
         How neighbors are found: exactly; by NN-descent in one task; or by partitions,
         in tasks of any number of dense points.
@@ -160,6 +162,7 @@ class KNNGraph:
             Weights below 1e-10 of the median were raised to that floor.
         """
         execution, params = execution or current_execution(), ScalingParams(kind=scale)
+        require_unscaled(self.metric, scale)
         rows = execution.share_rows(as_rows(rows))
         scaling = fit_scaling(rows, None, params, execution)
         return self.of_scaled(scaled(rows, scaling, execution), execution, parts).of_features(scaling)
@@ -205,7 +208,7 @@ class KNNGraph:
             The metric, whether duplicates collapse, and the method; of a method that is
             not known to be exact before it runs, the seed and the recall too.
         """
-        exact = self.method == "exact" or (self.method == "auto" and n <= ALWAYS_EXACT_ROWS)
+        exact = self.method == "exact" or (self.method == "auto" and n <= always_exact_rows(self.metric))
         alike = KNNGraph(metric=self.metric, duplicates=self.duplicates, method="exact" if exact else self.method)
         return alike if exact else replace(alike, random_state=self.random_state, recall=self.recall)
 

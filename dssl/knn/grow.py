@@ -28,7 +28,7 @@ from .descent.search import descent_seconds
 from .exact.blocks import (
     PILOT_QUERIES,
     TILE_PAIR_NS,
-    DensePoints,
+    SearchedPoints,
     dense_points,
     exact_block_rows,
     nearest_tasks,
@@ -38,15 +38,19 @@ from .exact.blocks import (
     with_search,
 )
 from .exact.inverted_index import SparsePoints, inverted_seconds, measured_row_bytes, point_rows
+from .exact.pairs import pair_ns, pair_points
 from .heap import EMPTY
 from .lists import Neighbors
 from .metric import (
     CHECK_BYTES,
-    METRICS,
+    candidate_squares,
     check_block,
+    check_kind,
     check_shape,
     measurable,
+    measured_by,
     measured_itemsize,
+    metric_of,
     sample_ids,
     stored_distances,
 )
@@ -55,7 +59,6 @@ from .partitioned.join_tasks import within
 from .partitioned.sizes import partitioned_seconds
 from .recall import certify_recall, truth_cost
 from .search import find_neighbors
-from .squared_distances import candidate_distances
 
 ENTRY_BYTES = 120  # of an entry while two lists are merged: ids, distances and order
 ANCHOR_ROWS = 1 << 16  # lists of new rows that are read at a time to extend the permutation
@@ -103,7 +106,7 @@ class GrowTask:
     """
 
     rows: Rows
-    new: DensePoints | SparsePoints | None
+    new: SearchedPoints | None
     base_ids: Rows
     base_distances: Rows
     new_lists: Parts
@@ -149,9 +152,9 @@ class GrowTask:
         """Return the squared distances (r, k_old) from rows to their listed neighbors."""
         squared = np.empty(ids.shape)
         for run, used in within(np.arange(len(ids)), [ids], self.max_measured_rows):
-            squared[run] = candidate_distances(measurable(queries[run], self.metric),
+            squared[run] = candidate_squares(measurable(queries[run], self.metric),
                                              measurable(self.rows.take(used), self.metric),
-                                             np.searchsorted(used, ids[run]))
+                                             np.searchsorted(used, ids[run]), measured_by(self.metric))
         return squared
 
 
@@ -181,6 +184,7 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
     """
     k, metric, n, n_old = params.n_neighbors, params.metric, len(X), len(base)
     check_shape(X, k)
+    check_kind(X, metric)
     method = base.attributes.get("method", "given")
     require(method in ("exact", "descent", "partitioned"),
             f"neighbor lists of the method {method!r} cannot be updated", error=DataError,
@@ -198,7 +202,7 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
     if n > n_old:
         check_new_rows(X, n_old, metric)
         points, searched, seconds = _searches(X, new, lists, k, metric, execution)
-        if seconds > fresh_seconds(X, k, method):
+        if seconds > fresh_seconds(X, k, metric, method):
             return find_neighbors(X, replace(params, method=method), execution, parts)
     attributes = {**base.attributes, **asdict(params), "method": method, "recall": base.attributes["recall"], "n": n,
              **_grow(X, new, lists, points, searched, params, execution, parts)}
@@ -216,8 +220,8 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
     return grown
 
 
-def _grow(X: Rows, new: Rows, base: Neighbors, points: DensePoints | SparsePoints | None,
-          searched: DensePoints | SparsePoints | None, params: NeighborParams, execution: Execution,
+def _grow(X: Rows, new: Rows, base: Neighbors, points: SearchedPoints | None,
+          searched: SearchedPoints | None, params: NeighborParams, execution: Execution,
           parts: Parts) -> dict[str, Any]:
     """Write the lists; return their attributes. The lists of new rows are written to `new` within the parts first."""
     (n, m), k, metric, budget = (len(X), len(new)), params.n_neighbors, params.metric, execution.memory_budget
@@ -236,14 +240,14 @@ def _grow(X: Rows, new: Rows, base: Neighbors, points: DensePoints | SparsePoint
             "grown": {"rows": m, "lists_changed": sum(receipt["changed"] for receipt in receipts)}}
 
 
-def fresh_seconds(X: Rows, k: int, method: str) -> float:
+def fresh_seconds(X: Rows, k: int, metric: str, method: str) -> float:
     """Return the predicted seconds on one core of searching all rows again; infinite for exact lists."""
-    return {"exact": np.inf, "descent": descent_seconds(X, k), "partitioned": partitioned_seconds(X, k)}[method]
+    return {"exact": np.inf, "descent": descent_seconds(X, k, metric), "partitioned": partitioned_seconds(X, k)}[method]
 
 
 def check_new_rows(X: Rows, n_old: int, metric: str) -> None:
     """Raise DataError unless rows [n_old, n) have distances; the old rows were checked when their lists were made."""
-    if X.dtype.kind != "f" and not METRICS.named(metric).transforms:
+    if X.dtype.kind != "f" and not metric_of(metric).has_domain:
         return
     new, height = RowRange(X, n_old, len(X)), max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
     for first, block in new.blocks(height):
@@ -263,9 +267,12 @@ def measuring_bytes(X: Rows, metric: str) -> int:
 
 
 def _searches(X: Rows, new: Rows, base: Neighbors, k: int, metric: str, execution: Execution
-              ) -> tuple[DensePoints | SparsePoints, DensePoints | SparsePoints, float]:
+              ) -> tuple[SearchedPoints, SearchedPoints, float]:
     """Return the new rows, which old rows search, all rows, which new rows search, and the seconds on one core."""
     budget, n, n_old = execution.memory_budget, len(X), len(base)
+    if metric_of(metric).by_pairs:
+        seconds = pair_ns(X, metric) * 1e-9 * len(new) * (n_old + n)
+        return pair_points(new, metric, budget), pair_points(X, metric, budget), seconds
     if X.is_sparse:
         return (SparsePoints(new, metric, point_rows(new, metric, budget)),
                 SparsePoints(X, metric, point_rows(X, metric, budget)),
@@ -331,21 +338,22 @@ def grow_cost(X: Rows, n_old: int, k: int, metric: str, method: str, budget: int
     method : of the lists; the recall of approximate ones is certified. The driver holds a sample, and points beside
     their layout; a task holds the layout of all rows and new queries, or that of the new rows and lists.
     """
-    n, m = len(X), len(X) - n_old
+    n, m, by_blocks = len(X), len(X) - n_old, X.is_sparse or metric_of(metric).by_pairs
     height, measured = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), min(n, measured_rows(X, metric, budget))
     merging = block_count(n, height)
-    tasks, merged_bytes = merging, height * ENTRY_BYTES * k
+    tasks, merged_bytes, pair = merging, height * ENTRY_BYTES * k, 0.0
     read, written, peak, sampling = 24 * n_old * k, 12 * n * k, merged_bytes + 12 * height * k, 0
     if m > 0:
         new, merging_rows = RowRange(X, n_old, n), merged_bytes + measured * measuring_bytes(X, metric)
         rows = exact_block_rows(new, k, metric, budget)
         searching = block_count(m, rows)
-        tasks, sampling = tasks + searching, 0 if X.is_sparse else sampling_bytes(X, metric)
+        tasks, sampling = tasks + searching, 0 if by_blocks else sampling_bytes(X, metric)
         searched, added = points_of_shape(X, metric, budget), points_of_shape(new, metric, budget)
+        pair = searched.pair_ns if metric_of(metric).by_pairs else TILE_PAIR_NS
         all_layout, new_layout = searched.shared_bytes, added.shared_bytes
         peak = max(sampling, searched.peak_bytes(rows, k), added.peak_bytes(height, k) + merging_rows)
         read += (n * X.row_bytes * (3 + searching * (not all_layout)) + all_layout
                  + m * X.row_bytes * (2 + merging * (not new_layout)) + new_layout)
         written += 12 * m * k + all_layout + new_layout
-    cost = cost_of(tasks, read, written, peak, sampling, TILE_PAIR_NS * 1e-9 * m * (n_old + n))
+    cost = cost_of(tasks, read, written, peak, sampling, pair * 1e-9 * m * (n_old + n))
     return cost if method == "exact" else cost + truth_cost(X, metric, k, budget)

@@ -1,7 +1,8 @@
 """An index of points that new points query for their exact nearest neighbors.
 
-Dense points are searched by a tree or by tiles, sparse points by an inverted index, as in `exact/blocks.py`. The layout
-is stored with a model, so opening a model computes nothing.
+Dense points are searched by a tree or by tiles, sparse points by an inverted index, and both pair by pair where the
+metric is a formula of two rows, as in `exact/blocks.py`. The layout is stored with a model, so opening a model computes
+nothing.
 """
 
 from dataclasses import dataclass, fields
@@ -14,13 +15,14 @@ from ..base.errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
 from ..storage.csr import as_rows, point_arrays, points_of
-from .exact.blocks import DensePoints, plan_exact
+from .exact.blocks import DensePoints, SearchedPoints, plan_exact
 from .exact.inverted_index import SparsePoints, measured_row_bytes, point_rows
 from .exact.layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
-from .metric import METRICS, measured_itemsize
+from .exact.pairs import PairPoints, pair_points, pair_row_bytes
+from .metric import check_kind, measurable, measured_itemsize, metric_of
 
 TREE_QUERIES = 16  # neighbors of the pilot queries that select the search
-SPARSE_BUDGET = 1 << 28  # bytes of sparse points that are searched at a time
+SPARSE_BUDGET = 1 << 28  # bytes of points without a layout that are searched at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,7 @@ class NeighborIndex:
     n_features : d.
     """
 
-    searched: DensePoints | SparsePoints
+    searched: SearchedPoints
     n_features: int
 
     @classmethod
@@ -40,6 +42,10 @@ class NeighborIndex:
 
         Raises BudgetError if twice the layout of all rows does not fit the memory budget.
         """
+        check_kind(rows, metric)
+        if metric_of(metric).by_pairs:
+            require_index(rows, metric, execution.memory_budget)
+            return cls._by_pairs(measurable(rows.read_all(), metric), metric)
         if rows.is_sparse:
             held = as_rows(rows.read_all())
             return cls(SparsePoints(held, metric, point_rows(held, metric, SPARSE_BUDGET)), rows.shape[1])
@@ -48,6 +54,10 @@ class NeighborIndex:
         assert isinstance(searched, DensePoints)
         assert isinstance(searched.held, Arrays)
         return cls._dense(searched.held.load(), metric, searched.search)
+
+    @classmethod
+    def _by_pairs(cls, points: Any, metric: str) -> "NeighborIndex":
+        return cls(pair_points(as_rows(points), metric, SPARSE_BUDGET), points.shape[1])
 
     @classmethod
     def _dense(cls, arrays: dict[str, np.ndarray], metric: str, search: str) -> "NeighborIndex":
@@ -59,7 +69,7 @@ class NeighborIndex:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Return the metric and the search; JSON."""
+        """Return the metric and the search; JSON, unless the metric is a function, which no file holds."""
         return {"metric": self.searched.metric, "search": self.searched.search}
 
     def nearest(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -74,17 +84,17 @@ class NeighborIndex:
         values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,
                 why="they have no distances", fix="drop these rows, or fill the values")
-        metric = METRICS.named(self.searched.metric)
+        metric = metric_of(self.searched.metric)
         wrong = np.flatnonzero(metric.undefined(X) if X.shape[0] else ())
         require(len(wrong) == 0, f"{len(wrong)} new points are {metric.undefined_are}, first {wrong[:5]}",
                 error=DataError,
-                why=metric.undefined_why, fix="drop these rows, or fit the euclidean metric")
+                why=metric.undefined_why, fix=metric.undefined_fix)
         squared, ids = self.searched.nearest(X, np.full(X.shape[0], -1), min(k, len(self)))
         return np.sqrt(np.maximum(squared, 0)), ids
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the named arrays that `from_arrays` takes, beside the attributes."""
-        if isinstance(self.searched, SparsePoints):
+        if not isinstance(self.searched, DensePoints):
             return point_arrays("index", self.searched.rows.read_all())
         assert isinstance(self.searched.held, Arrays)
         return {f"index.{name}": np.asarray(array) for name, array in self.searched.held.load().items()}
@@ -93,6 +103,8 @@ class NeighborIndex:
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "NeighborIndex":
         """Return the index that `to_arrays` and `attributes` described."""
         metric = attributes["metric"]
+        if attributes["search"] == PairPoints.search:
+            return cls._by_pairs(points_of(arrays, "index"), metric)
         if "index.shape" in arrays:
             rows = as_rows(points_of(arrays, "index"))
             return cls(SparsePoints(rows, metric, point_rows(rows, metric, SPARSE_BUDGET)), rows.shape[1])
@@ -101,6 +113,8 @@ class NeighborIndex:
 
     def query_bytes(self, rows: Rows, k: int) -> int:
         """Return the bytes of a query of k neighbors; see `exact_block_rows`."""
+        if isinstance(self.searched, PairPoints):
+            return pair_row_bytes(rows, self.searched.metric) + 40 * k
         return measured_row_bytes(rows, self.searched.metric) + 40 * k if rows.is_sparse else (
             40 * self.n_features + 16 * k)
 
@@ -117,14 +131,16 @@ def index_bytes(points: Rows, metric: str) -> int:
     """Return an upper bound of the bytes of an index of points with the shape and type of `points`."""
     if points.is_sparse:
         return len(points) * points.row_bytes
+    if metric_of(metric).by_pairs:
+        return len(points) * points.shape[1] * measured_itemsize(points.dtype, metric)
     return layout_bytes(len(points), points.shape[1], measured_itemsize(points.dtype, metric))
 
 
 def indexing_bytes(points: Rows, metric: str) -> int:
     """Return the peak bytes of making an index: a sample in float64, or the points beside their layout."""
-    if points.is_sparse:
+    if points.is_sparse or metric_of(metric).by_pairs:
         return 2 * index_bytes(points, metric)
     n, d = points.shape
-    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * METRICS.named(metric).transforms) + 24 * d * d
+    sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * metric_of(metric).transforms) + 24 * d * d
     return max(sample, n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
                + 12 * n * (min(d, MAX_AXES) + 3))

@@ -1,118 +1,86 @@
-"""Metrics of the neighbor search, one class each in `METRICS`, and the checks of rows."""
+"""The metrics of the neighbor search by their names in `METRICS`, and the checks of rows."""
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ..base.errors import DataError, ParameterError, require
 from ..base.plugins import Registry
-from ..storage.blocks import Rows, row_ranges
-from ..storage.csr import largest_of_rows, unit_rows, with_values
+from ..storage.blocks import Rows
+from ..storage.csr import largest_of_rows
+from .embedded_metrics import Correlation, CosineDistance, Euclidean, Hellinger, Metric, Spearman, measured_dtype
+from .pair_metrics import PAIR_METRICS, PairMetric, of_function
+from .squared_distances import candidate_distances
 
 CHECK_BYTES = 64 << 20
+METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, *PAIR_METRICS)
+# Names of pynndescent's for metrics that have another one here, and its metrics that are refused: why, and what helps.
+SYNONYMS = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
+            "linf": "chebyshev", "linfty": "chebyshev", "linfinity": "chebyshev", "spearman": "spearmanr",
+            "jensen-shannon": "jensen_shannon", "jensenshannon": "jensen_shannon", "symmetric-kl": "symmetric_kl",
+            "symmetric_kullback_liebler": "symmetric_kl", "wasserstein-1d": "wasserstein_1d",
+            "kantorovich-1d": "wasserstein_1d", "kantorovich_1d": "wasserstein_1d",
+            "circular_wasserstein": "circular_kantorovich"}
+_SIMILAR = ("it is no distance: rows with the largest products need not be near each other", 'use metric="cosine"')
+_WITH_PARAMETERS = ("the metric has parameters, which a name does not give",
+                    "pass metric= a Numba function of two rows that holds them")
+REFUSED = {**dict.fromkeys(("dot", "inner_product", "direct_cosine"), _SIMILAR),
+           "true_angular": ("pynndescent's formula is largest for equal rows", 'use metric="cosine", whose order of '
+                            "neighbors is that of the angle"),
+           **dict.fromkeys(("minkowski", "wminkowski", "weighted_minkowski", "kantorovich", "wasserstein", "sinkhorn"),
+                           _WITH_PARAMETERS),
+           **dict.fromkeys(("seuclidean", "standardised_euclidean"),
+                           ("it is the Euclidean distance between standardized columns",
+                            'use metric="euclidean" and scale="standard"')),
+           "tsss": ("pynndescent's formula gives no number for parallel rows", 'use metric="euclidean" or "cosine"'),
+           "mahalanobis": ("it is the Euclidean distance between whitened columns",
+                           'whiten the columns (sklearn.decomposition.PCA(whiten=True)), and use metric="euclidean"'),
+           **dict.fromkeys(("bit_hamming", "bit_jaccard"),
+                           ("features are numbers, not packed bits", "unpack the bits, and use hamming or jaccard"))}
 
 
-class Metric(ABC):
-    """A distance that equals the Euclidean distance between transformed rows of the same width.
-
-    Each row is transformed on its own, so every search serves every metric.
-
-    Attributes
-    ----------
-    name : str
-        The name of the metric in specs and in stored neighbor lists.
-    transforms : bool
-        Whether `embedded` changes the rows (and returns float64), rather than only their type.
-    takes_sparse : bool
-        Whether the metric has `embedded_sparse`.
-    undefined_are : str
-        What rows without distances are, such as "zero"; for error messages.
-    undefined_why : str
-        Why such rows have no distance.
-    """
-
-    name: ClassVar[str]
-    transforms: ClassVar[bool] = True
-    takes_sparse: ClassVar[bool] = False
-    undefined_are: ClassVar[str] = "undefined"
-    undefined_why: ClassVar[str] = "their distances do not exist"
-
-    @classmethod
-    @abstractmethod
-    def embedded(cls, rows: np.ndarray) -> np.ndarray:
-        """Return rows (n, d) whose Euclidean distances are the metric's; each row depends on itself alone."""
-
-    @classmethod
-    def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
-        """Return the sparse rows with the values that `embedded` gives the dense ones."""
-        raise NotImplementedError
-
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
-        """Return which of some rows (n, d), dense or sparse, have no distance to others, (n,) bool."""
-        return np.zeros(rows.shape[0], bool)
+def metric_of(metric: str | Callable[..., float]) -> type[Metric]:
+    """Return the metric of a name, or of a Numba function of two rows."""
+    return of_function(metric) if callable(metric) else METRICS.named(metric)
 
 
-class Euclidean(Metric):
-    """|x - z|."""
-
-    name = "euclidean"
-    transforms = False
-    takes_sparse = True
-
-    @classmethod
-    def embedded(cls, rows: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(rows, _measured_dtype(rows.dtype))
-
-    @classmethod
-    def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
-        return with_values(rows, cls.embedded(rows.data))
+def pair_metric_of(metric: str) -> type[PairMetric] | None:
+    """Return the metric if it is a formula of two rows; None for a distance between transformed rows."""
+    rule = metric_of(metric)
+    return rule if issubclass(rule, PairMetric) else None
 
 
-class CosineDistance(Metric):
-    """|x / |x| - z / |z||, the root of 2 (1 - cos(x, z))."""
-
-    name = "cosine"
-    takes_sparse = True
-    undefined_are = "zero"
-    undefined_why = "a zero row has no direction, so no cosine"
-
-    @classmethod
-    def embedded(cls, rows: np.ndarray) -> np.ndarray:
-        unit = np.array(rows, np.float64, order="C")
-        for start, stop in row_ranges(len(unit), 1024):
-            part = unit[start:stop]
-            part /= np.abs(part).max(axis=1, keepdims=True)
-            part /= np.sqrt(np.cumsum(part**2, axis=1)[:, -1:])  # added in the order of the columns, as sparse rows are
-        return unit
-
-    @classmethod
-    def embedded_sparse(cls, rows: sparse.csr_array) -> sparse.csr_array:
-        return unit_rows(rows)
-
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
-        zero: np.ndarray = largest_of_rows(rows) == 0 if sparse.issparse(rows) else ~rows.any(axis=1)
-        return zero
-
-
-METRICS = Registry[Metric]("metric", Euclidean, CosineDistance)
+def require_metric(metric: Any) -> None:
+    """Raise ParameterError unless a metric is a name that the search knows, or a Numba function."""
+    if callable(metric):
+        of_function(metric)
+        return
+    synonym = SYNONYMS.get(metric) if isinstance(metric, str) else None
+    require(synonym is None, f"metric={metric!r}", why=f"it is named {synonym!r} here", fix=f"use {synonym!r}")
+    why, fix = REFUSED.get(metric, ("", "")) if isinstance(metric, str) else ("", "")
+    require(not why, f"metric={metric!r}", why=why, fix=fix)
+    METRICS.named(metric, "metric", "transform the features so that their Euclidean distance is the one you mean, or "
+                  "pass a Numba function")
 
 
 def measurable(rows: Any, metric: str) -> Any:
-    """Return rows (n, d), dense or sparse, whose Euclidean distances are those of a metric."""
-    rule = METRICS.named(metric)
+    """Return rows (n, d), dense or sparse, whose distances by `measured_by(metric)` are those of a metric."""
+    rule = metric_of(metric)
     return rule.embedded_sparse(rows) if sparse.issparse(rows) else rule.embedded(rows)
 
 
-def _measured_dtype(dtype: np.dtype) -> type[np.float32] | type[np.float64]:
-    """Return the type of measured rows: float32 if it represents every value, as of 16-bit integers, or float64.
+def measured_by(metric: str) -> str:
+    """Return the metric of measurable rows: a formula of pairs itself, or else the Euclidean distance."""
+    return metric if metric_of(metric).by_pairs else Euclidean.name
 
-    Numba functions are compiled for these two types alone.
+
+def candidate_squares(X: Any, Z: Any, candidates: np.ndarray, metric: str) -> np.ndarray:
+    """Return the squared distances of the candidates j (n, c) of each row i of measurable rows; infinite where j is -1.
     """
-    return np.float32 if np.can_cast(dtype, np.float32) else np.float64
+    rule = pair_metric_of(metric)
+    return candidate_distances(X, Z, candidates) if rule is None else rule.of_candidates(X, Z, candidates) ** 2
 
 
 def sample_ids(n_rows: int, max_rows: int) -> np.ndarray:
@@ -122,7 +90,7 @@ def sample_ids(n_rows: int, max_rows: int) -> np.ndarray:
 
 def measured_itemsize(dtype: np.dtype, metric: str) -> int:
     """Return the bytes of one value of `measurable` rows."""
-    return 8 if METRICS.named(metric).transforms else np.dtype(_measured_dtype(dtype)).itemsize
+    return 8 if metric_of(metric).transforms else np.dtype(measured_dtype(dtype)).itemsize
 
 
 def stored_distances(squared: np.ndarray) -> np.ndarray:
@@ -179,11 +147,11 @@ def check_block(block: Any, first: int, metric: str) -> float:
         require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
                 why="their squares overflow float64", fix="scale the features", error=DataError)
         largest_of_all = float(largest.max())
-    rule = METRICS.named(metric)
+    rule = metric_of(metric)
     undefined_rows = first + np.flatnonzero(rule.undefined(block))
     require(len(undefined_rows) == 0,
             f"{len(undefined_rows)} rows from row {first} on are {rule.undefined_are}, first {undefined_rows[:5]}",
-            why=rule.undefined_why, error=DataError, fix='drop these rows, or use metric="euclidean"')
+            why=rule.undefined_why, error=DataError, fix=rule.undefined_fix)
     return largest_of_all
 
 
@@ -192,6 +160,23 @@ def require_squares(largest: float, dtype: np.dtype) -> None:
     require(largest == 0 or largest > 1e-150 or dtype.kind != "f", error=DataError,
             what=f"no value is larger than {largest:.3g}", why="their squares are zero in float64",
             fix="scale the features")
+
+
+def check_kind(X: Rows, metric: str) -> None:
+    """Raise DataError unless a metric takes rows of the kind of X, dense or sparse, and of its number of columns."""
+    rule, d = metric_of(metric), X.shape[1]
+    require(not X.is_sparse or rule.takes_sparse, f"metric={rule.name!r} of sparse rows", error=DataError,
+            why="this metric is defined for dense rows only", fix="use another metric, or dense features")
+    require(rule.n_columns in (0, d), f"metric={rule.name!r} of {d} columns", error=DataError,
+            why=f"this metric is defined for {rule.n_columns} columns", fix="pass these columns alone, or use another "
+            "metric")
+
+
+def require_unscaled(metric: str, scale: str) -> None:
+    """Raise ParameterError where features are scaled whose values a metric takes as they are, such as angles."""
+    rule = metric_of(metric)
+    require(rule.takes_scaled or scale == "none", f"metric={rule.name!r} and scale={scale!r}",
+            why="scaled values are no longer what the metric measures", fix="set scale to none")
 
 
 def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
@@ -203,7 +188,7 @@ def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
     DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
     """
     check_shape(X, n_neighbors)
-    if X.dtype.kind != "f" and not METRICS.named(metric).transforms:
+    if X.dtype.kind != "f" and not metric_of(metric).has_domain:
         return
     height = max(1, CHECK_BYTES // (X.row_bytes if X.is_sparse else X.shape[1] * 8))
     require_squares(max((check_block(block, first, metric) for first, block in X.blocks(height)), default=0.0), X.dtype)

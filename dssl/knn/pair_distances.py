@@ -1,9 +1,11 @@
-"""Points of a local join, whose distances are measured pair by pair to float32: dense coordinates, or sparse rows.
+"""Points of a local join, whose distances are measured pair by pair to float32.
 
-Compiled code takes the points as a tuple of arrays; its length tells dense from sparse. The first point of sparse pairs
-is densified into a row of d values, and the products with the entries of the others are added in float64.
+They are dense coordinates, sparse rows, or rows of either kind with the compiled function of a `PairMetric`. Compiled
+code takes the points as a tuple; its length tells which. The first point of sparse pairs is densified into a row of d
+values, and the products with the entries of the others are added in float64.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -22,10 +24,16 @@ SMALLEST_SHARE = 1e-6  # squared length of an axis, relative to the longest, bel
 
 
 class Points(Protocol):
-    """Points of a local join; trees split along `axes` (n, a) float32."""
+    """Points of a local join; trees split along `axes` (n, a) float32.
+
+    by_function : whether a pair is measured by a function of its own, for which code is compiled in each process.
+    """
 
     @property
     def axes(self) -> np.ndarray: ...
+
+    @property
+    def by_function(self) -> bool: ...
 
     def __len__(self) -> int: ...
 
@@ -33,7 +41,7 @@ class Points(Protocol):
         """Return the points in another order."""
         ...
 
-    def of_a_thread(self) -> tuple[np.ndarray, ...]:
+    def of_a_thread(self) -> tuple[Any, ...]:
         """Return the arrays for compiled code, with work space of one thread."""
         ...
 
@@ -43,6 +51,7 @@ class Coordinates:
     """Rows (n, a) float32 of coordinates."""
 
     axes: np.ndarray
+    by_function = False
 
     def __len__(self) -> int:
         return len(self.axes)
@@ -65,6 +74,7 @@ class SparsePoints:
     rows: sparse.csr_array
     squares: np.ndarray
     axes: np.ndarray
+    by_function = False
 
     @classmethod
     def of(cls, rows: sparse.csr_array, rng: np.random.Generator) -> "SparsePoints":
@@ -98,6 +108,27 @@ class SparsePoints:
         return self.rows.indptr, self.rows.indices, self.rows.data, self.squares, dense_row
 
 
+@dataclass(frozen=True)
+class MetricPoints:
+    """Measurable rows (n, d), dense or sparse, with the compiled distance of two of them."""
+
+    rows: np.ndarray | sparse.csr_array
+    distance: Callable[..., float]
+    axes: np.ndarray
+    by_function = True
+
+    def __len__(self) -> int:
+        return len(self.axes)
+
+    def take(self, order: np.ndarray) -> "MetricPoints":
+        return MetricPoints(self.rows[order], self.distance, self.axes[order])
+
+    def of_a_thread(self) -> tuple[Any, ...]:
+        if isinstance(self.rows, np.ndarray):
+            return self.rows, self.distance
+        return self.rows.indptr, self.rows.indices, self.rows.data, self.distance
+
+
 def axes_bytes(d: int) -> int:
     """Return the bytes of computing the axes of sparse rows; `AXES` threads densify rows in as much."""
     return 4 * AXES * d
@@ -121,7 +152,7 @@ def _densify(points, a, factor):
         for entry in range(indptr[a], indptr[a + 1]):
             dense_row[indices[entry]] = factor * data[entry]
 
-    return nothing if len(points) == 1 else sparse_row
+    return sparse_row if len(points) == 5 else nothing
 
 
 @overload(pair_squared_distance)
@@ -136,4 +167,12 @@ def _pair_squared_distance(points, a, b):
             product += np.float64(data[entry]) * np.float64(dense_row[indices[entry]])
         return np.float32(max(0.0, squares[a] + squares[b] - 2 * product))
 
-    return of_coordinates if len(points) == 1 else of_sparse_rows
+    def of_dense_rows(points, a, b):
+        return np.float32(points[1](points[0][a], points[0][b]))
+
+    def of_rows(points, a, b):
+        indptr, columns, values, distance = points
+        x, z = slice(indptr[a], indptr[a + 1]), slice(indptr[b], indptr[b + 1])
+        return np.float32(distance(columns[x], values[x], columns[z], values[z]))
+
+    return {1: of_coordinates, 2: of_dense_rows, 4: of_rows, 5: of_sparse_rows}[len(points)]

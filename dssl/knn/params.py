@@ -7,7 +7,7 @@ import numpy as np
 
 from ..base.digest import require_random_state
 from ..base.errors import require
-from .metric import METRICS, Euclidean
+from .metric import METRICS, Euclidean, metric_of, require_metric
 
 MetricName = Annotated[str, METRICS]
 METHODS = ("auto", "exact", "descent", "partitioned")
@@ -20,7 +20,7 @@ class NeighborParams:
     n_neighbors : number of neighbors of each point, itself not counted.
     method : "exact"; "descent" (NN-descent in one task, approximate); "partitioned" (NN-descent in overlapping leaves,
         approximate, for any number of dense rows); or "auto" (see `neighbors`).
-    metric : "euclidean", or "cosine": the Euclidean distance between rows scaled to unit length.
+    metric : a name of `METRICS`, or a Numba function of two dense rows.
     random_state : seed of the approximate searches and of the sample that certifies their recall. An exact search does
         not depend on it.
     recall : lower bound of the recall that a partitioned search has to certify. NN-descent is repeated once with longer
@@ -40,8 +40,11 @@ class NeighborParams:
                 fix="choose 5 to 50; larger values smooth more")
         require(self.method in METHODS, f"method={self.method!r}, expected one of {METHODS}",
                 why="no other search exists", fix='leave it at "auto"')
-        METRICS.named(self.metric, "metric", "transform the features so that their Euclidean distance is the one you "
-                      "mean")
+        require_metric(self.metric)
+        require(self.method != "partitioned" or not metric_of(self.metric).by_pairs,
+                f"method='partitioned' with metric={metric_of(self.metric).name!r}",
+                why="partitions are made of rows whose distances are Euclidean, if transformed",
+                fix='use the method "auto", "descent" or "exact"')
         require_random_state(self.random_state)
         require(self.random_state < 2**32, f"random_state={self.random_state!r}, expected less than 2^32",
                 why="the random streams of a search take no larger one", fix="use random_state=0")

@@ -25,15 +25,16 @@ from ..storage.csr import as_rows, point_arrays, points_of
 from .exact.blocks import points_in_blocks
 from .exact.inverted_index import measured_row_bytes, tile_bytes
 from .exact.layout import MAX_AXES, layout_bytes
+from .exact.pairs import pair_tile_bytes
 from .heap import EMPTY
 from .lists import Neighbors
-from .metric import Euclidean, measurable, measured_itemsize
-from .squared_distances import candidate_distances
+from .metric import Euclidean, candidate_squares, measurable, measured_by, measured_itemsize, metric_of
 
 SAMPLE = 500
 TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one
 CONFIDENCE_Z = 1.959964  # two-sided 95 %
 MAX_BLOCK_ROWS = 1 << 16
+SAME = 1e-6  # squared distances that differ less, relatively, are equal but for rounding, in float32 for some metrics
 
 
 class Recall(TypedDict):
@@ -83,11 +84,12 @@ class TruthTask:
         arrays = self.sampled.load()
         queries, listed = points_of(arrays, "rows"), arrays["listed"]
         block = measurable(self.rows.read(self.start, self.stop), self.metric)
-        points = points_in_blocks(as_rows(block), Euclidean.name, max(1, block.shape[0]), queries)
+        measured = measured_by(self.metric)
+        points = points_in_blocks(as_rows(block), measured, max(1, block.shape[0]), queries)
         distances, ids = points.nearest(queries, arrays["ids"] - self.start, self.k)
         local = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
         return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
-                         reached=candidate_distances(queries, block, local))
+                         reached=candidate_squares(queries, block, local, measured))
 
     def cost(self) -> Cost:
         """Return a block, beside the rows of a sample of the usual size."""
@@ -97,6 +99,8 @@ class TruthTask:
         else:
             peak = (height + sampled) * truth_row_bytes(
                 self.rows.shape[1], measured_itemsize(self.rows.dtype, self.metric))
+        if metric_of(self.metric).by_pairs:
+            peak += pair_tile_bytes(self.rows)
         return cost_of(1, height * self.rows.row_bytes, TRUTH_BYTES * sampled * self.k, peak)
 
 
@@ -188,4 +192,4 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
 
 def is_true(listed_distances: np.ndarray, kth: np.ndarray) -> np.ndarray:
     """Return which listed squared distances (q, k) are at most those of the true k-th neighbors (q, 1)."""
-    return listed_distances <= kth * (1 + 1e-9)
+    return listed_distances <= kth * (1 + SAME)

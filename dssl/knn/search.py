@@ -1,12 +1,13 @@
 """The k nearest neighbors of every row, and the selection of a search method."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from ..base.errors import DataError, explain, require
+from ..base.errors import explain
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows
@@ -14,19 +15,20 @@ from ..storage.csr import as_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
 from .exact.blocks import exact_block_rows, exact_seconds_lower_bound, nearest_tasks, plan_exact
 from .lists import Neighbors
-from .metric import METRICS, Euclidean, check_rows, check_shape
+from .metric import Euclidean, check_kind, check_rows, check_shape, metric_of
 from .params import NeighborParams
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
 from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
 
 ALWAYS_EXACT_ROWS = 20_000
+PAIRS_EXACT_ROWS = 4_000  # of a metric that is a formula of two rows
 EXACT_SLOWDOWN = 5  # "auto" searches exactly if that takes at most this many times the seconds of NN-descent
 
 
-def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: str = Euclidean.name,
-              random_state: int = 0, recall: float = 0.95, execution: Execution | None = None,
-              parts: Parts | None = None) -> Neighbors:
+def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
+              metric: str | Callable[..., float] = Euclidean.name, random_state: int = 0, recall: float = 0.95,
+              execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
     """Return the nearest other rows of every row.
 
     Where there are fewer other rows than `n_neighbors`, all are returned, with a
@@ -40,9 +42,10 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
         The number of neighbors of each point, itself not counted.
     method : "auto", "exact", "descent" or "partitioned"
         The search; see the Notes.
-    metric : "euclidean" or "cosine"
-        The distance; cosine is the Euclidean distance between the rows scaled to unit
-        length.
+    metric : str or function
+        The distance: "euclidean"; "cosine", the Euclidean distance between the rows
+        scaled to unit length; another name of `dssl.knn.metric.METRICS`, as "manhattan",
+        "hamming" or "haversine"; or a Numba function of two rows.
     random_state : int
         The seed of the approximate searches and of the sample that certifies them.
     recall : float
@@ -65,8 +68,9 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     ParameterError
         A parameter is out of range, or X is a single row.
     DataError
-        X is not two-dimensional, not finite, or has zero rows under the cosine metric;
-        or a partitioned search gets sparse rows or does not reach the `recall`.
+        X is not two-dimensional, not finite, or has rows that the metric is not defined
+        for, such as zero rows under the cosine metric; or a partitioned search gets
+        sparse rows or does not reach the `recall`.
 
     Warns
     -----
@@ -91,6 +95,10 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     a subsampled randomized Hadamard transform of the rest. The candidates are measured
     in all columns.
 
+    Of a metric that is a formula of two rows, such as manhattan, "auto" is exact for
+    n <= 4,000; above, the exact search measures all pairs, and NN-descent some 60 for
+    each row and candidate. There is no partitioned search of such a metric.
+
     If NN-descent does not fit the memory budget, dense rows are partitioned. Their
     neighbor lists have the attribute `ordered`: the parts hold a permutation `order`
     (n,) in which near rows lie together.
@@ -103,8 +111,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto", metric: st
     >>> lists.ids.read_all().ravel(), lists.distances.read_all().ravel()
     (array([1, 0, 1]), array([1., 1., 2.], dtype=float32))
     """
-    params = NeighborParams(n_neighbors=n_neighbors, method=method, metric=metric,  # type: ignore[arg-type]
-                            random_state=random_state, recall=recall)
+    params = NeighborParams(n_neighbors=n_neighbors, method=method,  # type: ignore[arg-type]
+                            metric=metric, random_state=random_state, recall=recall)  # type: ignore[arg-type]
     rows = as_rows(X)
     return find_neighbors(rows, lowered_neighbors(params, len(rows), "points"), execution or InProcess(), parts)
 
@@ -120,18 +128,25 @@ def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborPa
     return replace(params, n_neighbors=n - 1)
 
 
+def always_exact_rows(metric: str) -> int:
+    """Return the number of rows up to which "auto" searches exactly, whatever that takes."""
+    return PAIRS_EXACT_ROWS if metric_of(metric).by_pairs else ALWAYS_EXACT_ROWS
+
+
 def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
     """Return the approximate search of "auto": NN-descent, or a partitioned search if that does not fit a task."""
     fits = descent_cost(X, k, metric, budget).peak <= budget
-    return "descent" if fits or X.is_sparse else "partitioned"
+    return "descent" if fits or X.is_sparse or metric_of(metric).by_pairs else "partitioned"
 
 
 def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
     """Return the searches that "auto" may select for rows of the shape of X, which are not read."""
-    if len(X) <= ALWAYS_EXACT_ROWS:
+    if len(X) <= always_exact_rows(metric):
         return {"exact"}
     approximate = approximate_method(X, k, metric, budget)
-    is_worth = exact_seconds_lower_bound(X, metric, budget) <= EXACT_SLOWDOWN * descent_seconds(X, k)
+    is_worth = exact_seconds_lower_bound(X, metric, budget) <= EXACT_SLOWDOWN * descent_seconds(X, k, metric)
+    if is_worth and metric_of(metric).by_pairs:
+        return {"exact"}  # of which the bound is the prediction
     return {approximate, "exact"} if is_worth else {approximate}
 
 
@@ -139,8 +154,7 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     """Return the neighbors of rows (n, d); see `neighbors`."""
     k, metric, n = params.n_neighbors, params.metric, len(X)
     check_shape(X, k)  # before anything is sized by it
-    require(not X.is_sparse or METRICS.named(metric).takes_sparse, f"metric={metric!r} of sparse rows", error=DataError,
-            why="this metric is defined for dense rows only", fix="use another metric, or dense features")
+    check_kind(X, metric)
     method: str = params.method
     if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
         method = "partitioned"
@@ -149,7 +163,8 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     parts = parts or execution.scratch()
     if method in ("auto", "exact"):
         points, seconds = plan_exact(X, k, metric, execution)
-        is_exact = method == "exact" or n <= ALWAYS_EXACT_ROWS or seconds <= EXACT_SLOWDOWN * descent_seconds(X, k)
+        is_exact = (method == "exact" or n <= always_exact_rows(metric)
+                    or seconds <= EXACT_SLOWDOWN * descent_seconds(X, k, metric))
         method = "exact" if is_exact else approximate_method(X, k, metric, execution.memory_budget)
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))

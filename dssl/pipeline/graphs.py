@@ -46,6 +46,7 @@ from ..knn.descent.search import descent_cost
 from ..knn.exact.blocks import exact_cost
 from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
+from ..knn.metric import require_unscaled
 from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
 from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
@@ -185,6 +186,13 @@ class ListParams:
     search: NeighborParams | None
 
 
+def _list_params(spec: Any) -> ListParams:
+    if spec.graph.given:
+        return ListParams(None)
+    require_unscaled(spec.graph.metric, spec.data.scale)
+    return ListParams(spec.graph.search)
+
+
 def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none.
 
@@ -285,8 +293,8 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
-                  lambda spec: ListParams(None if spec.graph.given else spec.graph.search), make_neighbors,
-                  _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
+                  _list_params, make_neighbors, _neighbors_cost,
+                  "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting), make_graph,

@@ -21,7 +21,7 @@ from ..graph.layout_2d import BLOCK, edges_of, nearest_edges, plane_coordinates
 from ..graph.vertices import find_vertices
 from ..graph.weights.build import read_graph
 from ..kernels.points import as_points, squared_distances
-from ..knn.metric import measurable
+from ..knn.metric import Euclidean, measurable, pair_metric_of
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
@@ -133,7 +133,7 @@ def _picture(context: Context, params: SampleParams, points: Any, vertex: np.nda
     The lines are those of the graph where the whole is drawn, and else those of a graph that joins the drawn points
     alike.
     """
-    distances = _distances(measurable(points, params.metric) if params.metric is not None else points)
+    distances = _distances(points, params.metric or Euclidean.name)
     edges = np.zeros((0, 2), np.int64)
     if params.metric is not None and whole:
         edges = np.argsort(vertex)[edges_of(read_graph(context.inputs["graph"].parts))]
@@ -148,11 +148,16 @@ def _picture(context: Context, params: SampleParams, points: Any, vertex: np.nda
             "labeled": [], "codes": [], "classes": []}
 
 
-def _distances(X: Any) -> np.ndarray:
+def _distances(X: Any, metric: str) -> np.ndarray:
     """Return the distances of all pairs of points, (s, s) float32."""
-    distances, points = np.empty((X.shape[0], X.shape[0]), np.float32), as_points(X)
+    rule, rows = pair_metric_of(metric), measurable(X, metric)
+    points = as_points(rows) if rule is None else rows
+    distances = np.empty((X.shape[0], X.shape[0]), np.float32)
     for start, stop in row_ranges(X.shape[0], BLOCK):
-        distances[start:stop] = np.sqrt(squared_distances(as_points(X[start:stop]), points))
+        if rule is None:
+            distances[start:stop] = np.sqrt(squared_distances(as_points(rows[start:stop]), points))
+        else:
+            distances[start:stop] = rule.between(rows[start:stop], points)
     return distances
 
 

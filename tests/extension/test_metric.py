@@ -10,10 +10,10 @@ from dssl.base.errors import DataError
 from dssl.knn.metric import METRICS, Metric
 
 
-class Hellinger(Metric):
-    """|sqrt(x) - sqrt(z)| of rows that are not negative; here with the sign of each value."""
+class SignedRoot(Metric):
+    """|sqrt(x) - sqrt(z)|, in which a root has the sign of its value."""
 
-    name = "hellinger"
+    name = "signed_root"
 
     @classmethod
     def embedded(cls, rows):
@@ -22,30 +22,30 @@ class Hellinger(Metric):
 
 @pytest.mark.parametrize("method", ["exact", "descent", "partitioned"])
 def test_every_search_finds_the_neighbors_of_a_metric_that_is_one_class(registered, method):
-    registered(METRICS, Hellinger)
+    registered(METRICS, SignedRoot)
     X = np.random.default_rng(0).exponential(size=(400, 3))
-    found = dssl.neighbors(X, 4, metric="hellinger", method=method)
+    found = dssl.neighbors(X, 4, metric="signed_root", method=method)
     distances = np.linalg.norm(np.sqrt(X)[:, None] - np.sqrt(X), axis=2)
     nearest = np.sort(distances, axis=1)[:, 1:5]
     assert np.mean(np.isclose(found.distances.read_all(), nearest, atol=1e-5)) > 0.95
     with pytest.raises(DataError, match="of sparse rows"):
-        dssl.neighbors(sparse.csr_array(X), 4, metric="hellinger", method=method)
+        dssl.neighbors(sparse.csr_array(X), 4, metric="signed_root", method=method)
 
 
 def test_a_metric_is_one_class(registered, pipeline, moons):
-    registered(METRICS, Hellinger)
+    registered(METRICS, SignedRoot)
 
     # estimator
     X = np.random.default_rng(0).normal(size=(80, 2))
     y = np.full(80, -1)
     y[:10] = X[:10, 0] > 0
-    model = dssl.LaplaceLearning(dssl.KNNGraph(n_neighbors=5, metric="hellinger")).fit(X, y)
+    model = dssl.LaplaceLearning(dssl.KNNGraph(n_neighbors=5, metric="signed_root")).fit(X, y)
     assert_allclose(model.predict(X[:10]), y[:10])
 
     # pipeline: the file, selection among metrics, plan, run, report and predictions
     commands = pipeline({**moons, "model": {"kind": "graph", "learner": "poisson"}, "graph": {"n_neighbors": 6},
-                         "selection": {"cv": 2, "grid": {"graph": {"metric": ["hellinger", "euclidean"]}}}})
+                         "selection": {"cv": 2, "grid": {"graph": {"metric": ["signed_root", "euclidean"]}}}})
     assert {"neighbors", "models"} <= {*commands.plan()}
     assert commands.run()["status"] == "done"
-    assert "hellinger" in commands.page()
+    assert "signed_root" in commands.page()
     assert {*commands.predicted()} == {"up", "down"}

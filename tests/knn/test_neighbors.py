@@ -315,7 +315,7 @@ def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeyp
     X = np.random.default_rng(19).normal(size=(2000, 3))
     monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
     assert neighbors(X, 5).attributes["method"] == "exact"
-    monkeypatch.setattr("dssl.knn.search.descent_seconds", lambda X, k: 0.0)
+    monkeypatch.setattr("dssl.knn.search.descent_seconds", lambda X, k, metric: 0.0)
     found = neighbors(X, 5)
     assert found.attributes["method"] == "descent"
     assert found.attributes["recall"]["certified"] == "sample"

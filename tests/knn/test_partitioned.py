@@ -306,7 +306,7 @@ def test_what_cannot_be_partitioned_is_refused(points):
 
 def test_auto_partitions_what_fits_no_task(points, monkeypatch):
     monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
-    monkeypatch.setattr("dssl.knn.search.descent_seconds", lambda X, k: 0.0)
+    monkeypatch.setattr("dssl.knn.search.descent_seconds", lambda X, k, metric: 0.0)
     for name in ("check_rows", "plan_exact"):  # each reads all rows here, and so do the tasks that check them
         monkeypatch.setattr(f"dssl.knn.search.{name}", None)
     lists = neighbors(points, K, execution=InProcess(2, 8 << 20))

@@ -90,6 +90,10 @@ def _join_leaves(points, order, bounds, distances, ids, flags):
             densify(points, a, 0)
 
 
+# Compiled in each process for a distance of its own; a cache on disk would keep all of them.
+_join_leaves_by_function = njit(nogil=True)(_join_leaves.py_func)
+
+
 @njit(nogil=True, cache=True)
 def _priority(a, b, salt):
     """Return a number in [0, 1) that depends on the pair and the salt alone (splitmix64)."""
@@ -228,6 +232,9 @@ def _near_pairs(points, new, old, distances, one, other, measured):
     return count
 
 
+_near_pairs_by_function = njit(nogil=True)(_near_pairs.py_func)
+
+
 @njit(nogil=True, cache=True)
 def _heap_push_pairs(one, other, measured, start, stop, names, distances, ids, flags):
     """Offer the ends of pairs to each other's lists, where these are in rows [start, stop); return the changes."""
@@ -254,11 +261,11 @@ def local_join(points: Points, names: np.ndarray, new: np.ndarray, old: np.ndarr
     changes, height, width = 0, joined_rows(len(new)), new.shape[1]
     size = -(-height // threads) * (width * (width - 1) // 2 + width * old.shape[1])
     buffers = [(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, np.float32)) for _ in range(threads)]
-    spans = cuts(len(distances), threads)
+    spans, near_pairs = cuts(len(distances), threads), _near_pairs_by_function if points.by_function else _near_pairs
 
     def measure(job: tuple[tuple[int, int], tuple[np.ndarray, ...]]) -> list[np.ndarray]:
         (start, stop), (one, other, measured) = job
-        pairs = _near_pairs(points.of_a_thread(), new[start:stop], old[start:stop], distances, one, other, measured)
+        pairs = near_pairs(points.of_a_thread(), new[start:stop], old[start:stop], distances, one, other, measured)
         return [one[:pairs], other[:pairs], measured[:pairs]]
 
     for first in range(0, len(new), height):
@@ -314,10 +321,11 @@ def _joined(points: Points, k: int, depth: int, rng: np.random.Generator, max_ca
     """Return the neighbor lists of points that are sorted into 2^depth leaves of near points."""
     n, bounds, names = len(points), level_bounds(len(points), depth), np.arange(len(points), dtype=np.int32)
     distances, ids, flags = empty_neighbor_lists(n, k)
+    join_rows = _join_leaves_by_function if points.by_function else _join_leaves
 
     def join_leaves(order: np.ndarray) -> None:
         def join(span: tuple[int, int]) -> None:
-            _join_leaves(points.of_a_thread(), order, bounds[span[0]:span[1] + 1], distances, ids, flags)
+            join_rows(points.of_a_thread(), order, bounds[span[0]:span[1] + 1], distances, ids, flags)
 
         all_of(thread_map(join, cuts(2**depth, LEAF_SHARES * threads)))
 

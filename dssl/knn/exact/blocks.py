@@ -6,7 +6,8 @@ decide.
 
 If the layout of all points fits half of the memory budget, it is made once and shared by the tasks. Otherwise every
 task reads the points in blocks, lays out each block, and carries the heaps over from block to block. Sparse rows have
-no layout: tasks read blocks of them and search an inverted index (`inverted_index.py`).
+no layout: tasks read blocks of them and search an inverted index (`inverted_index.py`). Nor have the rows of a metric
+that is a formula of two rows: tasks read blocks of them and measure all pairs (`pairs.py`).
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..heap import empty_heaps, sort_heaps
-from ..metric import METRICS, measurable, measured_itemsize, sample_ids, stored_distances
+from ..metric import measurable, measured_itemsize, metric_of, sample_ids, stored_distances
 from .inverted_index import (
     SparsePoints,
     inverted_seconds,
@@ -40,6 +41,7 @@ from .layout import (
     project,
     tree_depth,
 )
+from .pairs import PairPoints, pair_ns, pair_points
 from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
 from .tree import nearest_by_tree
 
@@ -65,6 +67,7 @@ class DensePoints:
     block_rows: int
     held: Arrays | Frame
     search: str = "tiles"
+    pair_ns = TILE_PAIR_NS
 
     @property
     def shared_bytes(self) -> int:
@@ -120,8 +123,13 @@ class DensePoints:
         return distances, ids
 
 
-def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarray) -> DensePoints | SparsePoints:
+SearchedPoints = DensePoints | SparsePoints | PairPoints
+
+
+def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarray) -> SearchedPoints:
     """Return points that a search reads in blocks, projected to the axes of a transformed `sample` (m, d)."""
+    if metric_of(metric).by_pairs:
+        return PairPoints(rows, metric, block_rows)
     if rows.is_sparse:
         return SparsePoints(rows, metric, block_rows)
     return DensePoints(rows, metric, block_rows, principal_frame(sample))
@@ -132,7 +140,7 @@ class NearestTask:
     """Find the k nearest points of rows [start, stop), and write them to `ids` and `distances` of rows from `first` on.
     """
 
-    points: DensePoints | SparsePoints
+    points: SearchedPoints
     start: int
     stop: int
     k: int
@@ -147,12 +155,12 @@ class NearestTask:
         """Return it without the layout that all tasks of a process share, by the seconds of tiles."""
         points, height, n = self.points, self.stop - self.start, len(self.points.rows)
         blocks = 0 if points.shared_bytes else n
-        seconds = 0.0 if points.rows.is_sparse else TILE_PAIR_NS * 1e-9 * float(height) * n
+        seconds = points.pair_ns * 1e-9 * float(height) * n
         return cost_of(1, (height + blocks) * points.rows.row_bytes, 12 * height * self.k,
                        points.peak_bytes(height, self.k), points.lowest_peak_bytes(self.k), seconds)
 
 
-def nearest_tasks(points: DensePoints | SparsePoints, n: int, k: int, height: int,
+def nearest_tasks(points: SearchedPoints, n: int, k: int, height: int,
                   first: int = 0) -> BlockTasks[NearestTask]:
     """Return the tasks that find the neighbors of n points, from number `first` on."""
     return BlockTasks(lambda start, stop: NearestTask(points, first + start, first + stop, k, first), n, height)
@@ -182,12 +190,15 @@ def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
     return n if n * row_bytes <= budget else rows_that_fit(budget, row_bytes, n, share=4)
 
 
-def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[DensePoints | SparsePoints, float]:
+def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[SearchedPoints, float]:
     """Return the points, laid out if they fit, with the faster search, and its predicted seconds on one core.
 
     Peak memory: twice `layout_bytes`; or, if that exceeds the budget, blocks of points that fill a quarter of it.
     """
     n = len(X)
+    if metric_of(metric).by_pairs:
+        return pair_points(X, metric, execution.memory_budget), exact_seconds_lower_bound(
+            X, metric, execution.memory_budget)
     if X.is_sparse:
         return SparsePoints(X, metric, point_rows(X, metric, execution.memory_budget)), inverted_seconds(X, k)
     points, layout = dense_points(X, metric, sampled_frame(X, metric), execution)
@@ -233,9 +244,11 @@ def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_
 def exact_seconds_lower_bound(X: Rows, metric: str, budget: int) -> float:
     """Return a lower bound of the seconds that `plan_exact` predicts for rows of the shape of X, which are not read.
 
-    It is that of tiles, or of trees without visits; 0 for sparse rows.
+    It is that of tiles, or of trees without visits; 0 for sparse rows; the prediction itself for a formula of two rows.
     """
     n = len(X)
+    if metric_of(metric).by_pairs:
+        return float(n) * n * pair_ns(X, metric) * 1e-9
     if X.is_sparse:
         return 0.0
     return n * min(TREE_QUERY_NS * block_count(n, laid_out_rows(X, metric, budget)), TILE_PAIR_NS * n) * 1e-9
@@ -244,11 +257,13 @@ def exact_seconds_lower_bound(X: Rows, metric: str, budget: int) -> float:
 def sampling_bytes(X: Rows, metric: str) -> int:
     """Return the bytes of a sample of dense rows in float64 and of the frame fitted to it."""
     n, d = X.shape
-    return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * METRICS.named(metric).transforms) + 24 * d * d
+    return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * metric_of(metric).transforms) + 24 * d * d
 
 
-def points_of_shape(X: Rows, metric: str, budget: int) -> DensePoints | SparsePoints:
+def points_of_shape(X: Rows, metric: str, budget: int) -> SearchedPoints:
     """Return points of the shape and dtype of X, which are not read, in the blocks of a search."""
+    if metric_of(metric).by_pairs:
+        return pair_points(X, metric, budget)
     if X.is_sparse:
         return SparsePoints(X, metric, point_rows(X, metric, budget))
     return DensePoints(X, metric, laid_out_rows(X, metric, budget), HeldArrays())
@@ -261,6 +276,7 @@ def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """
     points = points_of_shape(X, metric, budget)
     sample, layout = points.sampling_bytes(), points.shared_bytes
-    passes = 2 if X.is_sparse else 3
-    driver = cost_of(0, passes * len(X) * X.row_bytes + layout, layout, sample, 0 if X.is_sparse else sample)
+    passes = 3 if isinstance(points, DensePoints) else 2
+    driver = cost_of(0, passes * len(X) * X.row_bytes + layout, layout, sample,
+                     sample if isinstance(points, DensePoints) else 0)
     return driver + nearest_tasks(points, len(X), k, exact_block_rows(X, k, metric, budget)).cost()

@@ -23,7 +23,7 @@ from scipy import sparse
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ...storage.csr import add_products, squared_lengths
 from ..heap import empty_heaps, put, sift_down, sort_heaps
-from ..metric import METRICS, measurable, sample_ids
+from ..metric import measurable, metric_of, sample_ids
 from ..squared_distances import sparse_squared_distance
 
 QUERY_TILE, POINT_TILE = 64, 2048
@@ -160,6 +160,7 @@ class SparsePoints:
     block_rows: int
     search = "inverted index"
     shared_bytes = 0  # of a layout of all points that is made once
+    pair_ns = 0.0  # seconds follow from the values, see `inverted_seconds`
 
     def peak_bytes(self, height: int, k: int) -> int:
         """Return the bytes of `height` queries with their heaps, a block of points, and a tile."""
@@ -191,7 +192,7 @@ class SparsePoints:
 def measured_row_bytes(X: Rows, metric: str) -> int:
     """Return the bytes of a sparse row during a search: as read, transformed by the metric, and in float64."""
     entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
-    return 2 * X.row_bytes + 12 * entries * (1 + METRICS.named(metric).transforms) + 8
+    return 2 * X.row_bytes + 12 * entries * (1 + metric_of(metric).transforms) + 8
 
 
 def point_rows(X: Rows, metric: str, budget: int) -> int:

@@ -1,0 +1,379 @@
+"""Metrics that are a formula of two rows: those of pynndescent, and a user's own Numba function.
+
+Blocks of distances are SciPy's or scikit-learn's where these have the metric. Sparse rows, the other metrics, and the
+local joins of NN-descent use pynndescent's compiled functions; importing these takes seconds, and is left until then.
+Distances are never negative.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numba import njit
+from numba.extending import is_jitted
+from scipy import sparse
+
+from ..base.errors import DataError, ParameterError, require
+from ..storage.csr import largest_of_rows, with_values
+from .embedded_metrics import Untransformed, no_distribution
+
+ROUNDING = 1e-5  # a distance this far below 0 is rounding; of float32 sums that ought to be 0
+
+
+class PairMetric(Untransformed):
+    """A distance by a formula of two rows.
+
+    Attributes
+    ----------
+    scipy_name : str
+        The name in `scipy.spatial.distance.cdist`; empty for a metric that pynndescent alone has.
+    column_ns : float
+        The nanoseconds that a column of a pair of dense rows takes on one core.
+    """
+
+    by_pairs = True
+    scipy_name: ClassVar[str] = ""
+    column_ns: ClassVar[float] = 1.0
+
+    @classmethod
+    def compiled(cls) -> Callable[..., float]:
+        """Return the compiled distance of two dense rows."""
+        from pynndescent.distances import named_distances
+
+        distance: Callable[..., float] = named_distances[cls.name]
+        return distance
+
+    @classmethod
+    def compiled_sparse(cls, n_features: int) -> Callable[..., float]:
+        """Return the compiled distance of two sparse rows, each given by its columns and their values."""
+        return _sparse_distance(cls.name, n_features)
+
+    @classmethod
+    def between(cls, X: Any, Z: Any) -> np.ndarray:
+        """Return the distances (q, m) float64 of measurable rows X (q, d) and Z (m, d)."""
+        if sparse.issparse(X):
+            distances = np.empty((X.shape[0], Z.shape[0]))
+            _sparse_between(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data,
+                            cls.compiled_sparse(X.shape[1]), distances)
+        elif cls.scipy_name:
+            distances = cls._by_scipy(X, Z)
+        else:
+            distances = np.empty((len(X), len(Z)))
+            _dense_between(X, Z, cls.compiled(), distances)
+        return cls._checked(distances)
+
+    @classmethod
+    def of_candidates(cls, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+        """Return the distances of the candidates j (n, c) of each row i; infinite where j is -1."""
+        distances, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
+        if sparse.issparse(X):
+            _sparse_candidates(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data,
+                               cls.compiled_sparse(X.shape[1]), rows, distances)
+        elif cls.scipy_name:
+            for row in range(len(X)):
+                distances[row] = cls._by_scipy(X[row:row + 1], Z[rows[row]])[0]
+        else:
+            _dense_candidates(X, Z, cls.compiled(), rows, distances)
+        distances = cls._checked(distances)
+        distances[candidates < 0] = np.inf
+        return distances
+
+    @classmethod
+    def _by_scipy(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        from scipy.spatial.distance import cdist
+
+        distances: np.ndarray = cdist(X, Z, cls.scipy_name)
+        return distances
+
+    @classmethod
+    def _checked(cls, distances: np.ndarray) -> np.ndarray:
+        """Return distances with rounding below zero raised to zero; raise DataError for what is no distance."""
+        smallest = float(distances.min(initial=0))  # NaN if any is
+        require(smallest >= -ROUNDING, f"the metric {cls.name} gave {smallest:.3g} for two rows", error=DataError,
+                why="a distance is a number of at least 0", fix="drop rows that the metric is not defined for, or use "
+                'metric="euclidean"')
+        return np.maximum(distances, 0, out=distances)
+
+
+class Manhattan(PairMetric):
+    """sum |x - z|."""
+
+    name = "manhattan"
+    scipy_name = "cityblock"
+    takes_sparse = True
+
+
+class Chebyshev(PairMetric):
+    """max |x - z|."""
+
+    name = "chebyshev"
+    scipy_name = "chebyshev"
+    takes_sparse = True
+
+
+class SquaredEuclidean(PairMetric):
+    """sum (x - z)^2."""
+
+    name = "sqeuclidean"
+    scipy_name = "sqeuclidean"
+    takes_sparse = True
+
+
+class Canberra(PairMetric):
+    """sum |x - z| / (|x| + |z|), in which 0 / 0 is 0."""
+
+    name = "canberra"
+    scipy_name = "canberra"
+    takes_sparse = True
+
+
+class BrayCurtis(PairMetric):
+    """sum |x - z| / sum |x + z|."""
+
+    name = "braycurtis"
+    scipy_name = "braycurtis"
+    takes_sparse = True
+    undefined_are = "negative somewhere, or zero"
+    undefined_why = "the metric compares counts, and a zero row has none"
+    undefined_fix = 'drop these rows, use scale="none" where scaling made values negative, or metric="manhattan"'
+    has_domain = True
+
+    @classmethod
+    def undefined(cls, rows: Any) -> np.ndarray:
+        return no_distribution(rows)
+
+
+class Hamming(PairMetric):
+    """The share of columns in which two rows differ."""
+
+    name = "hamming"
+    scipy_name = "hamming"
+    takes_sparse = True
+
+
+class Haversine(PairMetric):
+    """The angle between two points on a sphere, (latitude, longitude) in radians; times 6371 it is kilometers."""
+
+    name = "haversine"
+    scipy_name = "haversine"
+    column_ns = 20.0
+    n_columns = 2
+    takes_scaled = False
+    has_domain = True
+    undefined_are = "no latitude and longitude in radians"
+    undefined_why = "a latitude is from -pi / 2 to pi / 2, a longitude from -2 pi to 2 pi"
+    undefined_fix = "pass np.radians(degrees), the latitude first"
+
+    @classmethod
+    def undefined(cls, rows: Any) -> np.ndarray:
+        limits = np.array([np.pi / 2, 2 * np.pi]) * (1 + 1e-6)  # float32 rounds pi up
+        outside: np.ndarray = (np.abs(rows) > limits).any(axis=1)
+        return outside
+
+    @classmethod
+    def _by_scipy(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        from sklearn.metrics.pairwise import haversine_distances
+
+        distances: np.ndarray = haversine_distances(X.astype(np.float64), Z.astype(np.float64))
+        return distances
+
+
+class DistributionMetric(PairMetric):
+    """A distance of distributions, rows that are scaled to a sum of 1."""
+
+    has_domain = True
+    undefined_are = "negative somewhere, or zero"
+    undefined_why = "a distribution has shares of at least 0 whose sum is positive"
+    undefined_fix = 'drop these rows, use scale="none" where scaling made values negative, or metric="euclidean"'
+
+    @classmethod
+    def undefined(cls, rows: Any) -> np.ndarray:
+        return no_distribution(rows)
+
+
+class JensenShannon(DistributionMetric):
+    """The mean Kullback-Leibler divergence of two distributions from their mean."""
+
+    name = "jensen_shannon"
+    takes_sparse = True
+    column_ns = 15.0
+
+
+class SymmetricKL(DistributionMetric):
+    """The sum of the two Kullback-Leibler divergences of two distributions."""
+
+    name = "symmetric_kl"
+    takes_sparse = True
+    column_ns = 10.0
+
+
+class Wasserstein(DistributionMetric):
+    """sum |F - G| of the cumulative sums of two distributions over ordered columns."""
+
+    name = "wasserstein_1d"
+    takes_sparse = True
+    column_ns = 3.0
+
+
+class CircularWasserstein(DistributionMetric):
+    """`Wasserstein` over columns in a circle, such as the hours of a day."""
+
+    name = "circular_kantorovich"
+    column_ns = 15.0
+
+
+class BinaryMetric(PairMetric):
+    """A distance of rows of zeros and ones, by the counts of columns in which both, one or none is 1."""
+
+    takes_sparse = True
+    takes_scaled = True
+    has_domain = True
+    undefined_are = "not binary"
+    undefined_why = "the metric counts zeros and ones"
+    undefined_fix = 'pass X != 0 as integers, use scale="none" where scaling changed them, or metric="hamming"'
+
+    @classmethod
+    def undefined(cls, rows: Any) -> np.ndarray:
+        if sparse.issparse(rows):
+            other = with_values(rows, ((rows.data != 0) & (rows.data != 1)).astype(np.float32))
+            return np.asarray(largest_of_rows(other) > 0)
+        return np.asarray(((rows != 0) & (rows != 1)).any(axis=1))
+
+    @classmethod
+    def _by_scipy(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            distances = super()._by_scipy(X != 0, Z != 0)
+        return np.nan_to_num(distances, copy=False, nan=0.0)  # 0 / 0 of two rows without ones, which are equal
+
+
+class Jaccard(BinaryMetric):
+    """The share of ones that two rows do not have in common."""
+
+    name = "jaccard"
+    scipy_name = "jaccard"
+
+
+class Dice(BinaryMetric):
+    """Twice the differing columns, relative to the ones of both rows: (a + b - 2 c) / (a + b), of c in common."""
+
+    name = "dice"
+    scipy_name = "dice"
+
+
+class Matching(BinaryMetric):
+    """The share of columns in which two rows differ."""
+
+    name = "matching"
+    scipy_name = "hamming"
+
+
+class Kulsinski(BinaryMetric):
+    """(differing - common + d) / (differing + d) of d columns, in which common ones count."""
+
+    name = "kulsinski"
+
+
+class RogersTanimoto(BinaryMetric):
+    """2 differing / (d + differing) of d columns."""
+
+    name = "rogerstanimoto"
+    scipy_name = "rogerstanimoto"
+
+
+class RussellRao(BinaryMetric):
+    """The share of columns in which not both rows are 1; 0 for equal rows."""
+
+    name = "russellrao"
+
+
+class SokalMichener(BinaryMetric):
+    """2 differing / (d + differing) of d columns, as `RogersTanimoto`."""
+
+    name = "sokalmichener"
+    scipy_name = "rogerstanimoto"
+
+
+class SokalSneath(BinaryMetric):
+    """differing / (common / 2 + differing), in which common ones count."""
+
+    name = "sokalsneath"
+    scipy_name = "sokalsneath"
+
+
+class Yule(BinaryMetric):
+    """2 b c / (a d + b c) of the counts of columns: a both 1, b and c one of them, d neither."""
+
+    name = "yule"
+    scipy_name = "yule"
+    takes_sparse = False
+
+
+PAIR_METRICS: tuple[type[PairMetric], ...] = (
+    Manhattan, Chebyshev, SquaredEuclidean, Canberra, BrayCurtis, Hamming, Haversine, JensenShannon, SymmetricKL,
+    Wasserstein, CircularWasserstein, Jaccard, Dice, Matching, Kulsinski, RogersTanimoto, RussellRao, SokalMichener,
+    SokalSneath, Yule)
+
+
+@cache
+def of_function(function: Callable[..., float]) -> type[PairMetric]:
+    """Return the metric of a Numba function of two dense rows.
+
+    Raises
+    ------
+    ParameterError : it is not compiled by Numba.
+    """
+    require(is_jitted(function), f"metric={function!r}, expected a name or a function compiled by Numba",
+            why="it is called for millions of pairs of rows", fix="decorate it with @numba.njit", error=ParameterError)
+    return type("FunctionMetric", (PairMetric,), {
+        "name": getattr(function, "__name__", "function"), "compiled": classmethod(lambda cls: function),
+        "takes_scaled": True})
+
+
+@cache
+def _sparse_distance(name: str, n_features: int) -> Callable[..., float]:
+    from pynndescent.sparse import sparse_named_distances, sparse_need_n_features
+
+    distance = sparse_named_distances[name]
+    if name not in sparse_need_n_features:
+        return distance
+
+    @njit(nogil=True)
+    def of_all_columns(columns_x, values_x, columns_z, values_z):
+        return distance(columns_x, values_x, columns_z, values_z, n_features)
+
+    return of_all_columns
+
+
+# Without a cache on disk, which would keep a version for each compiled distance of each process.
+@njit(nogil=True)
+def _dense_between(X, Z, distance, distances):
+    for row in range(X.shape[0]):
+        for other in range(Z.shape[0]):
+            distances[row, other] = distance(X[row], Z[other])
+
+
+@njit(nogil=True)
+def _dense_candidates(X, Z, distance, candidates, distances):
+    for row in range(candidates.shape[0]):
+        for entry in range(candidates.shape[1]):
+            distances[row, entry] = distance(X[row], Z[candidates[row, entry]])
+
+
+@njit(nogil=True)
+def _sparse_between(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z, distance, distances):
+    for row in range(distances.shape[0]):
+        x = slice(indptr_x[row], indptr_x[row + 1])
+        for other in range(distances.shape[1]):
+            z = slice(indptr_z[other], indptr_z[other + 1])
+            distances[row, other] = distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
+
+
+@njit(nogil=True)
+def _sparse_candidates(indptr_x, columns_x, values_x, indptr_z, columns_z, values_z, distance, candidates, distances):
+    for row in range(candidates.shape[0]):
+        x = slice(indptr_x[row], indptr_x[row + 1])
+        for entry in range(candidates.shape[1]):
+            other = candidates[row, entry]
+            z = slice(indptr_z[other], indptr_z[other + 1])
+            distances[row, entry] = distance(columns_x[x], values_x[x], columns_z[z], values_z[z])

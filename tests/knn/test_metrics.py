@@ -1,0 +1,202 @@
+"""Metrics beside euclidean and cosine: each against its formula, and through every search and face."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numba import njit
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import dssl
+from dssl.base.errors import DataError, ParameterError
+from dssl.execution.in_process import InProcess
+from dssl.knn.grow import grow_neighbors
+from dssl.knn.index import NeighborIndex
+from dssl.knn.metric import METRICS, metric_of, pair_metric_of
+from dssl.knn.params import NeighborParams
+from dssl.knn.recall import certify_recall
+from dssl.knn.search import possible_methods
+from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_rows
+from tests import reference
+
+NAMES = sorted(reference.METRICS)
+SPARSE = [name for name in NAMES if metric_of(name).takes_sparse]
+
+
+@njit
+def taxi(x, z):
+    total = 0.0
+    for column in range(x.shape[0]):
+        total += abs(x[column] - z[column])
+    return total
+
+
+def points_of(metric, n, d, seed=0):
+    """Return distinct rows (n, d) that a metric takes."""
+    rng = np.random.default_rng(seed)
+    if metric == "haversine":
+        return rng.uniform([-1.5, -3], [1.5, 3], size=(n, 2)).astype(np.float32)
+    if "ones" in metric_of(metric).undefined_why:
+        return np.unique((rng.random((3 * n, max(d, 12))) < 0.4).astype(np.float32), axis=0)[:n]
+    if metric == "hamming":
+        return np.unique(rng.integers(0, 3, (3 * n, d)), axis=0)[:n].astype(np.float32)
+    centers = rng.exponential(size=(12, d))
+    return (centers[rng.integers(0, 12, n)] * rng.uniform(0.6, 1.4, (n, d)) + 0.01).astype(np.float32)
+
+
+def test_every_metric_has_a_formula():
+    assert {*METRICS} <= {*NAMES, "euclidean", "cosine"}
+
+
+@pytest.mark.parametrize("metric", NAMES)
+def test_exact_neighbors_are_those_of_the_formula(metric):
+    X = points_of(metric, 60, 6)
+    lists = dssl.neighbors(X, 5, metric=metric, method="exact")
+    distances = reference.distances_by(metric, X.astype(np.float64))
+    np.fill_diagonal(distances, np.inf)
+    # float32 formulas of pynndescent are the root of a rounded sum near 0
+    assert_allclose(lists.distances.read_all(), np.sort(distances, axis=1)[:, :5], rtol=2e-5, atol=2e-6)
+    assert_allclose(np.take_along_axis(distances, lists.ids.read_all(), axis=1), lists.distances.read_all(),
+                    rtol=2e-5, atol=2e-6)
+    assert lists.attributes["recall"]["certified"] == "exact"
+
+
+@pytest.mark.parametrize("metric", SPARSE)
+def test_sparse_rows_have_the_distances_of_dense_ones(metric):
+    X = points_of(metric, 60, 6)
+    X[np.random.default_rng(1).random(X.shape) < 0.3] = 0
+    X[:, 0] = X[:, 0] if "ones" in metric_of(metric).undefined_why else X[:, 0] + 1
+    dense, rows = (dssl.neighbors(rows, 4, metric=metric, method="exact", execution=InProcess(1))
+                   for rows in (X, sparse.csr_array(X)))
+    assert_allclose(rows.distances.read_all(), dense.distances.read_all(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("metric", ["manhattan", "correlation", "jaccard", "haversine", taxi], ids=str)
+def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
+    X = points_of("manhattan" if metric is taxi else metric, 1500, 16)
+    exact = dssl.neighbors(X, 8, metric=metric, method="exact")
+    lists = [dssl.neighbors(X, 8, metric=metric, method="descent", execution=InProcess(threads)) for threads in (1, 3)]
+    recall = lists[0].attributes["recall"]
+    assert recall["lower"] > 0.95
+    assert recall["certified"] == "sample"
+    assert_array_equal(lists[0].ids.read_all(), lists[1].ids.read_all())
+    reached = lists[0].distances.read_all() <= exact.distances.read_all()[:, -1:] * (1 + 1e-6)
+    assert_allclose(reached.mean(), recall["recall"], atol=0.02)
+    assert certify_recall(X, exact)["recall"] == 1
+
+
+def test_nn_descent_of_sparse_rows():
+    X = sparse.random_array((1200, 40), density=0.2, rng=np.random.default_rng(0), dtype=np.float32).tocsr()
+    lists = dssl.neighbors(X, 6, metric="manhattan", method="descent")
+    assert lists.attributes["recall"]["lower"] > 0.9
+
+
+@pytest.mark.parametrize("metric", ["manhattan", "hellinger"])
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_lists_that_grow_are_those_of_all_rows(metric, is_sparse):
+    X = points_of(metric, 300, 5)
+    rows = as_rows(sparse.csr_array(X) if is_sparse else X)
+    params = NeighborParams(n_neighbors=6, metric=metric, method="exact")
+    base = dssl.neighbors(sparse.csr_array(X[:220]) if is_sparse else X[:220], 6, metric=metric, method="exact")
+    grown = grow_neighbors(rows, base, params, InProcess())
+    fresh = dssl.neighbors(sparse.csr_array(X) if is_sparse else X, 6, metric=metric, method="exact")
+    assert_array_equal(grown.ids.read_all(), fresh.ids.read_all())
+    assert_array_equal(grown.distances.read_all(), fresh.distances.read_all())
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_an_index_is_stored_and_opened(is_sparse):
+    X, new = points_of("canberra", 90, 5), points_of("canberra", 9, 5, seed=1)
+    rows, queries = (sparse.csr_array(X), sparse.csr_array(new)) if is_sparse else (X, new)
+    index = NeighborIndex.of(as_rows(rows), "canberra", InProcess())
+    opened = NeighborIndex.from_arrays(index.to_arrays(), json.loads(json.dumps(index.attributes)))
+    for found, again in zip(index.nearest(queries, 4), opened.nearest(queries, 4), strict=True):
+        assert_array_equal(found, again)
+    formula = np.array([[reference.METRICS["canberra"](x, z) for z in X.astype(float)] for x in new.astype(float)])
+    assert_allclose(index.nearest(queries, 4)[0], np.sort(formula, axis=1)[:, :4], rtol=1e-5)
+
+
+def test_lists_do_not_depend_on_the_budget():
+    X = points_of("manhattan", 3000, 30)
+    lists = [dssl.neighbors(X, 5, metric="manhattan", method="exact", execution=InProcess(2, memory_budget=budget))
+             for budget in (1 << 30, 1 << 24)]
+    assert_array_equal(lists[0].ids.read_all(), lists[1].ids.read_all())
+
+
+def test_the_selection_follows_from_the_shape():
+    few, many = (ArrayRows(np.broadcast_to(np.float32(0), (n, 10))) for n in (4000, 10**6))
+    assert possible_methods(few, 10, "manhattan", 1 << 30) == {"exact"}
+    assert possible_methods(many, 10, "manhattan", 1 << 30) == {"descent"}
+    assert possible_methods(many, 10, "hellinger", 1 << 24) == {"partitioned"}
+
+
+@pytest.mark.parametrize(("metric", "message"), [
+    ("l1", "named 'manhattan'"), ("inner_product", "no distance"), ("minkowski", "has parameters"),
+    ("mahalanobis", "whiten"), ("true_angular", "largest for equal rows"), ("nothing", "there is no metric"),
+    (lambda x, z: 0.0, "numba.njit")], ids=str)
+def test_a_metric_that_is_refused_says_what_to_do(metric, message):
+    with pytest.raises(ParameterError, match=message):
+        dssl.KNNGraph(metric=metric)
+
+
+@pytest.mark.parametrize(("metric", "X", "message"), [
+    ("jaccard", [[0, 2], [1, 0], [1, 1]], "not binary"),
+    ("hellinger", [[1.0, -1], [1, 0], [1, 1]], "negative somewhere, or zero"),
+    ("symmetric_kl", [[0.0, 0], [1, 0], [1, 1]], "negative somewhere, or zero"),
+    ("correlation", [[1.0, 1], [1, 0], [2, 1]], "constant"),
+    ("haversine", [[52.5, 13.4], [1, 0], [1, 1]], "np.radians"),
+    ("haversine", [[1.0, 1, 1], [1, 0, 0], [1, 1, 0]], "of 3 columns"),
+    ("spearmanr", sparse.csr_array(np.eye(3)), "of sparse rows")])
+def test_rows_that_a_metric_is_not_defined_for(metric, X, message):
+    with pytest.raises(DataError, match=message):
+        dssl.neighbors(X if sparse.issparse(X) else np.array(X), 1, metric=metric)
+
+
+def test_a_function_that_is_no_distance():
+    @njit
+    def product(x, z):
+        return -x[0] * z[0]
+
+    with pytest.raises(DataError, match="a distance is a number of at least 0"):
+        dssl.neighbors(np.array([[1.0], [2], [3]]), 1, metric=product)
+
+
+def test_what_cannot_be():
+    with pytest.raises(ParameterError, match="method='partitioned' with metric='manhattan'"):
+        dssl.KNNGraph(metric="manhattan", method="partitioned")
+    with pytest.raises(ParameterError, match="set scale to none"):
+        dssl.KNNGraph(metric="haversine").build(points_of("haversine", 50, 2))
+    with pytest.raises(ParameterError, match="set scale to none"):
+        dssl.LaplaceLearning(dssl.KNNGraph(metric="haversine")).fit(points_of("haversine", 50, 2), np.arange(50) % 2)
+
+
+@pytest.mark.parametrize("metric", ["manhattan", "hellinger", taxi], ids=str)
+@pytest.mark.parametrize("estimator", [dssl.LaplaceLearning, dssl.SemiSupervisedClassifier, dssl.LapSVC])
+def test_estimators_learn_by_a_metric(estimator, metric):
+    X = points_of("manhattan", 240, 6)
+    centers = np.random.default_rng(0).exponential(size=(12, 6))
+    y = np.argmin(((np.log(X[:, None]) - np.log(centers)) ** 2).sum(2), axis=1) % 2
+    known = np.where(np.arange(240) % 6 == 0, y, -1)
+    model = estimator(graph=dssl.KNNGraph(n_neighbors=6, metric=metric), scale="none").fit(X[:200], known[:200])
+    assert np.mean(model.predict(X[200:]) == y[200:]) > 0.8
+
+
+def test_taxi_is_manhattan():
+    X = points_of("manhattan", 100, 4)
+    assert_allclose(dssl.neighbors(X, 5, metric=taxi).distances.read_all(),
+                    dssl.neighbors(X, 5, metric="manhattan").distances.read_all(), rtol=1e-5)
+    assert pair_metric_of(taxi).name == "taxi"
+
+
+def test_pynndescent_is_imported_where_its_functions_are_needed():
+    code = ("import sys, numpy as np, dssl\n"
+            "X = np.random.default_rng(0).random((300, 4))\n"
+            "for metric in ('euclidean', 'cosine', 'correlation', 'hellinger', 'manhattan'):\n"
+            "    dssl.KNNGraph(metric=metric).build(X, scale='none')\n"
+            "print('pynndescent' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
