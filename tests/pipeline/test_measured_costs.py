@@ -155,6 +155,9 @@ CASES = {
     # Lists that came with the points may have any number of entries in a row.
     "given graph": Case(npz, 40_000, 8, {"graph": lists}, above=frozenset({"graph"})),
     "NN-descent": Case(npz, 12_000, 60, {"graph": {"n_neighbors": 10, "method": "descent"}}),
+    "a metric, exact": Case(npz, 8_000, 60, {"graph": {"n_neighbors": 10, "metric": "manhattan", "method": "exact"}}),
+    "a metric, NN-descent": Case(npz, 12_000, 60, {"graph": {"n_neighbors": 10, "metric": "canberra",
+                                                             "method": "descent"}}),
     "laprls": Case(npz, 24_000, 8, laprls() | {"selection": GRID}),
     "laprls, inductive": Case(npz, 24_000, 8, laprls() | {
         "labels": {"per_class": 200}, "selection": {**GRID, "held_out_points": "inductive"}}),
@@ -209,7 +212,8 @@ def kept_no_longer(event: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
-@pytest.mark.extended_cases("NN-descent", "automatic, many labels", "cluster",
+@pytest.mark.extended_cases("NN-descent", "a metric, NN-descent", "a metric, exact", "automatic, many labels",
+    "cluster",
     "cluster, stochastic", "clustering", "clustering without a graph", "given graph",
     "graph, laplace", "graph, learners to choose from", "graph, poisson", "graph, ridge",
     "graph, ridge, class sizes", "graph, ridge, wide", "graph, ridges to choose from",
