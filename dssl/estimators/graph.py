@@ -23,8 +23,8 @@ from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
 from .base import PointRegressor
-from .calibrated import CalibratedClassifier
 from .method import SearchedEstimator
+from .soft_labels import SoftLabelsClassifier, SoftLabelsEstimator
 from .targets import prior_of
 
 
@@ -32,7 +32,7 @@ class UnreachablePoints(UserWarning):
     """Some points are in parts of the graph without a label, and have no prediction."""
 
 
-class GraphEstimator(SearchedEstimator):
+class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
     """What learners on the graph share.
 
     Points that no label reaches, in components of the graph without one, are counted in `evidence_` and have no
@@ -56,7 +56,7 @@ class GraphEstimator(SearchedEstimator):
             learners=(self._learner(),), graph=self.group("graph"), random_state=self.random_state,
             kernels=BaseKernels("rbf", {}, (BANDWIDTH,), self.random_state),
             prior=prior_of(getattr(self, "class_prior", None), getattr(self, "class_sizes", None)),
-            weight=ClassWeight.of(getattr(self, "class_weight", None)))
+            weight=ClassWeight.of(getattr(self, "class_weight", None)), base_estimator=self.base_estimator)
 
     def _comparing(self, params: GraphLearnerParams, compares: bool) -> GraphLearnerParams:
         return replace(params, compares=compares)
@@ -81,7 +81,7 @@ class GraphEstimator(SearchedEstimator):
                 **{name: value for name, value in attributes.items() if name != CALIBRATION}}
 
 
-class GraphClassifier(CalibratedClassifier, GraphEstimator):
+class GraphClassifier(SoftLabelsClassifier, GraphEstimator):
     """A classifier on the graph, with probabilities; scores of points without a prediction are NaN."""
 
     regressor = "LaplaceLearningRegressor"
@@ -134,9 +134,11 @@ class OneSystemClassifier(GraphClassifier):
     learner: ClassVar[LearnerName]
 
     def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, class_prior: Any = None,
-                 class_weight: Any = None, tol: float = 1e-5, scale: str = "auto",
+                 class_weight: Any = None, base_estimator: Any = None, class_embeddings: Any = None,
+                 classes: Any = None, tol: float = 1e-5, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         self.class_prior, self.class_weight = class_prior, class_weight
+        self.base_estimator, self.class_embeddings, self.classes = base_estimator, class_embeddings, classes
         self.graph, self.class_sizes, self.tol, self.scale = graph, class_sizes, tol, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 

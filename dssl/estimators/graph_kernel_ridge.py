@@ -20,8 +20,10 @@ class GraphKernelRidgeBase(GraphEstimator):
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
-                 weighting: str = "loo", laplacian: str = "normalized", tol: float = 0.1, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+                 weighting: str = "loo", laplacian: str = "normalized", base_estimator: Any = None, tol: float = 0.1,
+                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
+        self.base_estimator = base_estimator
         self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
         self.penalty, self.weighting, self.laplacian, self.tol = penalty, weighting, laplacian, tol
         self.scale = scale
@@ -90,6 +92,17 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in
         a dict.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting", "logistic", or any classifier with `predict_proba`; see
+        `SemiSupervisedClassifier`.
+    class_embeddings : array-like, shape (n_classes, d), or None
+        A vector for each class in the space of X, such as the embedded texts of a
+        language-image model. y may then have no label at all.
+    classes : list or None
+        The names of the classes in the order of the rows of class_embeddings, or of
+        the columns of `fit(soft_labels=...)`; None takes the classes of y in ascending
+        order, or 0, 1, ... where y has no label.
     tol : float
         The tolerance of the kernels' columns, see `FunctionParams`.
     scale : str
@@ -162,12 +175,14 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
-                 class_prior: Any = None, class_weight: Any = None, tol: float = 0.1, scale: str = "auto",
+                 class_prior: Any = None, class_weight: Any = None, base_estimator: Any = None,
+                 class_embeddings: Any = None, classes: Any = None, tol: float = 0.1, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
-                         laplacian=laplacian, tol=tol, scale=scale, memory_budget=memory_budget,
-                         unlabeled=unlabeled, random_state=random_state)
+                         laplacian=laplacian, base_estimator=base_estimator, tol=tol, scale=scale,
+                         memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)
         self.class_sizes = class_sizes
+        self.class_embeddings, self.classes = class_embeddings, classes
         self.class_prior, self.class_weight = class_prior, class_weight
 
 
@@ -204,6 +219,9 @@ class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
         How the kernels are averaged: by exact leave-one-out residuals, or equally.
     laplacian : "normalized" or "unnormalized"
         Which Laplacian of the graph.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting", "ridge", or any regressor; see `SemiSupervisedRegressor`.
     tol : float
         The tolerance of the kernels' columns, see `FunctionParams`.
     scale : str

@@ -43,6 +43,17 @@ class LaplaceLearning(OneSystemClassifier):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in
         a dict.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting", "logistic", or any classifier with `predict_proba`; see
+        `SemiSupervisedClassifier`.
+    class_embeddings : array-like, shape (n_classes, d), or None
+        A vector for each class in the space of X, such as the embedded texts of a
+        language-image model. y may then have no label at all.
+    classes : list or None
+        The names of the classes in the order of the rows of class_embeddings, or of
+        the columns of `fit(soft_labels=...)`; None takes the classes of y in ascending
+        order, or 0, 1, ... where y has no label.
     tol : float
         The relative residual at which the solve of a column ends.
     scale : str
@@ -130,6 +141,9 @@ class LaplaceLearningRegressor(GraphRegressor):
     graph : KNNGraph or None
         How the graph is made from the points; None takes the defaults. A graph that
         is already made is passed to `fit`.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting", "ridge", or any regressor; see `SemiSupervisedRegressor`.
     tol : float
         The relative residual at which the solve of a column ends.
     scale : str
@@ -190,9 +204,10 @@ class LaplaceLearningRegressor(GraphRegressor):
     True
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, tol: float = 1e-5, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
-        self.graph, self.tol, self.scale = graph, tol, scale
+    def __init__(self, graph: KNNGraph | None = None, *, base_estimator: Any = None, tol: float = 1e-5,
+                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
+                 random_state: int = 0):
+        self.graph, self.base_estimator, self.tol, self.scale = graph, base_estimator, tol, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _learner(self) -> GraphLearner:

@@ -37,6 +37,17 @@ class PoissonLearning(OneSystemClassifier):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in
         a dict.
+    base_estimator : str, estimator or None
+        Another model, which is fitted to the labels and cross-validated on them:
+        "boosting", "logistic", or any classifier with `predict_proba`; see
+        `SemiSupervisedClassifier`.
+    class_embeddings : array-like, shape (n_classes, d), or None
+        A vector for each class in the space of X, such as the embedded texts of a
+        language-image model. y may then have no label at all.
+    classes : list or None
+        The names of the classes in the order of the rows of class_embeddings, or of
+        the columns of `fit(soft_labels=...)`; None takes the classes of y in ascending
+        order, or 0, 1, ... where y has no label.
     tol : float
         The relative residual at which the solve of a column ends.
     scale : str

@@ -134,6 +134,8 @@ def pool_weights(target: Target, own: np.ndarray, others: np.ndarray, weight: np
 
     Of classes both are centered log probabilities, 0 where nothing is known. weight (l,) : of the labels.
     """
+    if not len(own):
+        return Weights(1.0, np.zeros(len(others)))
     w = np.ones(len(own)) if weight is None else weight / weight.mean()
     if not isinstance(target, Classes):
         return _mean_weights(target.columns(), own, others, w)

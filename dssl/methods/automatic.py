@@ -39,19 +39,16 @@ from ..learners.on_graph.automatic import (
 from ..learners.on_graph.class_sizes import known_shares, offset_to
 from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
-from ..learners.on_graph.model import GraphModel, scored, signed
-from ..learners.on_graph.pooled import Pooled
+from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import calibration_attributes
-from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..report.sections.on_graph import choice_section
 from ..report.words import Baseline, ReportText
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.calibration import FOLDS, calibration_folds, calibration_of
-from ..selection.graph_gain import Gain, gain_of, held_out_loss
+from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.odd_labels import odd_labels, warn_odd_labels
-from ..selection.other_model import other_model_evidence, without_labels
 from ..selection.scoring import with_scoring
 from ..solvers.direct import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
@@ -59,7 +56,7 @@ from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
 from .linear import NO_WEIGHTS
-from .other_model import OtherModel, can_learn
+from .other_model import OtherModel, can_learn, evidence_of
 from .plan_inputs import PlanInputs
 from .sections import GraphSections, SizedModel
 from .step import Context, Method, Step
@@ -188,7 +185,9 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     warn_odd_labels(odd)
     choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
     if fitted.pooled is not None:
-        choice |= _of_other_model(fitted.pooled, context.graph(), held, _of_held(weight, fitted), gain)
+        other_evidence = evidence_of(fitted.pooled, context.graph(), target, weight)
+        sentences = [*([gain.in_words()] if len(held.labeled) else []), other_evidence["in_words"]]
+        choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
     return {"models": described, **compared, "choice": choice}
 
 
@@ -200,21 +199,6 @@ def _pool(own: Fit, other: OtherModel, graph: Graph, points: Rows, params: Autom
         fitted = own(target, weight) if sizes is None else own(target.with_prior(EQUAL), weight, class_sizes=None)
     return pooled_automatic(fitted, other.soft_labels(target, weight), graph, points, target, weight, sizes,
                             params.graph, params.family.random_state, execution)
-
-
-def _of_other_model(pooled: Pooled, graph: Graph, held: Target, weight: np.ndarray | None,
-                    gain: Gain) -> dict[str, Any]:
-    """Return what held-out labels say of another model, and what they say in all."""
-    coding = scored(held)
-    if len(held.labeled):
-        evidence = other_model_evidence(held, coding, pooled.held_out, pooled.own, pooled.alone, weight,
-                                        metric_of(held), pooled.attributes)
-        return {"other_model": evidence, "in_words": f"{gain.in_words()}; {evidence['in_words']}"}
-    assert isinstance(coding, ClassCoding)
-    values = signed(pooled.on_vertices.values, held)
-    moved = float(np.average(coding.codes(values) != coding.codes(pooled.other), weights=graph.vertices.multiplicity))
-    evidence = without_labels(pooled.attributes, moved)
-    return {"other_model": evidence, "in_words": evidence["in_words"]}
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:

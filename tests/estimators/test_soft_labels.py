@@ -9,7 +9,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
+from dssl import (
+    GraphKernelRidge,
+    GraphKernelRidgeRegressor,
+    LaplaceLearning,
+    LaplaceLearningRegressor,
+    PoissonLearning,
+    SemiSupervisedClassifier,
+    SemiSupervisedRegressor,
+)
 from dssl.base.errors import DataError, ParameterError
 
 CENTERS = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
@@ -138,3 +146,42 @@ def test_what_cannot_be_pooled_is_refused(blobs):
         SemiSupervisedClassifier().fit(X, labels, soft_labels=2 * P)
     with pytest.raises(DataError, match="requires y"):
         SemiSupervisedClassifier(base_estimator="boosting").fit(X)
+
+
+@pytest.mark.parametrize("learner", [LaplaceLearning, PoissonLearning, GraphKernelRidge])
+def test_every_learner_on_the_graph_takes_soft_labels(blobs, learner):
+    X, y, P = blobs
+    alone = learner().fit(X, soft_labels=P)
+    assert alone.score(X, y) > 0.95
+    assert "no labels judge" in alone.evidence_["other_model"]["in_words"]
+    np.testing.assert_allclose(alone.predict_proba(X[:5]).sum(axis=1), 1)
+    assert alone.by_labels_["n"] == 0
+    labels = some_labels(y, 3)
+    both = learner().fit(X, labels, soft_labels=P)
+    assert both.score(X, y) > 0.95
+    assert both.by_labels_["n"] == 9
+    useless = learner().fit(X, labels, soft_labels=np.roll(P, 1, axis=1))
+    assert useless.evidence_["other_model"]["smoothed_weight"] == 0
+    assert (useless.transduction_ == learner().fit(X, labels).transduction_).mean() > 0.99
+
+
+def test_a_learner_on_the_graph_with_class_sizes_and_a_base_estimator(blobs):
+    X, y, P = blobs
+    sizes = np.bincount(y)
+    model = GraphKernelRidge(class_sizes=sizes.tolist()).fit(X, some_labels(y, 3), soft_labels=P)
+    assert np.abs(np.bincount(model.transduction_, minlength=3) - sizes).max() <= 3
+    np.testing.assert_allclose(model.predict_proba(X[:5]).sum(axis=1), 1)
+    based = PoissonLearning(base_estimator="logistic").fit(X, some_labels(y, 3))
+    assert based.score(X, y) > 0.95
+    assert "by it alone" in based.evidence_["other_model"]["in_words"] or "does not count" in based.evidence_[
+        "other_model"]["in_words"]
+
+
+@pytest.mark.parametrize("learner", [LaplaceLearningRegressor, GraphKernelRidgeRegressor])
+def test_regressors_on_the_graph_take_predictions(learner):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 4))
+    y = X @ [1.0, -2.0, 0.5, 0.0]
+    known = np.where(rng.random(200) < 0.3, y, np.nan)
+    assert learner().fit(X, known, soft_labels=y + 0.01 * rng.normal(size=200)).score(X, y) > 0.99
+    assert learner(base_estimator="ridge").fit(X, known).score(X, y) > 0.95

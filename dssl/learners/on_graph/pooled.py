@@ -109,7 +109,7 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     else:
         unseen, unseen_held = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
         log_values = _log_probabilities(target, own.values, own, unseen)
-        known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2)) & np.isfinite(own.held_out).all(axis=1)
+        known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2))
         held, values = own.held[known], own.held_out[known]
         # The only label of a class is predicted wrong without itself, so that it judges the other model alone.
         judged = calibration_labels(target, values, held)
@@ -117,9 +117,7 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
         own_held[judged] = _log_probabilities(target, values, own, unseen_held[held])[judged]
         own_values, fitted_to = np.full(own_held.shape, np.nan), len(held)
         own_values[judged] = own_held[judged]
-        weights = Weights(1.0, np.zeros(k))
-        if fitted_to:
-            weights = pool_weights(target.take(held), own_held, at_labels[:, held], _taken(weight, held))
+        weights = pool_weights(target.take(held), own_held, at_labels[:, held], _taken(weight, held))
     of_held, held_weight = target.take(held), _taken(weight, held)
     logs_at_vertices = pool(target, weights, log_values, others)
     held_out = cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight)

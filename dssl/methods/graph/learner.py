@@ -134,7 +134,10 @@ def scores_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, v
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerSearch:
-    """The learners that are tried, and how one is chosen; without folds, the one that is given."""
+    """The learners that are tried, and how one is chosen; without folds, the one that is given.
+
+    base_estimator : another model, see `selection/base_estimator.py`, with which the chosen one is pooled.
+    """
 
     learners: tuple[GraphLearner, ...]
     prior: ClassPrior = LABELS
@@ -143,6 +146,7 @@ class LearnerSearch:
     cv: FoldParams | None = None
     rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
+    base_estimator: Any = None
     compares: bool = True
 
     def label_folds(self, target: Target, learner: GraphLearner, n_vertices: int) -> LabelFolds:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
+from ...learners.class_prior import ClassPrior
 from ...learners.linear.gram import LearnerParams, fit_gram
 from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.model import Model
@@ -40,6 +41,7 @@ from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...solvers.direct import MAX_DIRECT
 from ...storage.blocks import PartWriter, Rows
+from ..other_model import OtherModel, can_learn, evidence_of
 from ..plan_inputs import PlanInputs
 from ..step import Context, Method, Step
 from .learner import (
@@ -51,6 +53,7 @@ from .learner import (
     has_sizes,
     held_out_on_graph,
 )
+from .pooled import PooledLearner, held_out_of
 from .sections import GraphLearnerSections
 
 BASE_LEARNER = LearnerParams(kind="ridge")
@@ -94,8 +97,12 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     learner = _learner(context, params)
     columns: KernelColumns = {}
     target, graph, execution = context.target(params.prior), context.graph(), context.execution
-    target.require_labels()
     weight = context.label_weights(target, params.weight)
+    other = OtherModel.of(context, target, params.base_estimator, params.random_state)
+    if other is not None and (isinstance(target, Classes) or can_learn(target)):
+        return _pooled_values(context, PooledLearner(learner, other, graph, params.random_state, execution), target,
+                              weight)
+    target.require_labels()
     fitted = learner.fit(graph, target, weight, execution, columns, _start(context, learner))
     folds, sized = params.label_folds(target, learner, len(graph.vertices)), has_sizes(target)
     left_out = list[HeldOutValues]()
@@ -126,6 +133,18 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
             **calibration_attributes(calibration)}
 
 
+def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
+                   weight: np.ndarray | None) -> dict[str, Any]:
+    """Write the pool of a learner and another model, and its held-out values."""
+    pooled = pooling.fit(target, weight)
+    fitted, held_out = pooling.values(pooled, target, weight), held_out_of(pooled, target)
+    PartWriter(context.parts, 0).write(values=fitted.values, reached=fitted.reached, held_out0=held_out.values,
+                                       lost0=held_out.unreachable)
+    return {"learner": pooling.learner.name, **fitted.described(pooling.graph.vertices),
+            "other_model": evidence_of(pooled, pooling.graph, target, weight),
+            **calibration_attributes(pooling.calibration(pooled, target, weight))}
+
+
 def _start(context: Context, learner: GraphLearner) -> np.ndarray | None:
     """Return the values of the same learner, of the same classes, on the vertices that were there before."""
     if context.base is None or context.base.attributes["learner"] != learner.name or (
@@ -147,13 +166,20 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
         target, params.weight)
     fitted, learner = VertexValues(arrays["values"], arrays["reached"]), _learner(context, params)
     at_labels = signed(fitted.values[graph.vertices.vertex[target.labeled]], target)
-    facts = {"name": "model", "n_labeled": len(target.labeled), **target.training_metrics(at_labels, scored(target)),
+    metrics = target.training_metrics(at_labels, scored(target)) if len(at_labels) else {}
+    facts = {"name": "model", "n_labeled": len(target.labeled), **metrics,
              **{name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
     models: dict[str, Model] = {"model": graph_model(graph, points, fitted, target, params.graph, execution, facts)}
     compared = dict[str, Any]()
-    if params.compares:
+    is_pooled = "other_model" in context.attributes("vertex_values")
+    if params.compares and is_pooled and not can_learn(target):
+        compared = {"by_labels": {"n": 0, "why": "no label is held out"}}
+    elif params.compares:
         folds = params.label_folds(target, learner, len(graph.vertices))
         assumed = learner.assumed(params.prior)
+        if is_pooled:
+            folds = replace(folds, curve=[], no_curve="the weight of the other model is of all labels")
+            assumed = ClassPrior("given")  # the pool is shifted already
         held_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target),
                                       of_repetition, weight,
                                       arrays[f"lost{number}"]).with_prior(assumed)

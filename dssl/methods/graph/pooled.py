@@ -1,0 +1,93 @@
+"""A learner on the graph with what another model says of the points; see `learners/on_graph/pooled.py`."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...execution.tasks import Execution
+from ...graph.graph import Graph
+from ...learners.class_prior import EQUAL
+from ...learners.on_graph.class_sizes import with_class_sizes
+from ...learners.on_graph.graph_ridge import KernelColumns
+from ...learners.on_graph.held_out import HeldOutValues, calibration_solver, held_out_refits
+from ...learners.on_graph.model import scored, signed
+from ...learners.on_graph.pooled import OwnValues, Pooled, fit_pool
+from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.probabilities import Calibration
+from ...learners.target.target import Classes, Target
+from ...selection.by_labels import LabelFolds
+from ...selection.calibration import calibration_folds, calibration_of, shift_of
+from ..other_model import OtherModel, can_learn
+from .learner import GraphLearner, has_sizes, held_out_on_graph
+
+
+@dataclass(frozen=True, eq=False)
+class PooledLearner:
+    """A learner on a graph and another model, which are pooled."""
+
+    learner: GraphLearner
+    other: OtherModel
+    graph: Graph
+    random_state: int
+    execution: Execution
+
+    def own_values(self, target: Target, weight: np.ndarray | None) -> OwnValues | None:
+        """Return what the learner says by itself and without class sizes; None where labels are too few for one."""
+        if not can_learn(target):
+            return None
+        learner, graph = self.learner, self.graph
+        plain = target.with_prior(EQUAL) if has_sizes(target) else target
+        columns: KernelColumns = {}
+        fitted = learner.fit(graph, plain, weight, self.execution, columns)
+        held_out, folds = fitted.held_out, LabelFolds.of(plain, self.random_state, curve=False).compared
+        if held_out is None:
+            held_out = np.full(plain.indicators().shape, np.nan)
+            if folds:
+                calibrated = replace(learner, solver=calibration_solver(learner.solver))
+                (left_out,), = held_out_on_graph([calibrated], graph, plain, weight, [folds], self.execution, columns)
+                held_out = np.where(left_out.unreachable[:, None], np.nan, left_out.values)
+        values, held_values = signed(fitted.values, plain), signed(held_out, plain)
+        labels = np.arange(len(plain.labeled))
+        if not isinstance(plain, Classes):
+            # The mean of the labels, where none is reachable.
+            values = np.where(fitted.reached[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
+            return OwnValues(values, labels, held_values, None)
+        shift = shift_of(plain, lambda: held_values, scored(plain), values.shape[1], weight,
+                         learner.assumed(plain.prior))
+        values = np.where(fitted.reached[:, None], values + shift.columns, 0.0)
+        return OwnValues(values, labels, held_values + shift.columns, shift.calibration)
+
+    def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
+        """Return the pool; known class sizes do not count yet."""
+        return fit_pool(self.graph, target, weight, self.other.soft_labels(target, weight),
+                        self.own_values(target, weight), self.random_state, self.execution)
+
+    def values(self, pooled: Pooled, target: Target, weight: np.ndarray | None) -> VertexValues:
+        """Return the values of a pool, with known class sizes those of the cut."""
+        if not isinstance(target, Classes):
+            return pooled.on_vertices
+        return with_class_sizes(pooled.on_vertices, target.prior.sizes, self.graph, target, weight, self.execution)
+
+    def _refit(self, target: Target, weight: np.ndarray | None) -> VertexValues:
+        return self.values(self.fit(target, weight), target, weight)
+
+    def calibration(self, pooled: Pooled, target: Target, weight: np.ndarray | None) -> Calibration | None:
+        """Return the calibration of the values; with known class sizes of refits without folds of the labels."""
+        if not has_sizes(target):
+            return pooled.calibration
+
+        def held_out() -> np.ndarray:
+            folds = calibration_folds(target, self.random_state, a_fit_each=True)
+            return signed(held_out_refits(self._refit, self.graph, target, weight, folds).values, target)
+
+        return calibration_of(target, held_out, scored(target), weight)
+
+
+def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
+    """Return the held-out values of a pool at all labels (l, n_classes), NaN where none is held out."""
+    values = pooled.held_out
+    if isinstance(target, Classes) and len(target.names) == 2:
+        values = np.hstack([-values, values]) / 2
+    spread = np.full((len(target.labeled), values.shape[1]), np.nan)
+    spread[pooled.held] = values
+    return HeldOutValues(spread, np.zeros(len(spread), bool))
