@@ -44,6 +44,7 @@ from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
 from ..report.sections.on_graph import choice_section
 from ..report.words import Baseline, ReportText
+from ..selection.base_estimator import BaseEstimatorName
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.calibration import FOLDS, calibration_folds, calibration_of
 from ..selection.graph_gain import gain_of, held_out_loss
@@ -56,7 +57,7 @@ from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
 from .linear import NO_WEIGHTS
-from .other_model import OtherModel, can_learn, evidence_of
+from .other_model import OtherModel, base_estimator_mistakes, can_learn, evidence_of, other_cost
 from .plan_inputs import PlanInputs
 from .sections import GraphSections, SizedModel
 from .step import Context, Method, Step
@@ -101,6 +102,10 @@ class AutomaticModel(SizedModel):
     loss : "squared" or "huber"
         The loss of the targets; with "huber" a target that is far from what the
         others say of it counts less.
+    base_estimator : "boosting", "logistic", "ridge" or None
+        Another model, which is fitted to the labels and cross-validated on them, of
+        scikit-learn: gradient boosting, logistic regression of classes, or ridge
+        regression of quantities. Held-out labels choose how much it counts.
     scoring : str or None
         The metric for which decisions on classes are best, and by which the model
         and the baselines are compared, by its name in scikit-learn; null is the
@@ -109,6 +114,7 @@ class AutomaticModel(SizedModel):
 
     kind: Literal["automatic"] = "automatic"
     loss: Literal["squared", "huber"] = "squared"
+    base_estimator: BaseEstimatorName | None = None
     scoring: ClassScoring | None = None
 
     def __post_init__(self) -> None:
@@ -125,6 +131,7 @@ class AutomaticSections(GraphSections):
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
         yield from self.model.task_mistakes(self.task)
+        yield from base_estimator_mistakes(self.model.base_estimator, self.task)
         if self.model.loss != "squared" and self.task != "regression":
             yield "model.loss", SpecError(explain(f"loss {self.model.loss}, and data.task is {self.task}",
                                                   why="it is of residuals", fix="leave model.loss out"))
@@ -137,7 +144,8 @@ class AutomaticSections(GraphSections):
         family = GraphRidgeParams(random_state=self.model.random_state)
         return AutomaticParams(
             graph=self.graph.builder(), family=family, most=label_limit(family, self.budget), loss=self.model.loss,
-            prior=self.prior, weight=self.weight, scoring=self.model.scoring)
+            prior=self.prior, weight=self.weight, scoring=self.model.scoring,
+            base_estimator=self.model.base_estimator)
 
 
 def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
@@ -238,9 +246,6 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
     models: dict[str, Model] = {"base": base}
     if len(target.labeled):
         models["nearest"] = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution)
-    if fitted.pooled is not None:
-        assert isinstance(fitted.model, GraphModel)
-        models["other"] = replace(fitted.model, values_at=fitted.pooled.other)
     return models
 
 
@@ -301,6 +306,8 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
         None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget)
         for many in sorted(both)], "labeled points")
     values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
+    if params.base_estimator is not None:
+        cost += replace(other_cost(f), written=0)
     fits = (1 + FOLDS * sized) * (cost + replace(values, written=0, peak=0, smallest_peak=0))
     at_labels = cost_of(len(params.baselines) * params.compares, 0, 0, 0)
     return replace(fits + at_labels, written=cost.written).guessing(*["solver"] * (f.vertices > MAX_DIRECT))
@@ -326,7 +333,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 23, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 24, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, WORDS, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

@@ -1,21 +1,31 @@
 """Another model beside a learner on a graph: soft labels that are given, or an estimator fitted to the labels."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..base.errors import DsslError, ParameterError, SpecError, explain
+from ..execution.cost import Cost, cost_of
 from ..graph.graph import Graph
 from ..learners.metrics import SQUARED, WRONG_CLASS
+from ..learners.on_graph.cost import solve_cost
 from ..learners.on_graph.model import scored, signed
 from ..learners.on_graph.pooled import Pooled
 from ..learners.soft_labels import SoftLabels, require_soft_labels
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
-from ..selection.base_estimator import cross_fitted
+from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, base_estimator_of, cross_fitted
 from ..selection.other_model import other_model_evidence, without_labels
 from ..storage.blocks import Rows
+from .plan_inputs import PlanInputs
+from .sections import LearningTask
 from .step import Context
+
+# Of boosted trees, the slowest of the named estimators, on one core and for each class: a fit, for each label and
+# column of it, and a prediction of a point. Measured.
+FIT_SECONDS, ENTRY_SECONDS, PREDICT_SECONDS = 0.1, 4e-6, 6e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,3 +75,31 @@ def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray
     codes = coding.codes(signed(pooled.on_vertices.values, target))
     moved = float(np.average(codes != coding.codes(pooled.other), weights=graph.vertices.multiplicity))
     return without_labels(pooled.attributes, moved)
+
+
+def base_estimator_mistakes(name: str | None, task: LearningTask) -> Iterator[tuple[str, DsslError]]:
+    """Yield a base estimator that does not serve the task."""
+    if name is None:
+        return
+    try:
+        _ = base_estimator_of(name, classes=task == "classification", random_state=0)
+    except ParameterError as error:
+        yield "model.base_estimator", SpecError(explain(
+            f"model.base_estimator: {name}, and data.task is {task}", why=str(error),
+            fix="name another, or leave it out"))
+
+
+def other_cost(f: PlanInputs) -> Cost:
+    """Return what cross-fitting the slowest of the named estimators and smoothing what it says takes.
+
+    What it says of all points is held as it is, by vertex and smoothed, for each fit; beside a block of rows and the
+    rows of the labels, twice.
+    """
+    n, m, c, fits = f.n, f.n_labeled, max(f.n_outputs, 2), FOLDS + 1
+    held = 24 * fits * n * c
+    block = min(n * f.width, max(BLOCK_NUMBERS, f.width))
+    smoothing = solve_cost(f.vertices, f.nnz, c, guess=f.bound == "upper")
+    seconds = fits * c * (FIT_SECONDS + ENTRY_SECONDS * m * f.width + PREDICT_SECONDS * n)
+    return cost_of(fits, fits * (n * f.row_bytes + smoothing.read), 0,
+                   held + max(16 * block + 2 * m * f.row_bytes, smoothing.peak), held + smoothing.smallest_peak,
+                   seconds + fits * smoothing.seconds)

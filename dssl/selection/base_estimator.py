@@ -1,7 +1,7 @@
 """What any other estimator, fitted to the labels, says of all points: cross-fitted soft labels."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
@@ -17,6 +17,7 @@ from ..storage.csr import Points
 from .folds import labeled_folds
 
 FOLDS = 5
+BaseEstimatorName = Literal["boosting", "logistic", "ridge"]
 CLASSIFIERS, REGRESSORS = ("boosting", "logistic"), ("boosting", "ridge")
 BLOCK_NUMBERS = 1 << 24  # of a dense block of rows
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import log_loss, roc_auc_score
 
-from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
+from dssl import GraphKernelRidge, SemiSupervisedClassifier, SemiSupervisedRegressor, plan
 from dssl.base.errors import ParameterError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph import automatic
@@ -181,3 +181,29 @@ def test_the_loss_of_huber_is_of_quantities():
         load_spec(spec)
     spec["data"]["task"] = "regression"
     assert load_spec(spec).model.loss == "huber"
+
+
+@pytest.mark.parametrize("kind", ["automatic", "graph"])
+def test_another_model_is_that_of_the_estimator(digits_file, tmp_path, kind):
+    """A spec's base estimator counts as the estimator's does; a second run reads it, and the plan counts its tasks."""
+    spec = automatic_spec(digits_file, kind=kind, base_estimator="logistic")
+    plain = automatic_spec(digits_file, kind=kind)
+    step = "models" if kind == "automatic" else "vertex_values"
+    figures = [{row["name"]: row for row in plan(each, workspace=tmp_path).records()}[step]["tasks"]
+               for each in (plain, spec)]
+    assert figures[1] > figures[0]
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    X, y, train = shown(tmp_path, digits_file)
+    own = {"automatic": SemiSupervisedClassifier, "graph": GraphKernelRidge}[kind](base_estimator="logistic",
+                                                                                 class_prior="equal").fit(X, y)
+    with np.load(digits_file) as arrays:
+        unseen = arrays["y"][train][y < 0]
+    assert result.transductive["error"] == pytest.approx((own.transduction_[y < 0] != unseen).mean())
+    again = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert again.metrics == result.metrics
+    assert "by it alone" in result.report.read_text() or "by the other model alone" in result.report.read_text()
+
+
+def test_a_base_estimator_of_another_task_is_refused(digits_file):
+    with pytest.raises(SpecError, match="base_estimator: ridge, and data"):
+        load_spec(automatic_spec(digits_file, base_estimator="ridge"))

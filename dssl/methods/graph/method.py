@@ -41,7 +41,7 @@ from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...solvers.direct import MAX_DIRECT
 from ...storage.blocks import PartWriter, Rows
-from ..other_model import OtherModel, can_learn, evidence_of
+from ..other_model import OtherModel, can_learn, evidence_of, other_cost
 from ..plan_inputs import PlanInputs
 from ..step import Context, Method, Step
 from .learner import (
@@ -262,6 +262,9 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
 
 def _values_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     costs, place = _learner_costs(f, params), f.attributes.get("selection", {}).get("place")
+    if params.base_estimator is not None:
+        other = (1 + FOLDS * (params.prior.sizes is not None)) * replace(other_cost(f), written=0)
+        costs = [cost + other for cost in costs]
     return f.one_of(costs, "learner") if place is None else costs[place]
 
 
@@ -311,9 +314,10 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 9, NEEDS, _search, make_selection, _selection_cost, f"{FEWER}, or use learner laplace",
+        Step("selection", 9, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+             _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, words=WORDS), leads=True),
-        Step("vertex_values", 12, (*NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 13, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
         Step("models", 9, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),

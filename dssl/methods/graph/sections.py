@@ -10,9 +10,11 @@ from ...graph.functions import FunctionParams
 from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
+from ...selection.base_estimator import BaseEstimatorName
 from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL
 from ...solvers.solver_params import SolverParams
+from ..other_model import base_estimator_mistakes
 from ..sections import KernelSections, SizedModel
 from ..selection_sections import ModelGrid, Selection
 from .learner import TOLERANCE, GraphLearner, GraphLearnerParams, LearnerName
@@ -45,6 +47,11 @@ class GraphModel(SizedModel):
         the kernel interpolates; 1e6 is as good as the kernel mean.
     weighting : "loo" or "equal"
         How the kernels are averaged: by exact leave-one-out residuals, or equally.
+    base_estimator : "boosting", "logistic", "ridge" or None
+        Another model, which is fitted to the labels and cross-validated on them, of
+        scikit-learn: gradient boosting, logistic regression of classes, or ridge
+        regression of quantities. Held-out labels choose how much it counts beside the
+        learner that was selected.
     tol : float or None
         How exact the kernels of "ridge" are, 0.1 by default; of the other learners
         the relative residual at which the solve of a column ends, 1e-5 by default.
@@ -57,6 +64,7 @@ class GraphModel(SizedModel):
     by_degree: tuple[bool, ...] = GraphRidgeParams.by_degree
     penalty: float = GraphRidgeParams.penalty
     weighting: Literal["loo", "equal"] = "loo"
+    base_estimator: BaseEstimatorName | None = None
     tol: float | None = None
 
     def __post_init__(self) -> None:
@@ -137,11 +145,12 @@ class GraphLearnerSections(KernelSections):
             kernels=BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), random_state),
             cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
             search=chosen.searched() if chosen else ALL, baselines=self.baselines, prior=self.prior,
-            weight=self.weight, random_state=random_state)
+            weight=self.weight, random_state=random_state, base_estimator=self.model.base_estimator)
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
         yield from self.model.task_mistakes(self.task)
+        yield from base_estimator_mistakes(self.model.base_estimator, self.task)
         try:
             learners = [each.learner for each in self.learners()]
         except DsslError as error:

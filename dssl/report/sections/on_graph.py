@@ -29,6 +29,7 @@ def values_section(run: RunRecord) -> Section | None:
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
         ("solver", computed(values.get("functions") or values.get("solver") or {})),
         ("class sizes given in the spec", ", ".join(starmap(_share_text, shares)) if shares else None),
+        ("another model", _other_model(values)),
         ("cut into classes of these sizes",
          f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points moved in the "
          f"last, and {percent(values['size_error'])} lie beyond the sizes" if "cut_rounds" in values else None),
@@ -65,6 +66,15 @@ def computed(evidence: Attributes) -> str | None:
     solved = evidence.get("solved")
     solves = f"; {counted(solved['functions'], 'kernel function')} from linear solves" if solved else ""
     return ", ".join(steps) + solves
+
+
+def _other_model(evidence: Attributes) -> str | None:
+    """Return what held-out labels say of another model, with its weights beside those of the learner."""
+    other = evidence.get("other_model")
+    if not other:
+        return None
+    return (f"{other['in_words']}; weights: learner {number(other['own_weight'])}, other model "
+            f"{number(other['weight'])}, other model smoothed on the graph {number(other['smoothed_weight'])}")
 
 
 CHOSEN = {"graph": "harmonic functions on the graph", "nearest_labels": "the nearest labeled points"}
@@ -113,6 +123,7 @@ def choice_section(run: RunRecord) -> Section | None:
             f"row {odd['row']}: {number(odd['value'])}, predicted from the others as {number(odd['prediction'])}"
             for odd in choice.get("odd_labels") or []) or None),
         ("class sizes given in the spec", ", ".join(starmap(_share_text, sizes)) if sizes else None),
+        ("another model", _other_model(choice)),
         ("training points unreachable from any label", None if unreached is None else number(unreached) + (
             "; the supervised baseline predicts them" if unreached else "")),
         ("error on the unlabeled training points whose labels are known",
