@@ -23,7 +23,7 @@ class NeighborParams:
     metric : a name of `METRICS`, or a Numba function of two dense rows.
     random_state : seed of the approximate searches and of the sample that certifies their recall. An exact search does
         not depend on it.
-    recall : lower bound of the recall that a partitioned search has to certify. NN-descent is repeated once with longer
+    recall : lower bound of the recall that a partitioned search has to certify. NN-descent is repeated with longer
         lists if it certifies less.
     """
 

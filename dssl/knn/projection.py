@@ -10,7 +10,7 @@ Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", SIAM J. Comput. 39,
 subsampled randomized Hadamard transform", Adv. Adapt. Data Anal. 3, 2011.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,11 +34,14 @@ class Projection:
 
     sketch : (d, s) float32, orthogonal to the axes; s = 0 where the length suffices.
     scale : times which rows are taken, so that the farthest usual row has a length of 1/2 to 1.
+    listed : the share of the `NEAR` nearest rows of sampled rows that are among the first `NEAR_CANDIDATES` by the axes
+        and the length; 1 where there are at most `MAX_COLUMNS` columns.
     """
 
     frame: Frame
     sketch: np.ndarray
     scale: float
+    listed: float = 1.0
 
     @classmethod
     def of(cls, sample: np.ndarray, rng: np.random.Generator) -> "Projection":
@@ -48,8 +51,7 @@ class Projection:
         clusters whose centers hold most of the variance, the leading axes alone may miss a tenth of the distances
         within a cluster.) Outliers are dropped first: they would dominate the center, the axes and the scale.
 
-        There is a sketch if there are more than `MAX_COLUMNS` columns, and the axes and the length alone rank too few
-        of the `NEAR` nearest rows of sampled rows first (`AXES_SUFFICE`).
+        There is a sketch if `listed` is below `AXES_SUFFICE`.
         """
         usual = sample[sample_ids(len(sample), SAMPLE_ROWS)]
         usual = usual[_usual(usual)]
@@ -58,11 +60,13 @@ class Projection:
         frame = principal_frame(usual, directions)
         d = len(frame.center)
         projection = cls(frame, np.zeros((d, 0), np.float32), project(usual, frame).scale)
-        if d <= MAX_COLUMNS or projection._rank(usual, queries, nearest) >= AXES_SUFFICE:
+        if d <= MAX_COLUMNS:
             return projection
-        basis = frame.basis
-        columns = hadamard_columns(d, SKETCH_COLUMNS, rng)
-        return cls(frame, (columns - basis @ (basis.T @ columns)).astype(np.float32), projection.scale)
+        projection = replace(projection, listed=projection._listed(usual, queries, nearest))
+        if projection.listed >= AXES_SUFFICE:
+            return projection
+        basis, columns = frame.basis, hadamard_columns(d, SKETCH_COLUMNS, rng)
+        return replace(projection, sketch=(columns - basis @ (basis.T @ columns)).astype(np.float32))
 
     @property
     def axes(self) -> int:
@@ -87,7 +91,7 @@ class Projection:
                 coordinates[start:stop, m] = np.sqrt(np.maximum(residual, 0)) if m < len(center) else 0
         return coordinates
 
-    def _rank(self, sample: np.ndarray, queries: np.ndarray, nearest: np.ndarray) -> float:
+    def _listed(self, sample: np.ndarray, queries: np.ndarray, nearest: np.ndarray) -> float:
         """Return the share of the nearest rows (q, w) of sampled rows that are among the first by coordinates."""
         coordinates = self.coordinates(sample).astype(np.float64)
         first, _ = _nearest_in_sample(coordinates, queries, NEAR_CANDIDATES)

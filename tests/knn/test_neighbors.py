@@ -22,6 +22,7 @@ from dssl.knn.search import descent_seconds, find_neighbors, neighbors
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.store import StoredParts
+from tests.embeddings import hard_pixels
 from tests.knn.test_sparse_neighbors import weighted, zipf
 from tests.methods.test_evaluation import evaluation
 
@@ -263,6 +264,12 @@ def test_descent_is_repeated_wider_where_it_misses_too_many():
     once, again = (neighbors(X, 10, method="descent", recall=recall).attributes for recall in (0.5, 0.95))
     assert (once["searches"], again["searches"]) == (1, 2)
     assert once["recall"]["recall"] + 0.02 < again["recall"]["recall"]
+
+
+def test_wide_rows_that_are_hard_to_search_are_searched_with_long_lists_at_once():
+    found = neighbors(hard_pixels(6000), 10, method="descent", recall=0.9).attributes
+    assert found["searches"] == 1
+    assert found["recall"]["lower"] >= 0.9
 
 
 def test_what_descent_does_not_reach_is_told_by_a_warning():

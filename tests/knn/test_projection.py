@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from dssl.data.synthetic import ManifoldParams, ManifoldRows
-from dssl.knn.projection import MAX_COLUMNS, SKETCH_COLUMNS, Projection, hadamard_columns, max_coordinates
+from dssl.knn.projection import AXES_SUFFICE, MAX_COLUMNS, SKETCH_COLUMNS, Projection, hadamard_columns, max_coordinates
 from dssl.storage.blocks import block_rng
 from tests.embeddings import hard_pixels
 
@@ -42,6 +42,7 @@ def test_rows_that_no_few_axes_explain_have_a_sketch_that_finds_more_neighbors()
     Z = projection.coordinates(X)
     assert Z.shape[1] == projection.axes == MAX_COLUMNS == max_coordinates(784)
     assert projection.sketch.shape[1] == SKETCH_COLUMNS
+    assert projection.listed < AXES_SUFFICE
     assert_allclose(projection.frame.basis.T @ projection.sketch, 0, atol=1e-5)
     axes = Projection(projection.frame, projection.sketch[:, :0], projection.scale).coordinates(X)
     assert axes.shape[1] == projection.axes - SKETCH_COLUMNS + 1
@@ -53,4 +54,5 @@ def test_rows_that_a_few_axes_explain_have_none(columns):
     X = ManifoldRows(ManifoldParams(points=1000, columns=columns)).read(0, 1000)
     projection = Projection.of(X, block_rng(0))
     assert projection.sketch.shape == (columns, 0)
+    assert projection.listed > 0.98
     assert projection.coordinates(X).shape[1] == projection.axes <= max_coordinates(columns)

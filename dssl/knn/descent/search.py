@@ -7,6 +7,7 @@ of two rows; candidates are then measured again as the exact search measures the
 Reference: Dong, Moses, Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", WWW 2011.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -32,12 +33,16 @@ from ..metric import (
 )
 from ..pair_distances import AXES, Coordinates, MetricPoints, Points, SparsePoints, axes_bytes
 from ..projection import Projection, max_coordinates, outlier_rows, projection_bytes
-from ..recall import is_true, recall_of, truth_cost
+from ..recall import Recall, is_true, recall_of, truth_cost
 from .local_joins import CANDIDATES, MAX_CANDIDATES, all_of, cuts, in_memory_bytes, nearest_in_memory
 
 MIN_EXTRA, EXTRA_SHARE = 5, 4  # additional candidates a row, at least 5 or k / 4, since float32 coordinates are rounded
-# Factor of the additional candidates, and candidates of a join; tried in turn.
-WIDTHS = ((1, CANDIDATES), (4, MAX_CANDIDATES))
+MAX_FACTOR = 6  # of the additional candidates in the longest lists
+# Neighbors are missed about as often as 1 / entries; of embeddings with 150 effective dimensions 23 % with 15 entries,
+# 13 % with 25 and 7 % with 40. So lists grow by the ratio of the missed neighbors to the allowed ones, and by MARGIN.
+MARGIN = 1.5
+EASY = 0.97  # where coordinates list less than this share of the near rows first, the longest lists are tried at once
+SEARCH_POINTS = 3  # random stream, beside those of the searches
 FRAME_ROWS = 2048  # rows of the sample whose principal axes are used
 COORDINATE_ROWS = 1 << 12  # rows that a thread projects at a time
 # Points at a time, and sample of the axes, where missing neighbors are searched exactly.
@@ -48,42 +53,61 @@ ENTRY_PAIRS = 60  # pairs that are measured for a row and candidate, of a metric
 
 
 def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, threads: int = 1,
-            wider: int = 0, metric: str = Euclidean.name) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), and the rows filled exactly.
+            missed: Callable[[np.ndarray], float] = lambda distances: 0.0,
+            metric: str = Euclidean.name) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), of each row.
+
+    With them, the number of rows that were searched exactly, and that of the searches.
 
     Parameters
     ----------
     rows : ndarray (n, d), or sparse; `descent_cost` states the memory beside them.
     k : number of neighbors of a row, itself not counted.
     threads : number of threads; the neighbor lists do not depend on it.
-    wider : index of `WIDTHS`.
+    missed : how many neighbors lists with these distances miss, relative to those that they may miss; above 1 the
+        search is repeated with longer lists, at last with the longest.
     metric : of the rows as they are, see `measured_by`.
     """
-    n, rng, (extra_factor, max_candidates) = rows.shape[0], block_rng(random_state, wider), WIDTHS[wider]
     with ThreadPoolExecutor(threads) as pool:
-        points, is_outlier = _search_points(rows, rng, pool, metric)
-        n_entries = min(n - 1, k + extra_factor * extra_of(k))
-        _, candidates = nearest_in_memory(points, n_entries, rng, max_candidates, threads)
-        del points
-        candidates.sort(axis=1)  # shorter lists begin with -1
+        points, is_outlier, is_easy = _search_points(rows, block_rng(random_state, SEARCH_POINTS), pool, metric)
+    longest, searches = k + MAX_FACTOR * extra_of(k), 1
+    entries = k + extra_of(k) if is_easy else longest
+    distances, ids, filled = _searched(rows, points, is_outlier, k, entries, block_rng(random_state, 0), threads,
+                                       metric)
+    while (ratio := missed(distances)) > 1 and entries < longest:
+        entries = min(longest, int(MARGIN * ratio * entries)) if searches == 1 else longest
+        distances, ids, filled = _searched(rows, points, is_outlier, k, entries, block_rng(random_state, searches),
+                                           threads, metric)
+        searches += 1
+    return distances, ids, filled, searches
+
+
+def _searched(rows: np.ndarray | sparse.csr_array, points: Points, is_outlier: np.ndarray, k: int, entries: int,
+              rng: np.random.Generator, threads: int, metric: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the lists of a search with lists of so many entries, and the number of rows that were searched exactly."""
+    n, max_candidates = rows.shape[0], CANDIDATES if entries == k + extra_of(k) else MAX_CANDIDATES
+    _, candidates = nearest_in_memory(points, min(n - 1, entries), rng, max_candidates, threads)
+    candidates.sort(axis=1)  # shorter lists begin with -1
+    with ThreadPoolExecutor(threads) as pool:
         nearest = pool.map(lambda span: _measured(rows, candidates, k, metric, *span), cuts(n, threads))
         distances, ids = (np.concatenate(arrays) for arrays in zip(*nearest, strict=True))
     short = np.flatnonzero(np.isinf(distances[:, -1]) | is_outlier)
     if len(short):
-        searched = points_in_blocks(as_rows(rows), metric, FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
-        distances[short], ids[short] = searched.nearest(rows[short], short, k)
+        exact = points_in_blocks(as_rows(rows), metric, FILL_ROWS, rows[sample_ids(n, FILL_SAMPLE)])
+        distances[short], ids[short] = exact.nearest(rows[short], short, k)
     return distances, ids, len(short)
 
 
 def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator, pool: ThreadPoolExecutor,
-                   metric: str) -> tuple[Points, np.ndarray]:
-    """Return the points of the joins, and which rows are outliers, whose neighbors float32 cannot tell apart."""
+                   metric: str) -> tuple[Points, np.ndarray, bool]:
+    """Return the points of the joins, which rows are outliers, whose neighbors float32 cannot tell apart, and `EASY`.
+    """
     rule, is_outlier = pair_metric_of(metric), np.zeros(rows.shape[0], bool)
     if sparse.issparse(rows):
         points = SparsePoints.of(rows, rng)
         if rule is None:
-            return points, is_outlier
-        return MetricPoints(rows, rule.compiled_sparse(rows.shape[1]), points.axes), is_outlier
+            return points, is_outlier, True
+        return MetricPoints(rows, rule.compiled_sparse(rows.shape[1]), points.axes), is_outlier, True
     projection = Projection.of(rows[sample_ids(len(rows), FRAME_ROWS)], rng)
     width = projection.axes if rule is None else min(AXES, projection.axes)  # trees alone use those of a formula
     coordinates = np.empty((len(rows), width), np.float32)
@@ -93,8 +117,8 @@ def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator
 
     all_of(pool.map(write_block, row_ranges(len(rows), COORDINATE_ROWS)))
     if rule is not None:
-        return MetricPoints(rows, rule.compiled(), coordinates), is_outlier
-    return Coordinates(coordinates), outlier_rows(coordinates)
+        return MetricPoints(rows, rule.compiled(), coordinates), is_outlier, True
+    return Coordinates(coordinates), outlier_rows(coordinates), projection.listed >= EASY
 
 
 def _measured(rows: np.ndarray | sparse.csr_array, candidates: np.ndarray, k: int, metric: str, start: int,
@@ -111,7 +135,7 @@ class DescentTask:
     """Search all rows at once, and write the neighbor lists in blocks of `block_rows`.
 
     truth : numbers `ids` (q,) of sampled rows, and the squared distances `kth` (q, 1) of their true k-th neighbors.
-    recall : the recall to certify on the sample; if it is not reached, the search is repeated once with longer lists.
+    recall : the recall to certify on the sample; if it is not reached, the search is repeated with longer lists.
     """
 
     rows: Rows
@@ -125,15 +149,16 @@ class DescentTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         rows, truth = measurable(self.rows.read_all(), self.metric), self.truth.load()
-        for wider in range(len(WIDTHS)):
-            distances, ids, filled = descend(rows, self.k, random_state=self.random_state, threads=self.threads,
-                                             wider=wider, metric=measured_by(self.metric))
-            recall = recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.random_state)
-            if recall["lower"] >= self.recall:
-                break
+
+        def recall_at(distances: np.ndarray) -> Recall:
+            return recall_of(is_true(distances[truth["ids"]], truth["kth"]), self.random_state)
+
+        distances, ids, filled, searches = descend(
+            rows, self.k, random_state=self.random_state, threads=self.threads, metric=measured_by(self.metric),
+            missed=lambda distances: (1 - recall_at(distances)["lower"]) / (1 - self.recall))
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
-        return {"filled_exactly": filled, "recall": recall, "searches": wider + 1}
+        return {"filled_exactly": filled, "recall": recall_at(distances), "searches": searches}
 
 
 def descent_seconds(X: Rows, k: int, metric: str = Euclidean.name) -> float:
@@ -148,12 +173,12 @@ def descent_seconds(X: Rows, k: int, metric: str = Euclidean.name) -> float:
 def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
     """Return what NN-descent takes for rows of the shape and dtype of X, which are not read.
 
-    Peak memory: all rows, transformed by the metric; their coordinates in two orders and the joins, or the lists while
-    they are measured. Before that a sample in float64, or the transformation of sparse rows, and the axes. A task of
-    the certificate takes up to half of the budget. The lower bound is the first search; if it misses too many
+    Peak memory: all rows, transformed by the metric; their coordinates in two orders and the joins, or once and the
+    lists while they are measured. Before that a sample in float64, or the transformation of sparse rows, and the axes.
+    A task of the certificate takes up to half of the budget. The lower bound is the first search; if it misses too many
     neighbors, the wider search runs beside its lists.
     """
-    (n, d), first, last = X.shape, k + extra_of(k), k + WIDTHS[-1][0] * extra_of(k)
+    (n, d), first, last = X.shape, k + extra_of(k), k + MAX_FACTOR * extra_of(k)
     itemsize, by_pairs = measured_itemsize(X.dtype, metric), metric_of(metric).by_pairs
     if X.is_sparse:
         entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
@@ -166,8 +191,12 @@ def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
         coordinates = d * itemsize + 8 * min(AXES, max_coordinates(d))
     else:
         rows, coordinates, preparing = n * d * itemsize, 8 * max_coordinates(d), projection_bytes(min(n, FRAME_ROWS), d)
-    peak, lower = (rows + max(n * max(coordinates + in_memory_bytes(width), 48 * width) + lists_bytes, preparing)
-                   for width, lists_bytes in ((last, 16 * n * k), (first, 0)))
+
+    def peak_of(width: int, lists_bytes: int) -> int:
+        searching, measuring = coordinates + in_memory_bytes(width), coordinates // 2 + 48 * width
+        return rows + max(n * max(searching, measuring) + lists_bytes, preparing)
+
+    peak, lower = peak_of(last, 16 * n * k), peak_of(first, 0)
     return truth_cost(X, metric, k, budget) + cost_of(1, 2 * n * X.row_bytes, 12 * n * k, peak, lower,
                                                       descent_seconds(X, k, metric))
 

@@ -94,7 +94,7 @@ class PermutedLists:
             self.is_exact = True
             self.seconds += exact
         if self.stored is None and not self.is_exact:
-            raise undivided(search.sizes.leaf_rows, search.execution.memory_budget, len(X))
+            raise undivided(search.sizes.leaf_rows, search.execution.memory_budget, X)
 
     def _reaches(self, target: float) -> bool:
         return wilson_lower(round(self.share * self.trials), self.trials) >= target

@@ -118,7 +118,7 @@ class Search:
                 return self._ordered(projection, fitted, routed, np.array(sent["counts"]), wanted)
             routed.remove()
             leaves = int(np.ceil(leaves * GROWTH))
-        raise undivided(self.sizes.block_rows, self.execution.memory_budget, len(self.X))
+        raise undivided(self.sizes.block_rows, self.execution.memory_budget, self.X)
 
     def _routes(self, fitted: Arrays) -> Callable[[Parts], list[RouteTask]]:
         return lambda step_parts: [RouteTask(self.X, self.metric, fitted, start, stop) for start, stop in self.ranges()]
@@ -149,11 +149,11 @@ class Search:
         return PermutedRows(parts, bounds, chunk), place[np.argsort(rows)], ordered["far"]
 
 
-def undivided(rows: int, budget: int, n: int) -> BudgetError:
+def undivided(rows: int, budget: int, X: Rows) -> BudgetError:
     """Return the error of a search whose near rows do not fit a task."""
     return BudgetError(explain(
         f"more than {rows:,} rows lie too near each other, or too evenly, to be partitioned",
         why=f"a task of {budget:,} bytes has to search near rows together; many duplicates, or noise in many columns, "
             "leave too many of them",
-        fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or raise memory_budget, or let "
+        fix=f"use the method exact, {exact_hours(X):.2g} hours of one core or less; or raise memory_budget, or let "
             "duplicates collapse"))

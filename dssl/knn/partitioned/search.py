@@ -72,7 +72,7 @@ def find_partitioned(X: Rows, k: int, metric: str, random_state: int, target: fl
             why=f"each row was searched in {overlaps} leaves and joined {attributes['joins']} times, and more would "
                 f"take longer than the planned {LONGEST * partitioned_seconds(X, k):.3g} seconds of one core; noise in "
                 "many columns or many dense groups make partitions miss neighbors",
-            fix=f"use the method exact, {exact_hours(n):.2g} hours of one core or less; or scale the columns, or ask "
+            fix=f"use the method exact, {exact_hours(X):.2g} hours of one core or less; or scale the columns, or ask "
                 "for a lower recall")
     return attributes
 

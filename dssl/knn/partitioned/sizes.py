@@ -164,12 +164,18 @@ def exact_seconds(X: Rows, fill_rows: int) -> float:
     """
     n, d = X.shape
     laying_out = 4.0 * d * min(d, MAX_AXES) / FLOP_RATE + LAYOUT_NS * 1e-9
-    return (TILE_PAIR_NS + COLUMN_NS * d) * 1e-9 * float(n) * n + block_count(n, fill_rows) * n * laying_out
+    return _pairs_seconds(X) + block_count(n, fill_rows) * n * laying_out
 
 
-def exact_hours(n: int) -> float:
-    """Return an upper bound of the hours of an exact search of n rows on one core."""
-    return TILE_PAIR_NS * 1e-9 * n * n / 3600
+def exact_hours(X: Rows) -> float:
+    """Return an upper bound of the hours of an exact search of all rows, laid out once, on one core."""
+    return _pairs_seconds(X) / 3600
+
+
+def _pairs_seconds(X: Rows) -> float:
+    """Return the seconds of an exact search of rows of which bounds rule out few pairs."""
+    n, d = X.shape
+    return (TILE_PAIR_NS + COLUMN_NS * d) * 1e-9 * float(n) * n
 
 
 def partitioned_cost(X: Rows, k: int, metric: str, budget: int, rounds: int = len(ROUNDS)) -> Cost:
