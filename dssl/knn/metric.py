@@ -10,12 +10,14 @@ from ..base.errors import DataError, ParameterError, require
 from ..base.plugins import Registry
 from ..storage.blocks import Rows
 from ..storage.csr import largest_of_rows
+from .binary_metrics import BINARY_METRICS
 from .embedded_metrics import Correlation, CosineDistance, Euclidean, Hellinger, Metric, Spearman, measured_dtype
 from .pair_metrics import PAIR_METRICS, PairMetric, of_function
 from .squared_distances import candidate_distances
 
 CHECK_BYTES = 64 << 20
-METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, *PAIR_METRICS)
+METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, *PAIR_METRICS,
+                           *BINARY_METRICS)
 # Names of pynndescent's for metrics that have another one here, and its metrics that are refused: why, and what helps.
 SYNONYMS = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
             "linf": "chebyshev", "linfty": "chebyshev", "linfinity": "chebyshev", "spearman": "spearmanr",

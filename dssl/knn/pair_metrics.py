@@ -1,6 +1,6 @@
 """Metrics that are a formula of two rows: those of pynndescent, and a user's own Numba function.
 
-Blocks of distances are SciPy's or scikit-learn's where these have the metric. Sparse rows, the other metrics, and the
+Blocks of distances are SciPy's where it has the metric. Sparse rows, the other metrics, and the
 local joins of NN-descent use pynndescent's compiled functions; importing these takes seconds, and is left until then.
 Distances are never negative.
 """
@@ -15,9 +15,10 @@ from numba.extending import is_jitted
 from scipy import sparse
 
 from ..base.errors import DataError, ParameterError, require
-from ..storage.csr import largest_of_rows, with_values
+from ..storage.blocks import row_ranges
 from .embedded_metrics import Untransformed, no_distribution
 
+ANGLE_ROWS = 1 << 12  # rows whose candidates are measured at a time
 ROUNDING = 1e-5  # a distance this far below 0 is rounding; of float32 sums that ought to be 0
 
 
@@ -34,7 +35,7 @@ class PairMetric(Untransformed):
 
     by_pairs = True
     scipy_name: ClassVar[str] = ""
-    column_ns: ClassVar[float] = 1.0
+    column_ns: ClassVar[float] = 0.6
 
     @classmethod
     def compiled(cls) -> Callable[..., float]:
@@ -125,6 +126,7 @@ class Canberra(PairMetric):
 
     name = "canberra"
     scipy_name = "canberra"
+    column_ns = 1.3
     takes_sparse = True
 
 
@@ -156,8 +158,7 @@ class Haversine(PairMetric):
     """The angle between two points on a sphere, (latitude, longitude) in radians; times 6371 it is kilometers."""
 
     name = "haversine"
-    scipy_name = "haversine"
-    column_ns = 20.0
+    column_ns = 25.0
     n_columns = 2
     takes_scaled = False
     has_domain = True
@@ -172,11 +173,26 @@ class Haversine(PairMetric):
         return outside
 
     @classmethod
-    def _by_scipy(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        from sklearn.metrics.pairwise import haversine_distances
+    def between(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        return _angles(X[:, None], Z[None])
 
-        distances: np.ndarray = haversine_distances(X.astype(np.float64), Z.astype(np.float64))
-        return distances
+    @classmethod
+    def of_candidates(cls, X: np.ndarray, Z: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        angles = np.full(candidates.shape, np.inf)
+        for start, stop in row_ranges(len(X), ANGLE_ROWS):
+            known = candidates[start:stop] >= 0
+            points = Z[np.maximum(candidates[start:stop], 0)]
+            angles[start:stop] = np.where(known, _angles(X[start:stop, None], points), np.inf)
+        return angles
+
+
+def _angles(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Return the angles (...) between points (..., 2) on a sphere."""
+    X, Z = X.astype(np.float64), Z.astype(np.float64)
+    half = (X - Z) / 2
+    squares = np.sin(half[..., 0]) ** 2 + np.cos(X[..., 0]) * np.cos(Z[..., 0]) * np.sin(half[..., 1]) ** 2
+    angles: np.ndarray = 2 * np.arcsin(np.minimum(np.sqrt(squares), 1))
+    return angles
 
 
 class DistributionMetric(PairMetric):
@@ -197,7 +213,7 @@ class JensenShannon(DistributionMetric):
 
     name = "jensen_shannon"
     takes_sparse = True
-    column_ns = 15.0
+    column_ns = 27.0
 
 
 class SymmetricKL(DistributionMetric):
@@ -205,7 +221,7 @@ class SymmetricKL(DistributionMetric):
 
     name = "symmetric_kl"
     takes_sparse = True
-    column_ns = 10.0
+    column_ns = 21.0
 
 
 class Wasserstein(DistributionMetric):
@@ -213,106 +229,19 @@ class Wasserstein(DistributionMetric):
 
     name = "wasserstein_1d"
     takes_sparse = True
-    column_ns = 3.0
+    column_ns = 5.0
 
 
 class CircularWasserstein(DistributionMetric):
     """`Wasserstein` over columns in a circle, such as the hours of a day."""
 
     name = "circular_kantorovich"
-    column_ns = 15.0
-
-
-class BinaryMetric(PairMetric):
-    """A distance of rows of zeros and ones, by the counts of columns in which both, one or none is 1."""
-
-    takes_sparse = True
-    takes_scaled = True
-    has_domain = True
-    undefined_are = "not binary"
-    undefined_why = "the metric counts zeros and ones"
-    undefined_fix = 'pass X != 0 as integers, use scale="none" where scaling changed them, or metric="hamming"'
-
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
-        if sparse.issparse(rows):
-            other = with_values(rows, ((rows.data != 0) & (rows.data != 1)).astype(np.float32))
-            return np.asarray(largest_of_rows(other) > 0)
-        return np.asarray(((rows != 0) & (rows != 1)).any(axis=1))
-
-    @classmethod
-    def _by_scipy(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            distances = super()._by_scipy(X != 0, Z != 0)
-        return np.nan_to_num(distances, copy=False, nan=0.0)  # 0 / 0 of two rows without ones, which are equal
-
-
-class Jaccard(BinaryMetric):
-    """The share of ones that two rows do not have in common."""
-
-    name = "jaccard"
-    scipy_name = "jaccard"
-
-
-class Dice(BinaryMetric):
-    """Twice the differing columns, relative to the ones of both rows: (a + b - 2 c) / (a + b), of c in common."""
-
-    name = "dice"
-    scipy_name = "dice"
-
-
-class Matching(BinaryMetric):
-    """The share of columns in which two rows differ."""
-
-    name = "matching"
-    scipy_name = "hamming"
-
-
-class Kulsinski(BinaryMetric):
-    """(differing - common + d) / (differing + d) of d columns, in which common ones count."""
-
-    name = "kulsinski"
-
-
-class RogersTanimoto(BinaryMetric):
-    """2 differing / (d + differing) of d columns."""
-
-    name = "rogerstanimoto"
-    scipy_name = "rogerstanimoto"
-
-
-class RussellRao(BinaryMetric):
-    """The share of columns in which not both rows are 1; 0 for equal rows."""
-
-    name = "russellrao"
-
-
-class SokalMichener(BinaryMetric):
-    """2 differing / (d + differing) of d columns, as `RogersTanimoto`."""
-
-    name = "sokalmichener"
-    scipy_name = "rogerstanimoto"
-
-
-class SokalSneath(BinaryMetric):
-    """differing / (common / 2 + differing), in which common ones count."""
-
-    name = "sokalsneath"
-    scipy_name = "sokalsneath"
-
-
-class Yule(BinaryMetric):
-    """2 b c / (a d + b c) of the counts of columns: a both 1, b and c one of them, d neither."""
-
-    name = "yule"
-    scipy_name = "yule"
-    takes_sparse = False
+    column_ns = 22.0
 
 
 PAIR_METRICS: tuple[type[PairMetric], ...] = (
     Manhattan, Chebyshev, SquaredEuclidean, Canberra, BrayCurtis, Hamming, Haversine, JensenShannon, SymmetricKL,
-    Wasserstein, CircularWasserstein, Jaccard, Dice, Matching, Kulsinski, RogersTanimoto, RussellRao, SokalMichener,
-    SokalSneath, Yule)
+    Wasserstein, CircularWasserstein)
 
 
 @cache
@@ -326,8 +255,7 @@ def of_function(function: Callable[..., float]) -> type[PairMetric]:
     require(is_jitted(function), f"metric={function!r}, expected a name or a function compiled by Numba",
             why="it is called for millions of pairs of rows", fix="decorate it with @numba.njit", error=ParameterError)
     return type("FunctionMetric", (PairMetric,), {
-        "name": getattr(function, "__name__", "function"), "compiled": classmethod(lambda cls: function),
-        "takes_scaled": True})
+        "name": getattr(function, "__name__", "function"), "compiled": classmethod(lambda cls: function)})
 
 
 @cache
