@@ -3,6 +3,7 @@
 import pytest
 
 from dssl.report.record import RunRecord
+from dssl.report.sections.graph import graph_section
 from dssl.report.sections.on_graph import choice_section
 from dssl.report.sections.sample import sample_section
 
@@ -27,3 +28,14 @@ def test_points_that_were_looked_at_are_drawn_where_they_are_not_all(judged, is_
     assert facts["labels"]["n_labeled"] == 15
     body = sample_section(example_record(result, facts)).html
     assert ("drawn from the 2,000 training points" in body) == is_drawn
+
+
+@pytest.mark.parametrize(("made", "text"), [
+    ({"overlaps": [1.5], "joins": 1}, "searched in 1.5 leaves each, with 1 join."),
+    ({"overlaps": [1.5, 2.6], "joins": 2}, "in 1.5 leaves each and then in 2.6 leaves each, with 2 joins. Few leaves"),
+    ({"overlaps": [], "joins": 0, "scanned": True}, "among all points by their coordinates, with 0 joins. Few leaves")])
+def test_the_effort_of_a_partitioned_search_is_told(made, text):
+    lists = {"effort": 4.75, "scanned": False, "filled_exactly": 0, "n": 100, **made}
+    section = graph_section(RunRecord({"neighbors": lists}, {}))
+    assert "4.8 times a usual search" in section.html
+    assert text in section.html

@@ -79,13 +79,16 @@ def _effort(lists: Mapping[str, Any]) -> Assessment:
     effort, overlaps = lists.get("effort"), lists.get("overlaps", [])
     if effort is None:
         return None
-    times = " and then ".join(f"{leaves:.1f}" for leaves in overlaps)
-    everything = " Then all of them were searched exactly." if lists["filled_exactly"] == lists["n"] else ""
-    how = f"The points were searched in {times} leaves each, with {counted(lists['joins'], 'join')}.{everything}"
-    if len(overlaps) == 1 and not everything:
-        return f"{effort:.1f} times a usual search", "good", how
-    return f"{effort:.1f} times a usual search", "note", (
-        f"{how} The first round had found too few true neighbors, as with noise in many columns.")
+    wider = [f"in {leaves:.1f} leaves each" for leaves in overlaps]
+    if lists["scanned"]:
+        wider.append("among all points by their coordinates")
+    if lists["filled_exactly"] == lists["n"]:
+        wider.append("exactly")
+    how = f"The points were searched {' and then '.join(wider)}, with {counted(lists['joins'], 'join')}."
+    times = f"{effort:.1f} times a usual search"
+    if len(wider) == 1 and overlaps:
+        return times, "good", how
+    return times, "note", f"{how} Few leaves find too few true neighbors here, as with noise in many columns."
 
 
 def _components(health: Health) -> Assessment:
