@@ -199,8 +199,8 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
         the weight of each, `odd_labels` which targets the others contradict, and
         `other_model` what held-out labels say of another model.
-    calibration_ : Calibration or None
-        What makes scores probabilities; None where each class has one label.
+    calibration_ : Calibration
+        What makes scores probabilities.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

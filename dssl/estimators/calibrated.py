@@ -13,7 +13,7 @@ from .targets import require_per_class
 
 
 class CalibratedClassifier(PointClassifier):
-    """A classifier whose `fit` calibrates held-out scores, where a class has two labels."""
+    """A classifier whose `fit` calibrates held-out scores."""
 
     calibration_: Calibration | None
     model_: Any
@@ -35,19 +35,21 @@ class CalibratedClassifier(PointClassifier):
         Raises
         ------
         sklearn.exceptions.NotFittedError
-            Each class has one label, so that nothing could be calibrated.
+            The labels could not be held out within the memory budget of the fit.
 
         Notes
         -----
-        They are calibrated on the scores of labeled points without their own labels. The most
+        They are calibrated on the scores of labeled points without their own labels. Where each
+        class has a single label, which cannot be held out, their slope is one over the root
+        mean square of the scores. The most
         probable class is the predicted one, but where votes of pairs are predicted (the
         hinge loss of `LapSVC`, `ClusterKernelSVC` and `MultiscaleKernelClassifier` with
         three classes or more) it can be another.
         """
         check_is_fitted(self, "model_")
         if self.calibration_ is None:
-            raise NotFittedError("each class has a single label, and probabilities are calibrated on labels that are "
-                                 "held out: label a second point of one and fit again, or use decision_function")
+            raise NotFittedError("the labels could not be held out within the memory budget, and probabilities are "
+                                 "calibrated on them: fit again with a larger memory_budget, or use decision_function")
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:

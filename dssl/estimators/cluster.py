@@ -107,8 +107,8 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
         The labels predicted for the points of the fit.
     basis_ : ClusterBasis
         The leading eigenpairs of the affinity.
-    calibration_ : Calibration or None
-        What makes scores probabilities; None where each class has one label.
+    calibration_ : Calibration
+        What makes scores probabilities.
     evidence_ : dict
         The `landmarks`, the `rank`, the `degrees`, the largest and smallest
         eigenvalue, the `contrast` of the first two in the kernel, the bytes that

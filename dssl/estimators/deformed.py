@@ -200,8 +200,8 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     evidence_ : dict
         What the graph and the solves tell of themselves; `eta` is the weight of
         each eta.
-    calibration_ : Calibration or None
-        What makes scores probabilities; None where each class has one label.
+    calibration_ : Calibration
+        What makes scores probabilities.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

@@ -201,8 +201,8 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
     evidence_ : dict
         What the graph, the landmarks, the systems and the choice of the penalties
         tell of themselves.
-    calibration_ : Calibration or None
-        What makes scores probabilities; None where each class has one label.
+    calibration_ : Calibration
+        What makes scores probabilities.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

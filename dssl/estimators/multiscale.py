@@ -124,8 +124,8 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         What predicts points, and no more than that needs.
     transduction_ : ndarray, shape (n,)
         The labels predicted for the points of the fit.
-    calibration_ : Calibration or None
-        What makes scores probabilities; None where each class has one label.
+    calibration_ : Calibration
+        What makes scores probabilities.
     evidence_ : dict
         The `carriers`, the `eigenpairs`, the `scales` eps_j and the `second`
         eigenvalue of each; for each `index` k the number j of the `chosen` scale

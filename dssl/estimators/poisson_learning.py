@@ -75,8 +75,8 @@ class PoissonLearning(OneSystemClassifier):
     evidence_ : dict
         The graph, the solver, the number of `unreached` points, and the classes
         that no point of the fit is predicted as, `never_predicted`.
-    calibration_ : Calibration or None
-        What makes scores probabilities; None where each class has one label.
+    calibration_ : Calibration
+        What makes scores probabilities.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

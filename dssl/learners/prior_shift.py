@@ -8,13 +8,16 @@ labels. The terms beside the slope, divided by it, are added to the scores, so t
 probable one. For other metrics than accuracy the offsets of `decisions.py`, divided by the slope, are added too, and
 subtracted again for probabilities.
 
+Where each class has a single label none can be held out. The slope is then that at the center of its prior
+(`fit_log_odds`), for scores of unit mean square over the points to be predicted.
+
 References
 ----------
 Saerens, Latinne, Decaestecker, "Adjusting the outputs of a classifier to new a priori probabilities", Neural
 Computation 2002; Prentice, Pyke, "Logistic disease incidence models and case-control studies", Biometrika 1979.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,21 +58,21 @@ class Frequencies:
                                         for prior in (LABELS, target.prior, assumed))
         return cls(present, labels, wanted, among_labels, target.scoring)
 
-    def fit(self, margins: np.ndarray, codes: np.ndarray,
-            weight: np.ndarray | None) -> tuple[Calibration | None, np.ndarray]:
+    def fit(self, margins: np.ndarray, codes: np.ndarray, weight: np.ndarray | None,
+            size: float) -> tuple[Calibration, np.ndarray]:
         """Return the calibration of held-out margins (h, n_classes) plus an offset, and the offset (n_classes,).
 
-        Without held-out margins there is no calibration, and the slope is 1.
+        size : the root mean square of the margins at points to be predicted, for the slope where none is held out.
         """
-        if not len(margins):
+        if len(margins):
+            log_odds = np.log(self.labels)
+            calibration, intercept = fit_log_odds(margins, codes, weight, log_odds, np.log(self.assumed), self.present)
+            # A class without labels keeps its smoothed frequency.
+            intercept = np.where(self.present, intercept + log_odds[self.present].mean(), log_odds)
+            offset = np.log(self.wanted) - log_odds + intercept
+        else:
+            calibration = Calibration(1 / size if size > 0 else 1.0, self.present)
             offset = np.log(self.wanted) - np.log(self.assumed)
-            offset += self.decision(np.zeros((0, len(offset))), codes, weight)
-            return None, offset - offset.mean()
-        log_odds = np.log(self.labels)
-        calibration, intercept = fit_log_odds(margins, codes, weight, log_odds, np.log(self.assumed), self.present)
-        # A class without labels keeps its smoothed frequency.
-        intercept = np.where(self.present, intercept + log_odds[self.present].mean(), log_odds)
-        offset = np.log(self.wanted) - log_odds + intercept
         decision = self.decision(calibration.slope * margins + offset, codes, weight)
         if np.ptp(decision) > 0:
             calibration = replace(calibration, decision=decision - decision.mean())
@@ -92,12 +95,14 @@ class Frequencies:
 
 
 def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
-                assumed: ClassPrior, held: np.ndarray | None = None, n_columns: int | None = None) -> PriorShift:
+                assumed: ClassPrior, held: np.ndarray | None = None, n_columns: int | None = None, *,
+                at_points: Callable[[], np.ndarray] | None = None) -> PriorShift:
     """Return the shift of values whose held-out values are (h, c), from the labels of `calibration_labels`.
 
     assumed : the frequencies that the values assume, `LABELS` or `EQUAL`. held (h,) : the positions of the held-out
     labels, all by default. n_columns : of the values, where a model of two classes has two columns and its held-out
-    values have one.
+    values have one. at_points : makes the values (s, c) at points to be predicted; it is called where no label is held
+    out, and without it there is then no calibration, and the slope is 1.
     """
     n_columns = held_out.shape[1] if n_columns is None else n_columns
     if not isinstance(target, Classes):
@@ -105,9 +110,14 @@ def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np
     assert isinstance(coding, ClassCoding)
     rows = calibration_labels(target, held_out, held)
     positions = rows if held is None else held[rows]
+    size = 1.0
+    if not len(rows) and at_points is not None:
+        size = float(np.sqrt((margins_of(at_points(), coding) ** 2).mean()))
     calibration, offset = Frequencies.of(target, weight, assumed).fit(
-        margins_of(held_out[rows], coding), target.coded[positions], None if weight is None else weight[positions])
-    return PriorShift(coding.column_shift(offset, n_columns), calibration)
+        margins_of(held_out[rows], coding), target.coded[positions], None if weight is None else weight[positions],
+        size)
+    calibrated = len(rows) > 0 or at_points is not None
+    return PriorShift(coding.column_shift(offset, n_columns), calibration if calibrated else None)
 
 
 def calibration_labels(target: Classes, held_out: np.ndarray, held: np.ndarray | None = None) -> np.ndarray:

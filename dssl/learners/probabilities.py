@@ -38,6 +38,11 @@ class Calibration:
         return cls(stored["slope"], np.array(stored["present"], bool), None if decision is None else np.array(decision))
 
 
+def of_log_probabilities(n_classes: int) -> Calibration:
+    """Return the calibration of scores that are log probabilities; of two classes margins are twice as large."""
+    return Calibration(0.5 if n_classes == 2 else 1.0, np.ones(n_classes, bool))
+
+
 def calibration_attributes(calibration: Calibration | None) -> JsonObject:
     """Return the model attributes that store a calibration."""
     return {} if calibration is None else {CALIBRATION: calibration.to_dict()}

@@ -46,7 +46,6 @@ from ..report.sections.on_graph import choice_section
 from ..report.words import Baseline, ReportText
 from ..selection.base_estimator import BaseEstimatorName
 from ..selection.by_labels import LabelFolds, by_labels
-from ..selection.calibration import FOLDS, calibration_folds, calibration_of
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.odd_labels import odd_labels, warn_odd_labels
@@ -166,8 +165,6 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     fitted = fit(target, weight)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     coding, held = target.coding, target.take(fitted.held)
-    calibration = fitted.calibration if shares is None else calibration_of(
-        target, lambda: _left_out(fit, target, weight, params.family.random_state), coding, weight)
     models = {"model": fitted.model}
     at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:
@@ -178,7 +175,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     described = {name: {**attributes, "name": name} for name, attributes in context.write_models(models).items()}
     for name, values in at_labels.items():
         described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
-    described["model"] |= calibration_attributes(calibration)
+    described["model"] |= calibration_attributes(fitted.calibration)
     compared = dict[str, Any]()
     if params.compares:
         described["base"] |= calibration_attributes(fitted.calibration_supervised)
@@ -221,19 +218,6 @@ def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
 def _of_held(weight: np.ndarray | None, fitted: AutomaticFit) -> np.ndarray | None:
     """Return the weights of the labels that were held out."""
     return None if weight is None else weight[fitted.held]
-
-
-def _left_out(fit: Fit, target: Target, weight: np.ndarray | None, random_state: int) -> np.ndarray:
-    """Return the values (l, c) of labeled points by fits without their fold.
-
-    Known class sizes change the values, and those of leave-one-out are without them.
-    """
-    values = np.full(target.columns().shape, np.nan)
-    for fold in calibration_folds(target, random_state, a_fit_each=True):
-        kept = np.setdiff1d(np.arange(len(values)), fold)
-        without_fold = fit(target.take(kept), None if weight is None else weight[kept])
-        values[fold] = without_fold.values[target.labeled[fold]]
-    return values
 
 
 def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
@@ -295,10 +279,7 @@ def refused(f: PlanInputs, params: AutomaticParams) -> ParameterError | None:
 
 
 def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
-    """Return what the path takes that so many labels have; where their number is not known, that of both.
-
-    Known class sizes take a fit for each fold of labels, which probabilities are calibrated on.
-    """
+    """Return what the path takes that so many labels have; where their number is not known, that of both."""
     m, most, sized = f.n_labeled, params.most, params.prior.sizes is not None
     both = {f.labeled_points.lower > most, f.labeled_points.upper > most}
     cost = f.one_of([automatic_cost(
@@ -308,7 +289,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
     if params.base_estimator is not None:
         cost += replace(other_cost(f), written=0)
-    fits = (1 + FOLDS * sized) * (cost + replace(values, written=0, peak=0, smallest_peak=0))
+    fits = cost + replace(values, written=0, peak=0, smallest_peak=0)
     at_labels = cost_of(len(params.baselines) * params.compares, 0, 0, 0)
     return replace(fits + at_labels, written=cost.written).guessing(*["solver"] * (f.vertices > MAX_DIRECT))
 
@@ -333,7 +314,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 24, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 25, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, WORDS, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

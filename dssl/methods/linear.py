@@ -332,7 +332,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
         b, intercept, coding = learner.fit(features.F, target, weight)
         models[name], calibration, held_out[name] = with_prior(
             features.model(b, intercept, coding), target,
-            held_out_linear(features.F, target, learner, folds.repetitions, weight))
+            held_out_linear(features.F, target, learner, folds.repetitions, weight), context.points("train"))
         probabilities = calibration_attributes(calibration) if name == "model" else {}
         facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _parameters(variant, learner),
                       **features.told, **target.training_metrics(features.F @ b + intercept, coding), **probabilities}

@@ -60,6 +60,7 @@ from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_range
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from .growth import CannotGrow
+from .spec import GraphPipeline
 from .stage import Stage
 
 PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
@@ -186,7 +187,7 @@ class ListParams:
     search: NeighborParams | None
 
 
-def _list_params(spec: Any) -> ListParams:
+def _list_params(spec: GraphPipeline) -> ListParams:
     if spec.graph.given:
         return ListParams(None)
     require_unscaled(spec.graph.metric, spec.data.scale)

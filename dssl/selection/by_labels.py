@@ -6,18 +6,19 @@ selected on all labels, which favors the model with more candidates: `corrected_
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
 from ..learners.metrics import SQUARED, WRONG_CLASS, PointMetric
-from ..learners.prior_shift import PriorShift, prior_shift
+from ..learners.model import spaced_values
+from ..learners.prior_shift import prior_shift
 from ..learners.probabilities import Calibration
-from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
-from ..storage.blocks import block_rng
-from .calibration import FOLDS, ONE_BY_ONE
+from ..storage.blocks import Rows, block_rng
+from .calibration import FOLDS, ONE_BY_ONE, can_calibrate
 from .candidates import CandidateScores
 from .folds import labeled_folds
 from .held_out_scores import MIN_PROBABILITY, HeldOut, Score
@@ -198,24 +199,21 @@ def _scored(held: HeldOut, measure: PointMetric) -> dict[str, Any]:
     return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
-def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], assumed: ClassPrior = LABELS, *,
+def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], points: Rows, assumed: ClassPrior = LABELS, *,
                weight: np.ndarray | None = None) -> tuple[Any, Calibration | None, list[HeldOut]]:
     """Return a model shifted to the class frequencies, its calibration, and its held-out values.
 
     held_out : in the order of `LabelFolds.repetitions`, by fits whose values assume the class frequencies `assumed`.
-    weight : of the labels (l,), where none is held out.
+    points (n, d) : to be predicted; some of them give the slope where each class has one label. weight : of the labels
+    (l,), where none is held out.
     """
-    shift = shift_by(target, held_out, model.coding, model.n_columns, assumed, weight)
+    held = held_out[0].points if held_out else np.arange(0)
+    values = held_out[0].values[held] if held_out else np.empty((0, model.n_columns))
+    shift = prior_shift(target, values, model.coding, held_out[0].weight if held_out else weight, assumed, held,
+                        model.n_columns,
+                        at_points=None if can_calibrate(target) else partial(spaced_values, model, points))
     moved = model.shifted(shift.columns) if isinstance(target, Classes) else model
     return moved, shift.calibration, [fit.with_prior(assumed) for fit in held_out]
-
-
-def shift_by(target: Target, held_out: Sequence[HeldOut], coding: Coding, n_columns: int,
-             assumed: ClassPrior = LABELS, weight: np.ndarray | None = None) -> PriorShift:
-    """Return the shift and the calibration from the folds that are compared; parameters as in `with_prior`."""
-    held = held_out[0].points if held_out else np.arange(0)
-    values = held_out[0].values[held] if held_out else np.empty((0, n_columns))
-    return prior_shift(target, values, coding, held_out[0].weight if held_out else weight, assumed, held, n_columns)
 
 
 def _predicted(held: HeldOut, target: Target) -> dict[str, np.ndarray]:

@@ -37,16 +37,18 @@ def can_calibrate(target: Target) -> TypeGuard[Classes]:
     return isinstance(target, Classes) and bool(np.bincount(target.coded, minlength=1).max() >= 2)
 
 
-def shift_of(target: Target, values: Callable[[], np.ndarray], coding: Coding, n_columns: int,
+def shift_of(target: Target, values: Callable[[], np.ndarray], coding: Coding, at_points: np.ndarray,
              weight: np.ndarray | None = None, assumed: ClassPrior = LABELS) -> PriorShift:
     """Return the shift of the values of a model and the calibration of the sum, from held-out values.
 
     values : makes the held-out values (l, c) of the labeled points, NaN where a point is not held out; it is called if
-    `can_calibrate`.
+    `can_calibrate`. at_points (n, c) : the values at points to be predicted, which give the slope otherwise.
     """
+    n_columns = at_points.shape[1]
     if can_calibrate(target):
         return prior_shift(target, values(), coding, weight, assumed, n_columns=n_columns)
-    return prior_shift(target, np.empty((0, n_columns)), coding, weight, assumed, np.arange(0))
+    return prior_shift(target, np.empty((0, n_columns)), coding, weight, assumed, np.arange(0),
+                       at_points=lambda: at_points)
 
 
 def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Coding,

@@ -71,7 +71,7 @@ def scores_of(model: Any, X: np.ndarray) -> dict[str, np.ndarray]:
     """Return the probabilities of a model, or its scores where it has none, as arguments of `metrics_of`."""
     try:
         return {"probabilities": model.predict_proba(X)}
-    except (AttributeError, NotFittedError):  # a class with a single label
+    except (AttributeError, NotFittedError):
         return {"scores": model.decision_function(X)}
 
 

@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
 from sklearn.datasets import load_digits, make_moons
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 
 import dssl
@@ -27,7 +27,7 @@ from dssl.estimators.targets import classes_of
 from dssl.learners.on_graph.poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
 from dssl.selection.by_labels import LabelFolds
-from dssl.selection.calibration import calibration_folds, calibration_of, shift_of
+from dssl.selection.calibration import calibration_folds, shift_of
 from tests.in_pairs import in_pairs
 
 from .test_laprls import SOLVERS, problem
@@ -41,7 +41,7 @@ def left_out(estimator, folds, X, y, weight, monkeypatch):
     seen = {}
     with monkeypatch.context() as patch:
         patch.setattr("dssl.methods.laprls.steps.LabelFolds.of", lambda *args, **more: LabelFolds(folds, []))
-        patch.setattr("dssl.methods.laprls.steps.with_prior", lambda model, target, held, **more: (
+        patch.setattr("dssl.methods.laprls.steps.with_prior", lambda model, target, held, *others, **more: (
             seen.update(values=held[0].values, weight=held[0].weight) or model, None, held))
         estimator.fit(X, y, sample_weight=weight)
     return seen
@@ -81,66 +81,47 @@ def record_left_out(module, monkeypatch, *, moved=True):
     """
     seen = []
 
-    def shift(target, values, coding, n_columns, *args):
+    def shift(target, values, coding, at_points, *args):
         seen.append(values())
-        return shift_of(target, lambda: seen[-1], coding, n_columns, *args) if moved else PriorShift(
-            np.zeros(n_columns))
+        return shift_of(target, lambda: seen[-1], coding, at_points, *args) if moved else PriorShift(
+            np.zeros(at_points.shape[1]))
 
     monkeypatch.setattr(f"dssl.methods.{module}.shift_of", shift)
     return seen
 
 
-def record_calibrated(module, monkeypatch):
-    """Have fits with known class sizes keep the held-out values that they calibrate in the list that is returned."""
-    seen = []
-
-    def calibrated(target, values, *args):
-        seen.append(values())
-        return calibration_of(target, lambda: seen[-1], *args)
-
-    monkeypatch.setattr(f"dssl.methods.{module}.calibration_of", calibrated)
-    return seen
-
-
-@pytest.mark.parametrize("class_sizes", [None, [1, 2, 1]])
-def test_potentials_left_out_are_those_of_fits_without_the_label(class_sizes, monkeypatch):
+def test_potentials_left_out_are_those_of_fits_without_the_label(monkeypatch):
     """In units of the vertices that no label of the fit is at, where each fold takes no fit."""
     X, y, _ = problem(n=70, n_labeled=14, random_state=1)
     labeled = np.flatnonzero(y >= 0)
-    seen = record_left_out("graph.method", monkeypatch, moved=False) if class_sizes is None else record_calibrated(
-        "graph.method", monkeypatch)
-    if class_sizes is None:
-        labels_at, unlabeled_of = [], Unlabeled.of
-        monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
-            labels_at[0], component))
-    settings = {"tol": 1e-10, "class_sizes": class_sizes}
-    PoissonLearning(**settings).fit(X, y)
-    folds = calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=class_sizes is not None)[:2]
-    for fold in folds:
+    seen = record_left_out("graph.method", monkeypatch, moved=False)
+    labels_at, unlabeled_of = [], Unlabeled.of
+    monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
+        labels_at[0], component))
+    PoissonLearning(tol=1e-10).fit(X, y)
+    for fold in calibration_folds(classes_of(y, None, len(y)), 0)[:2]:
         without = y.copy()
         without[labeled[fold]] = -1
-        scores = PoissonLearning(**settings).fit(X, without).decision_function(X[labeled[fold]])
+        scores = PoissonLearning(tol=1e-10).fit(X, without).decision_function(X[labeled[fold]])
         assert_allclose(seen[0][fold], scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("kind", [GraphKernelRidge, SemiSupervisedClassifier])
-@pytest.mark.extended_cases("GraphKernelRidge-3", "SemiSupervisedClassifier-3")
-def test_values_of_known_class_sizes_are_calibrated_by_fits_without_each_fold(kind, n_classes, monkeypatch):
-    X, y, _ = problem(n=100, n_labeled=16, n_classes=n_classes, random_state=1)
-    labeled = np.flatnonzero(y >= 0)
-    weight = np.random.default_rng(0).uniform(0.5, 2, len(X))
-    settings = {"class_sizes": [1, 2, 1][:n_classes]}
-    if kind is SemiSupervisedClassifier:
-        settings["scale"] = "none"
-    with monkeypatch.context() as patch:
-        seen = record_calibrated("graph.method" if kind is GraphKernelRidge else "automatic", patch)
-        kind(**settings).fit(X, y, sample_weight=weight)
-    for fold in calibration_folds(classes_of(y, None, len(y)), 0, a_fit_each=True)[:2]:
-        without = y.copy()
-        without[labeled[fold]] = -1
-        scores = kind(**settings).fit(X, without, sample_weight=weight).decision_function(X[labeled[fold]])
-        assert_allclose(seen[0][fold], scores.reshape(len(fold), -1), atol=1e-5)
+@pytest.mark.parametrize("kind", [GraphKernelRidge, LaplaceLearning, PoissonLearning, SemiSupervisedClassifier])
+@pytest.mark.parametrize("each", [1, 10])
+def test_probabilities_of_known_class_sizes_have_the_sizes_and_the_predicted_classes(kind, each):
+    X, true = load_digits(return_X_y=True)
+    kept = np.flatnonzero((true < 3) | (np.arange(len(true)) % 3 == 0))  # classes of unequal sizes
+    X, true, y = X[kept], true[kept], np.full(len(kept), -1)
+    for code in range(10):
+        y[np.flatnonzero(true == code)[:each]] = code
+    sizes = np.bincount(true)
+    found = kind(class_sizes=sizes.tolist()).fit(X, y)
+    P = found.predict_proba(X)
+    assert_array_equal(found.classes_[P.argmax(axis=1)], found.predict(X))
+    assert_allclose(P.mean(axis=0), sizes / sizes.sum(), atol=0.03)
+    if each > 1:
+        free = y < 0
+        assert abs(P[free].max(axis=1).mean() - (P[free].argmax(axis=1) == true[free]).mean()) < 0.1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -176,19 +157,19 @@ def test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_classes_with_one_label_each_are_fitted_but_have_no_probabilities(kind):
+def test_classes_with_one_label_each_have_probabilities_of_margins_of_unit_size(kind):
+    """None can be held out, so the slope is one over the root mean square of the margins."""
     X, y, new = problem(n_classes=3)
     for code in range(3):
         y[np.flatnonzero(y == code)[1:]] = -1
     found = kind().fit(X, y)
-    assert found.predict(new).shape == (40,)
-    with pytest.raises(NotFittedError, match=r"single label(.|\n)*second point"):
-        found.predict_proba(new)
+    P = found.predict_proba(new)
+    assert_allclose(P.sum(axis=1), 1)
+    margins = found._coding.margins(found._values(X))
+    assert_allclose(found.calibration_.slope, 1 / np.sqrt((margins**2).mean()), rtol=0.05)
+    assert_allclose(P, softmax(found.calibration_.slope * found._coding.margins(found._values(new)), axis=1))
     y[np.flatnonzero(y < 0)[:1]] = 1
     assert found.fit(X, y).predict_proba(new).shape == (40, 3)
-    weight = np.ones(len(y))
-    weight[np.flatnonzero(y == 1)[0]] = 0  # which counts as unlabeled
-    assert found.fit(X, y, sample_weight=weight).calibration_ is None
 
 
 @pytest.mark.parametrize("kind", [LapRLSClassifier, LapSVM, PoissonLearning])
@@ -258,5 +239,4 @@ def test_every_classifier_has_probabilities_or_says_what_turns_them_on(kind):
         assert_allclose(estimator.fit(X, alone).predict_proba(X).sum(axis=1), 1)  # the other class is calibrated
         alone = np.where(np.cumsum(alone == 0) > 1, np.where(alone == 0, -1, alone), alone)
         assert_array_equal(np.sort(alone[alone >= 0]), [0, 1])
-        with pytest.raises(NotFittedError, match="label a second point of one"):
-            estimator.fit(X, alone).predict_proba(X)
+        assert_allclose(estimator.fit(X, alone).predict_proba(X).sum(axis=1), 1)

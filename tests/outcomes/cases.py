@@ -940,14 +940,6 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: str(TransductiveSVC().fit(X, y).predict_proba(X)))
 
 
-@case("Estimators", "LapSVC, `predict_proba`, classes with one label each", None, "label a second point")
-def _(folder: Path) -> Outcome:
-    X, y = semi()
-    for code in (0, 1):
-        y[np.flatnonzero(y == code)[1:]] = -1
-    return fitted(folder, lambda: str(LapSVC().fit(X, y).predict_proba(X)))
-
-
 @case("Estimators", "LapSVC, eta=1e10", None, "eta")
 def _(folder: Path) -> Outcome:
     X, y = semi()

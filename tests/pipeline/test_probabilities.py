@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from sklearn.datasets import make_blobs
 from sklearn.metrics import log_loss
 
-from dssl.base.errors import DataError
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.predict.model import open_model
@@ -70,17 +69,6 @@ def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tm
     assert array.attrs["classes"] == ["x", "y", "z"]
 
 
-def test_what_is_not_calibrated_is_refused_before_a_point_is_read(made, tmp_path):
-    folder = fitted(made, {"kind": "automatic"}, labels={"per_class": 1})
-    refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")
-    assert refused.exit_code == 1
-    assert "the model has no probabilities" in refused.output
-    assert not list(tmp_path.iterdir())
-    with pytest.raises(DataError, match="no probabilities"):
-        open_model(folder).predict_proba(as_rows(made[1]))
-    assert open_model(folder).predict(as_rows(made[1])).shape == (300,)
-
-
 def test_a_model_of_quantities_has_none(made, tmp_path):
     folder = fitted(made, {"kind": "automatic"}, labels={"count": 40}, data={
         "source": str(made[0] / "train.csv"), "task": "regression", "read": {"target": "a", "drop": ["kind"]},
@@ -88,6 +76,14 @@ def test_a_model_of_quantities_has_none(made, tmp_path):
     refused = predict(folder, tmp_path / "none.csv", tmp_path / "out.csv", "--probabilities")
     assert refused.exit_code == 1
     assert "predicts quantities, not classes" in refused.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_label_a_class_has_probabilities(made, tmp_path):
+    folder = fitted(made, {"kind": "automatic"}, labels={"per_class": 1})
+    P = open_model(folder).predict_proba(as_rows(made[1]))
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    assert log_loss(made[2]["kind"], P) < 1.0  # of equal probabilities 1.1
 
 
 def test_a_point_without_a_label_has_none(made, tmp_path):

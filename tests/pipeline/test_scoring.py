@@ -114,15 +114,14 @@ def test_the_graph_serves_every_metric_and_the_guess_of_f1_is_the_second_class(p
     assert "scoring" not in again.metrics
 
 
-def test_what_is_not_defined_of_the_model_leaves_the_accuracy_and_says_so(points, workspace):
-    """With one label of each class the model has no probabilities."""
+def test_probabilities_of_one_label_a_class_are_scored(points, workspace):
+    """No label can be held out, so that nothing is compared on labels; the test points are scored."""
     path, *_ = points
     spec = {**spec_of(path, scoring="neg_log_loss"), "labels": {"per_class": 1}}
     result = run(spec, workspace=workspace, execution=InProcess(1))
-    assert result.gain["undefined_scoring"] == "neg_log_loss"
-    assert "scoring" not in result.metrics
-    assert "McNemar's test" in result.verdict[0]
-    assert any("not defined at the test points, since the model has no probabilities" in note for note in result.notes)
+    assert result.metrics["scoring"] == "neg_log_loss"
+    assert result.metrics["log_loss"] < 0.5  # of equal probabilities 0.69
+    assert result.gain["by_labels"]["n"] == 0
 
 
 def test_a_model_of_known_class_sizes_has_probabilities(points, workspace):

@@ -22,10 +22,11 @@ from ...storage.blocks import Rows
 from ..class_prior import EQUAL, ClassSizes
 from ..kernel_family import KernelSum
 from ..metrics import SQUARED, WRONG_CLASS, PointMetric
-from ..model import Model
+from ..model import Model, spaced_values
 from ..prior_shift import cross_fitted_values, prior_shift
-from ..probabilities import Calibration
+from ..probabilities import Calibration, of_log_probabilities
 from ..soft_labels import SoftLabels
+from ..target.coding import margins_of
 from ..target.target import Classes, Target
 from .blend import BLENDED, BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
@@ -48,9 +49,10 @@ class AutomaticFit:
     """The selected model, and its supervised baseline, without the graph.
 
     values (n, c) : at the training points. held (h,) : the positions of held-out labels; held_out, held_out_supervised
-    (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for quantities and known
-    class sizes. refit_held_out : maps folds to the held-out values (l, c) of both by refits, NaN outside the folds;
-    None for many labels, known class sizes and a pool. pooled : with another model, see `pooled_automatic`.
+    (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for quantities, and of the
+    baseline with known class sizes. refit_held_out : maps folds to the held-out values (l, c) of both by refits, NaN
+    outside the folds; None for many labels, known class sizes and a pool. pooled : with another model, see
+    `pooled_automatic`.
     """
 
     model: Model
@@ -159,8 +161,10 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                             many.held_out_supervised, many.attributes, calibration=many.calibration,
                             calibration_supervised=many.calibration_supervised)
     blend = fit_blend(graph, rows, target, weight, params, knn, execution)
-    supervised = prior_shift(target, blend.held_out_supervised, blend.model.coding, weight, EQUAL)
-    whole = prior_shift(target, blend.held_out, blend.model.coding, weight, EQUAL)
+    supervised = prior_shift(target, blend.held_out_supervised, blend.model.coding, weight, EQUAL,
+                             at_points=partial(spaced_values, blend.model.supervised, rows))
+    whole = prior_shift(target, blend.held_out, blend.model.coding, weight, EQUAL,
+                        at_points=partial(spaced_values, blend.model, rows))
     if class_sizes is None:
         model = blend.model.shifted(whole.columns, supervised.columns)
         values = replace(blend, model=model).values(graph, rows, execution)
@@ -173,13 +177,16 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                             whole.calibration, supervised.calibration)
     assert isinstance(target, Classes)
     model = blend.model.shifted(np.zeros_like(supervised.columns), supervised.columns)
+    assert whole.calibration is not None
     at = blend.values(graph, rows, execution)[graph.vertices.first]
     scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, blend.on_vertices.reached)
-    sized = with_class_sizes(scores, class_sizes, graph, target, weight, execution)
+    log_odds = whole.calibration.slope * margins_of(at, blend.model.coding)
+    sized = with_class_sizes(scores, log_odds, class_sizes, graph, target, weight, execution)
     model = model.on_graph_alone(signed(sized.values, target))
     # Held-out values ignore the class sizes.
     return AutomaticFit(model, model.supervised, model.values(rows, execution), np.arange(len(target.labeled)),
-                        blend.held_out, blend.held_out_supervised, {**blend.attributes, **sized.attributes})
+                        blend.held_out, blend.held_out_supervised, {**blend.attributes, **sized.attributes},
+                        calibration=of_log_probabilities(len(target.names)))
 
 
 def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, rows: Rows, target: Target,
@@ -194,10 +201,11 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
     """
     pooled = fit_pool(graph, target, weight, soft, None if own is None else OwnValues(
         own.values[graph.vertices.first], own.held, own.held_out, own.calibration), random_state, execution)
-    values = pooled.on_vertices
+    values, calibration = pooled.on_vertices, pooled.calibration
     if class_sizes is not None:
         assert isinstance(target, Classes)
-        values = with_class_sizes(values, class_sizes, graph, target, weight, execution)
+        values = with_class_sizes(values, values.values, class_sizes, graph, target, weight, execution)
+        calibration = of_log_probabilities(len(target.names))
     model = graph_model(graph, rows, values, target, knn, execution)
     attributes = {**(own.attributes if own else {}), **values.attributes, "unreached": 0}
     if own is None:
@@ -207,4 +215,4 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
         supervised, of_supervised = own.supervised, own.calibration_supervised
         held_out_supervised = own.held_out_supervised[np.isin(own.held, pooled.held)]
     return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.held, pooled.held_out,
-                        held_out_supervised, attributes, None, pooled.calibration, of_supervised, pooled)
+                        held_out_supervised, attributes, None, calibration, of_supervised, pooled)

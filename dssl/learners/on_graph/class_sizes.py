@@ -7,7 +7,7 @@ cost up to 10 points where labels were drawn evenly and the classes are not even
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from ...execution.tasks import Execution
 from ...graph.functions import laplacian_of
@@ -20,6 +20,8 @@ from .cut import cut_of
 from .vertex_labels import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
+LINEAR = 0.2  # of the probabilities by the scores alone, in the cost of a cut, beside degrees of 1
+SIZED_LOG_ODDS = 0.5  # by which the sizes favor the class that is predicted with them
 MAX_STEPS = 500
 
 
@@ -32,14 +34,28 @@ def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.n
     total = weight.sum()
     mean = weight @ scores / total
     deviation = float(np.sqrt((weight @ (scores - mean) ** 2).sum() / (total * scores.shape[1]))) or 1.0
-    z, offset = scores / (deviation * TEMPERATURE), np.zeros(scores.shape[1])
+    unit = deviation * TEMPERATURE
+    return scores + unit * log_offsets(scores / unit, shares, weight)
+
+
+def log_offsets(logs: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return what is added to log odds (v, c), (c,) of mean 0, so that mean probabilities are shares (c,).
+
+    weight (v,) : as in `balanced`. A fixed-point iteration.
+    """
+    offset, total = np.zeros(logs.shape[1]), weight.sum()
     for _ in range(MAX_STEPS):
-        now = weight @ softmax(z + offset, axis=1) / total
+        now = weight @ softmax(logs + offset, axis=1) / total
         step = np.log(np.maximum(shares, 1e-12)) - np.log(np.maximum(now, 1e-12))
         offset += step
         if np.abs(step).max() < 1e-3:
             break
-    return scores + (offset - offset.mean()) * deviation * TEMPERATURE
+    return offset - offset.mean()
+
+
+def predicted_shares(scores: np.ndarray, bounds: ClassBounds, weight: np.ndarray) -> np.ndarray:
+    """Return the shares (c,) of the classes that scores (v, c) predict, moved into bounds; weight (v,) as above."""
+    return bounds.nearest(np.bincount(scores.argmax(axis=1), weight, len(bounds.lower)) / weight.sum())
 
 
 def known_shares(sizes: ClassSizes | None, target: Target) -> np.ndarray | None:
@@ -80,10 +96,12 @@ class CutTask:
         multiplicity = np.ones(len(scores)) if laplacian.multiplicity is None else laplacian.multiplicity
         counted = multiplicity * arrays["reached"]
         deviation = float(scores[counted > 0].std()) or 1.0
+        likely = balanced(scores, predicted_shares(scores, bounds, counted), counted)
+        likely -= likely.mean(axis=1, keepdims=True)
+        linear = LINEAR * softmax(likely / (float(likely[counted > 0].std()) or 1.0), axis=1)
         cut = cut_of(laplacian.point_weights, multiplicity, counted, scores / deviation, arrays["vertex"],
-                     arrays["mean"], bounds)
-        predicted = np.bincount(cut.scores.argmax(axis=1), counted, len(bounds.lower)) / counted.sum()
-        values = balanced(cut.scores, bounds.nearest(predicted), counted)
+                     arrays["mean"], bounds, linear)
+        values = balanced(cut.scores, predicted_shares(cut.scores, bounds, counted), counted)
         return {**out.write(values=values), "cut_rounds": cut.rounds, "moved_in_last": cut.moved,
                 "size_error": cut.size_error}
 
@@ -104,26 +122,43 @@ def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, bo
         **{name: receipt[name] for name in ("cut_rounds", "moved_in_last", "size_error")}})
 
 
+def log_probabilities(log_odds: np.ndarray, sized: np.ndarray, bounds: ClassBounds, weight: np.ndarray) -> np.ndarray:
+    """Return log probabilities (v, c) that meet the sizes, and are largest at the classes that scores of them predict.
+
+    They are those without the sizes, the calibrated log_odds (v, c), plus an offset a class that gives the classes
+    their sizes. Where the sizes make another class the predicted one, it first gets the probability of the largest;
+    then the log odds of the predicted classes grow by `SIZED_LOG_ODDS`. So they take no fit without a label.
+
+    sized (v, c) : the scores that meet the sizes. weight (v,) : as in `balanced`.
+    """
+    offsets = log_offsets(log_odds, predicted_shares(sized, bounds, weight), weight)
+    logs, predicted = log_softmax(log_odds + offsets, axis=1), sized.argmax(axis=1)
+    logs[np.arange(len(logs)), predicted] = logs.max(axis=1) + SIZED_LOG_ODDS
+    return log_softmax(logs, axis=1)
+
+
 def described_bounds(bounds: ClassBounds) -> list[list[float]]:
     """Return the least and the largest share of each class; JSON."""
     return np.column_stack([bounds.lower, bounds.upper]).tolist()
 
 
-def with_class_sizes(scores: VertexValues, sizes: ClassSizes | None, graph: Graph, target: Classes,
+def with_class_sizes(scores: VertexValues, log_odds: np.ndarray, sizes: ClassSizes, graph: Graph, target: Classes,
                      weight: np.ndarray | None, execution: Execution, *, harmonic: bool = False) -> VertexValues:
-    """Return scores whose predictions have known class sizes, as they are for None.
+    """Return log probabilities (v, n_classes) whose predictions have known class sizes; see `log_probabilities`.
 
-    sizes : as in `class_bounds`. harmonic : functions that are shares of classes are scaled by their masses; others
-    become those of a cut. Errors as `class_bounds`.
+    log_odds (v, n_classes) : those of the scores without the sizes, calibrated. sizes : as in `class_bounds`.
+    harmonic : functions that are shares of classes are scaled by their masses; others become those of a cut. Errors as
+    `class_bounds`.
     """
-    if sizes is None:
-        return scores
     bounds = class_bounds(sizes, target.names)
     if harmonic:
         scaled = mass_normalized(scores, bounds.shares, graph.vertices.multiplicity)
-        return replace(scaled, attributes={**scores.attributes, "class_bounds": described_bounds(bounds)})
-    labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-    return fit_class_sizes(graph, scores, labels, bounds, execution)
+        sized = replace(scaled, attributes={**scores.attributes, "class_bounds": described_bounds(bounds)})
+    else:
+        labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
+        sized = fit_class_sizes(graph, scores, labels, bounds, execution)
+    logs = log_probabilities(log_odds, sized.values, bounds, graph.vertices.multiplicity * scores.reached)
+    return replace(sized, values=np.where(scores.reached[:, None], logs, 0.0))
 
 
 def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:

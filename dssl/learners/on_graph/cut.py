@@ -1,6 +1,6 @@
 """The cut of a graph into classes of known sizes, by the alternating direction method of multipliers (ADMM).
 
-    minimize    1/2 tr X' (L - s D) X    over X >= 0 with X 1 = 1, the rows of labels fixed,
+    minimize    1/2 tr X' (L - s D) X - <X, M B>    over X >= 0 with X 1 = 1, the rows of labels fixed,
     such that   lower <= mass' X / sum(mass) <= upper
 
 L = D - W. W holds the weights between points, divided by the square roots of the degrees of both and summed over the
@@ -129,11 +129,11 @@ def on_simplex(Y: np.ndarray) -> np.ndarray:
 
 
 def cut_of(W: sp.csr_array, multiplicity: np.ndarray, mass: np.ndarray, scores: np.ndarray, labeled: np.ndarray,
-           codes: np.ndarray, bounds: ClassBounds) -> Cut:
+           codes: np.ndarray, bounds: ClassBounds, linear: np.ndarray) -> Cut:
     """Return the cut of a graph from scores (v, c), in which the labeled vertices (u,) have their classes (u, c).
 
     W (v, v) : the weights between vertices, summed over their points. multiplicity (v,) : the points of each vertex.
-    mass (v,) : what of these counts in the sizes. codes : rows of sum 1.
+    mass (v,) : what of these counts in the sizes. codes : rows of sum 1. linear (v, c) : B, for each point of a vertex.
     """
     W = normalized(W, multiplicity)
     degrees = np.asarray(W.sum(axis=1)).ravel() / multiplicity
@@ -148,7 +148,8 @@ def cut_of(W: sp.csr_array, multiplicity: np.ndarray, mass: np.ndarray, scores: 
             subtracted = SUBTRACTED * np.minimum(degrees, MAX_DEGREE) if number else 0.0
             diagonal = (multiplicity * (degrees - subtracted + RHO)).astype(np.float32)
             A = sp.csr_array(sp.diags_array(diagonal) - W.astype(np.float32))
-        X = _solved(A, diagonal, (weight[:, None] * (Z - U)).astype(np.float32), X)
+        right = weight[:, None] * (Z - U) + multiplicity[:, None] * linear
+        X = _solved(A, diagonal, right.astype(np.float32), X)
         last, Z = Z, project(X + U)
         Z[labeled] = codes
         U += X - Z

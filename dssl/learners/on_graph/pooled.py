@@ -5,7 +5,7 @@ Without a label, or with labels of one class, the smoothed soft labels are all t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import softmax
@@ -15,7 +15,7 @@ from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ..class_prior import EQUAL
 from ..prior_shift import Frequencies, calibration_labels
-from ..probabilities import Calibration
+from ..probabilities import Calibration, of_log_probabilities
 from ..soft_labels import SoftLabels, Weights, cross_fitted_pool, log_odds, pool, pool_weights
 from ..target.coding import ClassCoding, margins_of
 from ..target.target import Classes, Target
@@ -123,8 +123,7 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     held_out = cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight)
     alone = pool(target, Weights(0.0, np.ones(1)), own_held, at_labels[:1, held] * sizes[0])
     decision = _decision(target, weight, held_out[judged], held[judged])
-    # `signed` doubles the margins of two classes.
-    calibration = Calibration(0.5 if len(target.names) == 2 else 1.0, np.ones(even.shape[1], bool), decision)
+    calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
     shift = 0.0 if decision is None else decision
     return Pooled(
         VertexValues(logs_at_vertices + shift, np.ones(len(even), bool)), held,

@@ -274,7 +274,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
                     for each in folds.repetitions]
         # A control is moved as the model is.
         model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, facts), target,
-                                               held if judged else of_model)
+                                               held if judged else of_model, problem.points)
         if judged:
             left_out[name] = moved
         if name == "model":

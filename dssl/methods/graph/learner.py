@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +21,6 @@ from ...learners.on_graph.held_out import (
     held_out_graph_ridge,
     held_out_harmonic,
     held_out_poisson,
-    held_out_refits,
 )
 from ...learners.on_graph.model import scored, signed
 from ...learners.on_graph.poisson import fit_poisson
@@ -57,44 +55,45 @@ class GraphLearner:
             "ridge": family.ridge, "power": family.power, "by_degree": family.by_degree, "penalty": family.penalty,
             "weighting": family.weighting})}
 
-    def assumed(self, prior: ClassPrior) -> ClassPrior:
-        """Return how frequent the values say that classes are: by known sizes, or as the labels, or equally.
+    @property
+    def assumed(self) -> ClassPrior:
+        """Return how frequent the values say that classes are: as the labels, or equally.
 
         A random walk ends at a class the likelier, the more labels this has; other values are centered over all points.
         """
-        return prior if prior.sizes is not None else LABELS if self.name == "laplace" else EQUAL
+        return LABELS if self.name == "laplace" else EQUAL
 
     def fit(self, graph: Graph, target: Target, weight: np.ndarray | None, execution: Execution,
             columns: KernelColumns | None = None, start: np.ndarray | None = None) -> VertexValues:
         """Return the function on the vertices; columns : as `fit_graph_ridge`.
 
         start : its values on the first vertices of before the graph grew, from which a learner of one system begins.
-        Ridge in graph kernels solves none. Known class sizes, those of the target, scale harmonic functions (class mass
-        normalization); others become those of a cut with these sizes.
+        Ridge in graph kernels solves none. Known class sizes are met afterwards, by `with_sizes`.
         """
         if self.family is not None:
-            values = fit_graph_ridge(graph, target, weight, self.family, execution, columns)
-        elif self.name == "laplace":
-            values = fit_harmonic(graph, target, weight, self.solver, execution, start)
-        else:
-            assert isinstance(target, Classes)  # of quantities it is refused before
-            values = fit_poisson(graph, target, weight, self.solver, execution, start)
-        if not isinstance(target, Classes):
-            return values
-        return with_class_sizes(values, target.prior.sizes, graph, target, weight, execution,
+            return fit_graph_ridge(graph, target, weight, self.family, execution, columns)
+        if self.name == "laplace":
+            return fit_harmonic(graph, target, weight, self.solver, execution, start)
+        assert isinstance(target, Classes)  # of quantities it is refused before
+        return fit_poisson(graph, target, weight, self.solver, execution, start)
+
+    def with_sizes(self, fitted: VertexValues, log_odds: np.ndarray, graph: Graph, target: Classes,
+                   weight: np.ndarray | None, execution: Execution) -> VertexValues:
+        """Return log probabilities whose predictions have the class sizes of the target; see `with_class_sizes`.
+
+        Harmonic functions are scaled to them (class mass normalization); others become those of a cut.
+        """
+        assert target.prior.sizes is not None
+        return with_class_sizes(fitted, log_odds, target.prior.sizes, graph, target, weight, execution,
                                 harmonic=self.name == "laplace")
 
 
 def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Target, weight: np.ndarray | None,
                       folds: Repetitions, execution: Execution, columns: KernelColumns) -> list[list[HeldOutValues]]:
-    """Return the values of labeled points without their fold by each learner; with known class sizes by fits.
+    """Return the values of labeled points without their fold by each learner, without known class sizes.
 
     columns : of kernels, those that are there and for others.
     """
-    if has_sizes(target):
-        return [[held_out_refits(partial(_refit, learner, graph, execution), graph, target, weight, some)
-                 for some in folds]
-                for learner in learners]
     families = [learner.family for learner in learners if learner.family is not None]
     of_ridge = iter(held_out_graph_ridge(graph, target, weight, folds, families, execution, columns)
                     if families else [])
@@ -108,11 +107,6 @@ def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Ta
     return values
 
 
-def _refit(learner: GraphLearner, graph: Graph, execution: Execution, target: Target,
-           weight: np.ndarray | None) -> VertexValues:
-    return learner.fit(graph, target, weight, execution)
-
-
 def has_sizes(target: Target) -> bool:
     """Return whether class sizes are known."""
     return isinstance(target, Classes) and target.prior.sizes is not None
@@ -124,9 +118,8 @@ def scores_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, v
 
     Held-out points stay in the graph as unlabeled points; those that no label can reach count as wrong.
     """
-    assumed = learner.assumed(target.prior if isinstance(target, Classes) else LABELS)
     held = [HeldOut(target, scored(target), signed(value.values, target), some, weight,
-                    value.unreachable).with_prior(assumed)
+                    value.unreachable).with_prior(learner.assumed)
             for value, some in zip(values, folds, strict=True)]
     penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
     return CandidateScores.of(held, HINGE, scoring).with_parameters(**penalty)
@@ -150,14 +143,13 @@ class LearnerSearch:
     compares: bool = True
 
     def label_folds(self, target: Target, learner: GraphLearner, n_vertices: int) -> LabelFolds:
-        """Return what is held out of the labels: with known class sizes by a fit each.
+        """Return what is held out of the labels.
 
-        There is a curve where models are compared, and a point of it takes no fit to very many vertices.
+        There is a curve where models are compared, class sizes are not known, which say nothing of subsets of the
+        labels, and a point of it takes no fit to very many vertices.
         """
-        sized = has_sizes(target)
         solves = learner.family is None and n_vertices > MAX_SOLVED
-        return LabelFolds.of(target, self.random_state, a_fit_each=sized,
-                             curve=self.compares and not sized and not solves)
+        return LabelFolds.of(target, self.random_state, curve=self.compares and not has_sizes(target) and not solves)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,13 +29,14 @@ from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, Repetitions, calibration_solver
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.vertex_labels import VertexValues
-from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes
+from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes, of_log_probabilities
+from ...learners.target.coding import margins_of
 from ...learners.target.target import Classes, Target
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
 from ...report.words import Baseline, ReportText
 from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior
-from ...selection.calibration import FOLDS, ONE_BY_ONE, calibration_of, can_calibrate, shift_of
+from ...selection.calibration import FOLDS, ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
@@ -104,23 +105,27 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
                               weight)
     target.require_labels()
     fitted = learner.fit(graph, target, weight, execution, columns, _start(context, learner))
-    folds, sized = params.label_folds(target, learner, len(graph.vertices)), has_sizes(target)
+    folds = params.label_folds(target, learner, len(graph.vertices))
     left_out = list[HeldOutValues]()
-    if folds.compared and (params.compares or (can_calibrate(target) and (sized or fitted.held_out is None))):
-        # Known sizes change the values, and those of leave-one-out are without them.
-        calibrated = learner if sized else replace(learner, solver=calibration_solver(learner.solver))
+    if folds.compared and (params.compares or (can_calibrate(target) and fitted.held_out is None)):
+        calibrated = replace(learner, solver=calibration_solver(learner.solver))
         left_out = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, columns)[0]
 
     def held_out() -> np.ndarray:
-        return signed(left_out[0].values if sized or fitted.held_out is None else fitted.held_out, target)
+        return signed(left_out[0].values if fitted.held_out is None else fitted.held_out, target)
 
     calibration: Calibration | None = None
-    if sized:
-        calibration = calibration_of(target, held_out, scored(target), weight)
-    elif isinstance(target, Classes):
-        shift = shift_of(target, held_out, scored(target), signed(fitted.values[:0], target).shape[1], weight,
-                         learner.assumed(params.prior))
-        fitted, calibration = fitted.shifted(shift.columns), shift.calibration
+    if isinstance(target, Classes):
+        shift = shift_of(target, held_out, scored(target), signed(fitted.values[fitted.reached], target), weight,
+                         learner.assumed)
+        calibration = shift.calibration
+        if has_sizes(target):
+            assert calibration is not None
+            log_odds = calibration.slope * margins_of(signed(fitted.values, target), scored(target))
+            fitted = learner.with_sizes(fitted, log_odds, graph, target, weight, execution)
+            calibration = of_log_probabilities(len(target.names))
+        else:
+            fitted = fitted.shifted(shift.columns)
     PartWriter(context.parts, 0).write(
         values=fitted.values, reached=fitted.reached,
         **{f"{name}{number}": array for number, of_repetition in enumerate(left_out)
@@ -142,7 +147,7 @@ def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
                                        lost0=held_out.unreachable)
     return {"learner": pooling.learner.name, **fitted.described(pooling.graph.vertices),
             "other_model": evidence_of(pooled, pooling.graph, target, weight),
-            **calibration_attributes(pooling.calibration(pooled, target, weight))}
+            **calibration_attributes(pooling.calibration(pooled, target))}
 
 
 def _start(context: Context, learner: GraphLearner) -> np.ndarray | None:
@@ -176,7 +181,7 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
         compared = {"by_labels": {"n": 0, "why": "no label is held out"}}
     elif params.compares:
         folds = params.label_folds(target, learner, len(graph.vertices))
-        assumed = learner.assumed(params.prior)
+        assumed = learner.assumed
         if is_pooled:
             folds = replace(folds, curve=[], no_curve="the weight of the other model is of all labels")
             assumed = ClassPrior("given")  # the pool is shifted already
@@ -185,7 +190,8 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
                                       arrays[f"lost{number}"]).with_prior(assumed)
                               for number, of_repetition in enumerate(folds.repetitions)]}
         models |= _baselines(params, points, target, weight, folds, held_out, execution)
-        compared = {"by_labels": by_labels(target, folds, held_out)}
+        compared = {"by_labels": {**by_labels(target, folds, held_out),
+                                  **({"without_class_sizes": True} if has_sizes(target) else {})}}
     described = context.write_models(models)
     return {"models": {name: {**described[name], **model.attributes} for name, model in models.items()}, **compared}
 
@@ -196,9 +202,10 @@ def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight:
     models, shares = dict[str, Model](), known_shares(params.prior.sizes, target)
     for name in params.baselines:
         if name == "base":
-            base, held = _base(params, points, target, weight, shares, folds, execution)
-            # Known sizes have moved it already.
-            models[name], _, held_out[name] = with_prior(base, target, held) if shares is None else (base, None, held)
+            base, held = _base(params, points, target, weight, folds)
+            models[name], _, held_out[name] = with_prior(base, target, held, points)
+            if shares is not None:
+                models[name] = base.shifted(offset_to(base.values(points, execution), base.coding, shares))
         else:
             models[name] = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution,
                                                {"name": name, "n_labeled": len(target.labeled)})
@@ -206,11 +213,8 @@ def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight:
 
 
 def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.ndarray | None,
-          shares: np.ndarray | None, folds: LabelFolds, execution: Execution) -> tuple[KernelModel, list[HeldOut]]:
-    """Return ridge regression of the labels in the plain kernel, and its values at labels held out.
-
-    shares : known class sizes, to which both are moved.
-    """
+          folds: LabelFolds) -> tuple[KernelModel, list[HeldOut]]:
+    """Return ridge regression of the labels in the plain kernel, and its values at labels held out."""
     bandwidth, = params.kernels.bandwidths
     kernel, X = params.kernels.at(bandwidth, points), points.take(target.labeled)
     K = kernel(X, X)
@@ -218,9 +222,7 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
     def fit(kept: np.ndarray) -> KernelModel:
         coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), BASE_LEARNER,
                                            None if weight is None else weight[kept])
-        model = expand(kernel, X[kept], coef, intercept, coding)
-        return model if shares is None else replace(
-            model, intercept=intercept + offset_to(model.values(points, execution), coding, shares))
+        return expand(kernel, X[kept], coef, intercept, coding)
 
     whole = fit(np.arange(len(K)))
     values = K @ whole.coef + whole.intercept
@@ -248,10 +250,7 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
     sized = params.prior.sizes is not None
     for each in params.learners:
         cost = learner_cost(n, f.nnz, m, c, each.family, guess=guess, sized=sized)
-        if sized:
-            # Labels are held out to calibrate probabilities, by a fit for each fold.
-            cost = replace((1 + FOLDS) * cost, written=cost.written)
-        elif each.family is None:
+        if each.family is None:
             # One label of each class at a time, and what the learning curve does not see.
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (max_repetitions(m) - 1) * (n <= MAX_SOLVED)
             left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
@@ -263,8 +262,7 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
 def _values_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     costs, place = _learner_costs(f, params), f.attributes.get("selection", {}).get("place")
     if params.base_estimator is not None:
-        other = (1 + FOLDS * (params.prior.sizes is not None)) * replace(other_cost(f), written=0)
-        costs = [cost + other for cost in costs]
+        costs = [cost + replace(other_cost(f), written=0) for cost in costs]
     return f.one_of(costs, "learner") if place is None else costs[place]
 
 
@@ -276,10 +274,6 @@ def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     if params.cv is None:
         return cost_of(0, 0, 0, 0)
     m, families = f.n_labeled, [each.family for each in params.learners if each.family is not None]
-    if params.prior.sizes is not None:
-        fits = [learner_cost(f.vertices, f.nnz, m, f.n_outputs, each.family, guess=f.bound == "upper", sized=True)
-                for each in params.learners]
-        return replace(params.cv.count(m) * params.cv.repetitions * sum(fits[1:], fits[0]), written=0)
     return held_out_cost(f.vertices, f.nnz, m, f.n_outputs, families, params.cv.count(m) * params.cv.repetitions,
                          systems=len(params.learners) - len(families), budget=f.budget, guess=f.bound == "upper")
 
@@ -314,12 +308,12 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 9, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+        Step("selection", 10, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, words=WORDS), leads=True),
-        Step("vertex_values", 13, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 14, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 9, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 10, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, WORDS, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))

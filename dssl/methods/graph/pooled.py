@@ -9,14 +9,14 @@ from ...graph.graph import Graph
 from ...learners.class_prior import EQUAL
 from ...learners.on_graph.class_sizes import with_class_sizes
 from ...learners.on_graph.graph_ridge import KernelColumns
-from ...learners.on_graph.held_out import HeldOutValues, calibration_solver, held_out_refits
+from ...learners.on_graph.held_out import HeldOutValues, calibration_solver
 from ...learners.on_graph.model import scored, signed
 from ...learners.on_graph.pooled import OwnValues, Pooled, fit_pool
 from ...learners.on_graph.vertex_labels import VertexValues
-from ...learners.probabilities import Calibration
+from ...learners.probabilities import Calibration, of_log_probabilities
 from ...learners.target.target import Classes, Target
 from ...selection.by_labels import LabelFolds
-from ...selection.calibration import calibration_folds, calibration_of, shift_of
+from ...selection.calibration import shift_of
 from ..other_model import OtherModel, can_learn
 from .learner import GraphLearner, has_sizes, held_out_on_graph
 
@@ -52,8 +52,7 @@ class PooledLearner:
             # The mean of the labels, where none is reachable.
             values = np.where(fitted.reached[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
             return OwnValues(values, labels, held_values, None)
-        shift = shift_of(plain, lambda: held_values, scored(plain), values.shape[1], weight,
-                         learner.assumed(plain.prior))
+        shift = shift_of(plain, lambda: held_values, scored(plain), values[fitted.reached], weight, learner.assumed)
         values = np.where(fitted.reached[:, None], values + shift.columns, 0.0)
         return OwnValues(values, labels, held_values + shift.columns, shift.calibration)
 
@@ -64,23 +63,15 @@ class PooledLearner:
 
     def values(self, pooled: Pooled, target: Target, weight: np.ndarray | None) -> VertexValues:
         """Return the values of a pool, with known class sizes those of the cut."""
-        if not isinstance(target, Classes):
+        if not isinstance(target, Classes) or target.prior.sizes is None:
             return pooled.on_vertices
-        return with_class_sizes(pooled.on_vertices, target.prior.sizes, self.graph, target, weight, self.execution)
+        return with_class_sizes(pooled.on_vertices, pooled.on_vertices.values, target.prior.sizes, self.graph, target,
+                                weight, self.execution)
 
-    def _refit(self, target: Target, weight: np.ndarray | None) -> VertexValues:
-        return self.values(self.fit(target, weight), target, weight)
-
-    def calibration(self, pooled: Pooled, target: Target, weight: np.ndarray | None) -> Calibration | None:
-        """Return the calibration of the values; with known class sizes of refits without folds of the labels."""
-        if not has_sizes(target):
-            return pooled.calibration
-
-        def held_out() -> np.ndarray:
-            folds = calibration_folds(target, self.random_state, a_fit_each=True)
-            return signed(held_out_refits(self._refit, self.graph, target, weight, folds).values, target)
-
-        return calibration_of(target, held_out, scored(target), weight)
+    def calibration(self, pooled: Pooled, target: Target) -> Calibration | None:
+        """Return the calibration of the values."""
+        return of_log_probabilities(len(target.names)) if isinstance(target, Classes) and has_sizes(target) else (
+            pooled.calibration)
 
 
 def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:

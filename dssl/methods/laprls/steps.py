@@ -337,7 +337,8 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
             judged = name in ("model", "base") and (compares or isinstance(target, Classes))
             # A control is moved as the model is.
             held = _left_out(prepared, system, folds, weight) if judged else of_model
-            model, calibration, moved = with_prior(fitted.models[name], target, held, weight=weight)
+            model, calibration, moved = with_prior(fitted.models[name], target, held, context.points("train"),
+                                                   weight=weight)
             if judged:
                 left_out[name] = moved
             facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {

@@ -354,7 +354,7 @@ def make_models(context: Context, params: MachineParams) -> dict[str, Any]:
                 calibration = calibration_of(target, partial(np.copy, fitted.values), target.coding, weight)
             facts |= calibration_attributes(calibration)
         else:  # of the labels alone, which know no frequencies but their own
-            model, _, held = with_prior(model, target, held, weight=weight)
+            model, _, held = with_prior(model, target, held, context.points("train"), weight=weight)
         models[name], described[name], held_out[name] = replace(model, attributes=facts), facts, held
     written = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, {name: held for name, held in held_out.items() if held})}

@@ -17,10 +17,13 @@ from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import ClassBounds, ClassPrior, class_bounds
 from dssl.learners.on_graph.class_sizes import (
+    SIZED_LOG_ODDS,
     TEMPERATURE,
     balanced,
     class_shares,
     fit_class_sizes,
+    log_offsets,
+    log_probabilities,
     mass_normalized,
 )
 from dssl.learners.on_graph.cut import SIZES_TOL, SizeProjection, cut_of, on_simplex
@@ -168,9 +171,11 @@ def test_duplicates_in_one_vertex_have_the_cut_that_they_have_alone():
     together = sp.csr_array(sp.diags_array(m.astype(float)) @ W @ sp.diags_array(m.astype(float)))
     bounds, first = ClassBounds(np.array([0.4, 0.6]), np.array([0.4, 0.6])), np.unique(one_each, return_index=True)[1]
     whole, labels = np.ones(len(one_each)), np.eye(2)[y[[0, 1]]]
-    collapsed = cut_of(together, m.astype(float), m.astype(float), noisy, np.array([0, 1]), labels, bounds)
+    linear = 0.1 * softmax(noisy, axis=1)
+    collapsed = cut_of(together, m.astype(float), m.astype(float), noisy, np.array([0, 1]), labels, bounds, linear)
     labeled = np.flatnonzero(one_each < 2)
-    kept = cut_of(apart, whole, whole, noisy[one_each], labeled, labels[one_each[labeled]], bounds)
+    kept = cut_of(apart, whole, whole, noisy[one_each], labeled, labels[one_each[labeled]], bounds,
+                  linear[one_each])
     assert collapsed.rounds == kept.rounds
     assert_allclose(collapsed.scores, kept.scores[first], atol=2e-3)
 
@@ -183,7 +188,7 @@ def test_a_cut_is_no_heavier_than_what_it_began_from():
     noisy = np.eye(2)[y] + rng.normal(scale=0.6, size=(600, 2))
     ones = np.ones(600)
     cut = cut_of(W, ones, ones, noisy, np.array([0, 1]), np.eye(2)[y[:2]],
-                 ClassBounds(np.full(2, 0.5), np.full(2, 0.5)))
+                 ClassBounds(np.full(2, 0.5), np.full(2, 0.5)), np.zeros((600, 2)))
 
     def weight_between(scores):
         codes = np.eye(2)[scores.argmax(axis=1)]
@@ -191,6 +196,37 @@ def test_a_cut_is_no_heavier_than_what_it_began_from():
 
     assert weight_between(cut.scores) < 0.2 * weight_between(noisy)
     assert (cut.scores.argmax(axis=1) == y).mean() > 0.97
+
+
+def test_a_linear_term_draws_points_to_its_class():
+    """Where edges say nothing of a point, as between two clouds, the term does."""
+    X, y = make_moons(400, noise=0.1, random_state=0)
+    W = sp.csr_array(KNNGraph(n_neighbors=8, duplicates="keep").build(X).weights())
+    ones, bounds = np.ones(400), ClassBounds(np.zeros(2), np.ones(2))
+    wrong = np.eye(2)[1 - y]
+    without, strong = (cut_of(W, ones, ones, np.eye(2)[y], np.array([0, 1]), np.eye(2)[y[:2]], bounds, term)
+                       for term in (np.zeros((400, 2)), 10 * wrong))
+    assert (without.scores.argmax(axis=1) == y).mean() > 0.97
+    assert (strong.scores.argmax(axis=1) == 1 - y).mean() > 0.97
+
+
+@given(random_state=st.integers(0, 999), n_classes=st.integers(2, 6))
+def test_log_probabilities_have_the_sizes_and_are_largest_at_the_predicted_classes(random_state, n_classes):
+    rng = np.random.default_rng(random_state)
+    scores, weight = rng.normal(size=(300, n_classes)), rng.integers(0, 4, 300).astype(float)
+    sized = scores + rng.normal(scale=0.3, size=n_classes)
+    predicted = sized.argmax(axis=1)
+    shares = np.bincount(predicted, weight, n_classes) / weight.sum()
+    logs = log_probabilities(2 * scores, sized, ClassBounds(shares, shares), weight)
+    assert_allclose(np.exp(logs).sum(axis=1), 1)
+    assert_array_equal(logs.argmax(axis=1), predicted)
+    same = log_probabilities(2 * scores, logs, ClassBounds(shares, shares), weight)  # of the same predictions
+    assert_allclose(same, logs, atol=1e-9)
+    alone = 2 * scores + log_offsets(2 * scores, shares, weight)
+    assert_allclose(weight @ softmax(alone, axis=1) / weight.sum(), shares, atol=1e-3)
+    kept = np.flatnonzero(alone.argmax(axis=1) == predicted)
+    alone[kept, predicted[kept]] += SIZED_LOG_ODDS
+    assert_allclose(np.exp(logs[kept]), softmax(alone[kept], axis=1), atol=1e-6)
 
 
 @given(random_state=st.integers(0, 999), n_classes=st.integers(2, 6), exact=st.booleans())
