@@ -51,7 +51,7 @@ from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
 from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
-from ..methods.sections import GraphSections
+from ..methods.sections import GraphSection, GraphSections
 from ..methods.step import Context, NoParams
 from ..report.record import Unreached
 from ..report.sections.graph import Health, graph_section
@@ -60,7 +60,6 @@ from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_range
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from .growth import CannotGrow
-from .spec import GraphPipeline
 from .stage import Stage
 
 PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
@@ -187,11 +186,11 @@ class ListParams:
     search: NeighborParams | None
 
 
-def _list_params(spec: GraphPipeline) -> ListParams:
-    if spec.graph.given:
+def _list_params(graph: GraphSection, scale: str) -> ListParams:
+    if graph.given:
         return ListParams(None)
-    require_unscaled(spec.graph.metric, spec.data.scale)
-    return ListParams(spec.graph.search)
+    require_unscaled(graph.metric, scale)
+    return ListParams(graph.search)
 
 
 def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
@@ -294,7 +293,7 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
-                  _list_params, make_neighbors, _neighbors_cost,
+                  lambda spec: _list_params(spec.graph, spec.data.scale), make_neighbors, _neighbors_cost,
                   "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
