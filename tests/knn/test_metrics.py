@@ -75,7 +75,7 @@ def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     assert_allclose(rows.distances.read_all(), dense.distances.read_all(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("metric", ["manhattan", "correlation", "jaccard", "haversine", taxi], ids=str)
+@pytest.mark.parametrize("metric", ["manhattan", "correlation", "jaccard", "haversine", pytest.param(taxi, id="taxi")])
 def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     X = points_of("manhattan" if metric is taxi else metric, 1500, 16)
     exact = dssl.neighbors(X, 8, metric=metric, method="exact")
@@ -137,7 +137,7 @@ def test_the_selection_follows_from_the_shape():
 @pytest.mark.parametrize(("metric", "message"), [
     ("l1", "named 'manhattan'"), ("inner_product", "no distance"), ("minkowski", "has parameters"),
     ("mahalanobis", "whiten"), ("true_angular", "largest for equal rows"), ("nothing", "there is no metric"),
-    (lambda x, z: 0.0, "numba.njit")], ids=str)
+    pytest.param(lambda x, z: 0.0, "numba.njit", id="a function of Python")])
 def test_a_metric_that_is_refused_says_what_to_do(metric, message):
     with pytest.raises(ParameterError, match=message):
         dssl.KNNGraph(metric=metric)
@@ -174,7 +174,7 @@ def test_what_cannot_be():
         dssl.LaplaceLearning(dssl.KNNGraph(metric="haversine")).fit(points_of("haversine", 50, 2), np.arange(50) % 2)
 
 
-@pytest.mark.parametrize("metric", ["manhattan", "hellinger", taxi], ids=str)
+@pytest.mark.parametrize("metric", ["manhattan", "hellinger", pytest.param(taxi, id="taxi")])
 @pytest.mark.parametrize("estimator", [dssl.LaplaceLearning, dssl.SemiSupervisedClassifier, dssl.LapSVC])
 def test_estimators_learn_by_a_metric(estimator, metric):
     X = points_of("manhattan", 240, 6)

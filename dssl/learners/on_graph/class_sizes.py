@@ -22,7 +22,10 @@ from .vertex_labels import VertexLabels, VertexValues
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
 LINEAR = 0.2  # of the probabilities by the scores alone, in the cost of a cut, beside degrees of 1
 SIZED_LOG_ODDS = 0.5  # by which the sizes favor the class that is predicted with them
-MAX_STEPS = 500
+MAX_STEPS, MAX_HALVINGS = 100, 20  # of Newton's method
+MAX_STEP = 5 / TEMPERATURE  # of a log offset: five standard deviations of the scores
+SHARES_TOL, ROUNDING = 1e-3, 1e-7  # of the mean probabilities, relative to the shares and absolute
+HESSIAN_SHIFT = 1e-6  # for classes that no point has
 
 
 def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -41,16 +44,40 @@ def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.n
 def log_offsets(logs: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return what is added to log odds (v, c), (c,) of mean 0, so that mean probabilities are shares (c,).
 
-    weight (v,) : as in `balanced`. A fixed-point iteration.
+    They minimize the convex function mean(logsumexp(logs + offset)) - shares @ offset, by Newton's method with halved
+    steps. weight (v,) : as in `balanced`.
     """
-    offset, total = np.zeros(logs.shape[1]), weight.sum()
+    offset, w = np.zeros(logs.shape[1]), weight / weight.sum()
+    P, value = _softened(logs, offset, shares, w)
     for _ in range(MAX_STEPS):
-        now = weight @ softmax(logs + offset, axis=1) / total
-        step = np.log(np.maximum(shares, 1e-12)) - np.log(np.maximum(now, 1e-12))
-        offset += step
-        if np.abs(step).max() < 1e-3:
+        mean = w @ P
+        missing = shares - mean
+        if (np.abs(missing) <= SHARES_TOL * shares + ROUNDING).all():
             break
+        hessian = np.diag(mean + HESSIAN_SHIFT) - (P * w[:, None]).T @ P
+        step = np.linalg.solve(hessian, missing)
+        step *= min(1.0, MAX_STEP / np.abs(step).max())
+        for _ in range(MAX_HALVINGS):
+            trial, lower = _softened(logs, offset + step, shares, w)
+            if lower <= value:
+                break
+            step /= 2
+        else:
+            break  # the function is as low as its rounding errors let it be
+        offset, P, value = offset + step, trial, lower
     return offset - offset.mean()
+
+
+def _softened(logs: np.ndarray, offset: np.ndarray, shares: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the probabilities (v, c) of log odds with an offset (c,), and what `log_offsets` minimizes."""
+    moved = logs + offset
+    top = moved.max(axis=1, keepdims=True)
+    moved -= top
+    np.exp(moved, out=moved)
+    total = moved.sum(axis=1, keepdims=True)
+    value = float(w @ (np.log(total) + top)[:, 0] - shares @ offset)
+    moved /= total
+    return moved, value
 
 
 def predicted_shares(scores: np.ndarray, bounds: ClassBounds, weight: np.ndarray) -> np.ndarray:
