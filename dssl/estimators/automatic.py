@@ -80,7 +80,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
         self._require_unscaled()
         self._warn_of_identifiers(rows)
         scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
-                                      X.categories if isinstance(X, Dataset) else None)
+                                      X.categories if isinstance(X, Dataset) else None, self.group("graph").metric)
         warn_outlier_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 

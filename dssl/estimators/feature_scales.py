@@ -27,6 +27,7 @@ from sklearn.neighbors import NearestNeighbors
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
+from ..knn.metric import metric_of
 from ..learners.kernel_family import KERNELS, KernelMembers
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
@@ -46,8 +47,11 @@ CHUNK_BYTES = 32 << 20  # of distances in the search for the nearest labels
 
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
-                 categories: np.ndarray | None = None) -> tuple[Scaling, dict[str, Any]]:
+                 categories: np.ndarray | None = None, metric: str = "euclidean") -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of rows (n, d), and the evidence: `ranges`, and `label_losses`, E for each label.
+
+    Of more than `MAX_BLENDED` labels the losses are mean squared residuals. metric : of the graph; a scaling of rows
+    that it is not defined for is not chosen.
 
     ids : ascending numbers of the n rows; None for all. target : of these. categories : (d,) bool, the columns that
     encode text. At most `MAX_LABELS` labels are used, or `labels_searched` of more than
@@ -74,7 +78,9 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     local, losses = replace(labels, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
     for kind in (each for each in fitted if each != "auto" or each == first):
         Z = fitted[kind].transform(X)
-        if _separates(Z, fitted[kind]):
+        if metric_of(metric).undefined(Z).any():
+            first = "none" if kind == first else first
+        elif _separates(Z, fitted[kind]):
             losses[kind] = losses_by_nearest(Z, local, held) if by_nearest else _losses_by_kernels(
                 Z, local, random_state)
     if first not in losses:

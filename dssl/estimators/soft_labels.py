@@ -1,6 +1,5 @@
 """What estimators on a graph are given beside labels: what another model says of the points."""
 
-
 from typing import Any, Self
 
 import numpy as np
@@ -94,45 +93,6 @@ class SoftLabelsEstimator(MethodEstimator):
         finally:
             self._soft_labels = None
 
-    @property
-    def _n_opinions(self) -> int | None:
-        """The number of classes that another model knows before any label is seen; None of none, or of quantities."""
-        given = self._soft_labels if self._soft_labels is not None else self.class_embeddings
-        return None if given is None or np.ndim(given) != 2 else np.shape(given)[0 if given is self.class_embeddings
-                                                                                 else 1]
-
-    def _labels(self, X: Any, y: Any) -> Any:
-        if y is None and self._n_opinions is not None and getattr(X, "y", None) is None:
-            return None
-        return super()._labels(X, y)
-
-    def _class_names(self, known: np.ndarray) -> np.ndarray | None:
-        """Return the ascending names of all classes, where another model knows them.
-
-        known (k,) : the classes of the labels. Raises DataError: they are not among the names, or those are not as many
-        as the columns.
-        """
-        count = self._n_opinions
-        if count is None:
-            return None
-        names = np.unique(np.asarray(self.classes)) if self.classes is not None else known if len(known) else \
-            np.arange(count)
-        what = "soft_labels" if self._soft_labels is not None else "class_embeddings"
-        require(len(names) == count and (self.classes is None or len(self.classes) == count), error=DataError,
-                what=f"{what} of {count} classes, and {'classes names' if self.classes is not None else 'y has'} "
-                f"{len(names)}", why="each class has one column of soft_labels, or one row of class_embeddings",
-                fix="name all of them in their order by classes=[...]")
-        strange = [name for name in known.tolist() if name not in names.tolist()]
-        require(not strange, f"y has the classes {strange[:5]}, and classes names {names.tolist()[:10]}",
-                error=DataError, why="soft labels have a column for each class",
-                fix="add them to classes, or correct y")
-        return names
-
-    def _with_all_classes(self, y: Any, target: Any) -> Any:
-        """Return the labels of a target as codes of all classes that another model knows."""
-        names = self._class_names(target.names)
-        return target if names is None else target.of_names(names)
-
     def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
         if self._soft_labels is not None:
             names = target.names if isinstance(target, Classes) else None
@@ -151,7 +111,7 @@ class SoftLabelsEstimator(MethodEstimator):
                 why="points are compared with the vectors", fix="replace NaN and infinite entries")
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
         height = max(1, SIMILAR_NUMBERS // rows.shape[1])
-        sums = sum((np.asarray(block.sum(axis=0), np.float64).ravel() for _, block in rows.blocks(height)),
+        sums = sum((np.asarray(block.sum(axis=0, dtype=np.float64)).ravel() for _, block in rows.blocks(height)),
                    np.zeros(rows.shape[1]))
         cosines = np.concatenate([class_similarities(block.toarray() if hasattr(block, "toarray") else block, vectors,
                                                      sums / len(rows)) for _, block in rows.blocks(height)])
@@ -165,11 +125,52 @@ class SoftLabelsEstimator(MethodEstimator):
 class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
     """A classifier of some labels, or of none where another model knows the classes."""
 
+    @property
+    def _n_opinions(self) -> int | None:
+        """The number of classes that another model knows before any label is seen; None if there is none."""
+        given = self._soft_labels if self._soft_labels is not None else self.class_embeddings
+        if given is None or np.ndim(given) != 2:
+            return None
+        return np.shape(given)[0] if given is self.class_embeddings else np.shape(given)[1]
+
+    def _labels(self, X: Any, y: Any) -> Any:
+        if y is None and self._n_opinions is not None and getattr(X, "y", None) is None:
+            return None
+        return super()._labels(X, y)
+
+    def _class_names(self, known: np.ndarray) -> np.ndarray | None:
+        """Return the ascending names of all classes, where another model knows them.
+
+        known (k,) : the classes of the labels. Raises DataError: they are not among the names, or those are not as many
+        as the columns.
+        """
+        count = self._n_opinions
+        if count is None:
+            return None
+        names = known if len(known) else np.arange(count)
+        if self.classes is not None:
+            names = np.unique(np.asarray(self.classes))
+        what = "soft_labels" if self._soft_labels is not None else "class_embeddings"
+        require(len(names) == count and (self.classes is None or len(self.classes) == count), error=DataError,
+                what=f"{what} of {count} classes, and {'classes names' if self.classes is not None else 'y has'} "
+                f"{len(names)}", why="each class has one column of soft_labels, or one row of class_embeddings",
+                fix="name all of them in their order by classes=[...]")
+        strange = [name for name in known.tolist() if name not in names.tolist()]
+        require(not strange, f"y has the classes {strange[:5]}, and classes names {names.tolist()[:10]}",
+                error=DataError, why="soft labels have a column for each class",
+                fix="add them to classes, or correct y")
+        return names
+
+    def _with_all_classes(self, y: Any, target: Any) -> Any:
+        """Return the labels of a target as codes of all classes that another model knows."""
+        names = self._class_names(target.names)
+        return target if names is None else target.of_names(names)
+
     def _target(self, y: Any, n: int) -> Classes:
         if y is not None:
             return self._with_all_classes(y, super()._target(y, n))
-        empty = super()._target(np.full(n, -1), n)
-        return self._with_all_classes(y, empty)
+        nothing = np.full(n, -1 if self.unlabeled is None else self.unlabeled)
+        return self._with_all_classes(y, super()._target(nothing, n))
 
     def _check(self, target: Any) -> None:
         if self._n_opinions is None:
@@ -180,5 +181,3 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
                 fix="pass the probabilities of two classes or more")
         target.with_prior(target.prior)
         self.classes_ = target.names
-
-

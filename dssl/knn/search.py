@@ -84,11 +84,11 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
     neighbors and workers share it. The exact search takes the lesser of 3 ns for each
     pair, and, for each row, 5 us + 13 to 100 ns (by the axes and the bytes of all
     points) for each visit of the tree, counted on 64 sampled rows. NN-descent takes
-    (1.5 us + 10 ns min(d, 192)) (k + max(5, k / 4)) for each row. For sparse rows, the
-    exact search takes the seconds of `inverted_seconds`, and NN-descent 140 ns for each
-    entry in place of 10 ns min(d, 192). So the search is exact up to about 90,000 rows
-    of many effective dimensions, and for many more rows where the tree works. Only
-    counts enter, so the selection is reproducible.
+    (1.5 us + 10 ns for each coordinate) (k + max(5, k / 4)) for each row. For sparse
+    rows, the exact search takes the seconds of `inverted_seconds`, and NN-descent 140 ns
+    for each entry. So the search is exact up to some 100,000 rows of many effective
+    dimensions, and for many more rows where the tree works. Only counts enter, so the
+    selection is reproducible.
 
     Approximate searches compare dense rows of many columns by at most 256 coordinates:
     the principal axes of a sample and, where these explain too little of the distances,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import DsslError, ParameterError, SpecError, explain
+from ..base.errors import DataError, DsslError, ParameterError, SpecError, explain, require
 from ..execution.cost import Cost, cost_of
 from ..graph.graph import Graph
 from ..learners.metrics import SQUARED, WRONG_CLASS
@@ -44,6 +44,9 @@ class OtherModel:
         if given is None and estimator is None:
             return None
         points = context.points("train")
+        require(isinstance(target, Classes) or can_learn(target), f"{len(target.labeled)} labeled points",
+                why="predicted targets count by how well they predict labels that are held out", error=DataError,
+                fix="label two points, or take the predicted targets as they are")
         if given is not None:
             names = target.names if isinstance(target, Classes) else None
             given = require_soft_labels(given, len(points), names)
@@ -71,7 +74,8 @@ def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray
             target.take(pooled.held), coding, pooled.held_out, pooled.own, pooled.alone,
             None if weight is None else weight[pooled.held], WRONG_CLASS if isinstance(target, Classes) else SQUARED,
             pooled.attributes)
-    assert isinstance(coding, ClassCoding)
+    if not isinstance(coding, ClassCoding):
+        return without_labels(pooled.attributes, 0.0)
     codes = coding.codes(signed(pooled.on_vertices.values, target))
     moved = float(np.average(codes != coding.codes(pooled.other), weights=graph.vertices.multiplicity))
     return without_labels(pooled.attributes, moved)

@@ -39,8 +39,8 @@ def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
     moved : the share of points whose class smoothing changes.
     """
     if attributes["own_weight"] > 0:
-        return {**attributes, "in_words": "the other model does not count: it is fitted to the labels, and as no class "
-                                          "has two, none can be held out"}
+        return {**attributes, "in_words": "the other model does not count: too few labels can be held out, by which it "
+                                          "would be judged"}
     return {**attributes, "moved": moved, "in_words":
             f"no labels judge the other model: what it says, smoothed on the graph, is all there is; smoothing changes "
             f"the class of {moved:.1%} of the points"}

@@ -295,6 +295,15 @@ def test_thousands_of_labels_choose_the_scale_by_the_nearest_of_them():
         assert losses[kind] == pytest.approx(residuals.mean(), rel=0.1)
 
 
+def test_a_scaling_of_rows_that_the_metric_is_not_defined_for_is_not_chosen():
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(300, 20)))
+    X[:, 0] *= 100  # all say nothing but the first, in units that standardizing would not take
+    target = Classes(np.arange(100), (X[:100, 1] > 0.7).astype(np.int64), np.array([0, 1]))
+    assert choose_scale(ArrayRows(X), None, target, InProcess(), 0)[0].kind in ("standardize", "unit_range")
+    assert choose_scale(ArrayRows(X), None, target, InProcess(), 0, metric="hellinger")[0].kind != "standardize"
+
+
 def test_residuals_by_nearest_labels_leave_out_the_label_itself():
     X, codes = np.repeat(np.arange(12.0), 2)[:, None], np.repeat(np.arange(12) % 2, 2)
     target = Classes(np.arange(24), codes, np.array([0, 1]))

@@ -185,3 +185,28 @@ def test_regressors_on_the_graph_take_predictions(learner):
     known = np.where(rng.random(200) < 0.3, y, np.nan)
     assert learner().fit(X, known, soft_labels=y + 0.01 * rng.normal(size=200)).score(X, y) > 0.99
     assert learner(base_estimator="ridge").fit(X, known).score(X, y) > 0.95
+
+
+def test_quantities_of_two_columns_or_few_labels_are_pooled():
+    """Nothing of theirs is compared, but labels are held out to weigh the other model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    Y = np.column_stack([X[:, 0], X[:, 1] ** 2])
+    known = np.where(np.arange(80)[:, None] < 30, Y, np.nan)
+    both = LaplaceLearningRegressor().fit(X, known, soft_labels=Y)
+    assert both.evidence_["other_model"]["weight"] + both.evidence_["other_model"]["smoothed_weight"] > 0
+    assert np.abs(both.transduction_ - Y).mean() < np.abs(LaplaceLearningRegressor().fit(X, known).transduction_
+                                                          - Y).mean()
+    few = np.where(np.arange(80) < 2, Y[:, 0], np.nan)
+    for kind in (LaplaceLearningRegressor, SemiSupervisedRegressor):
+        assert np.isfinite(kind().fit(X, few, soft_labels=Y[:, 0]).transduction_).all()
+        with pytest.raises(DataError, match="1 labeled points"):
+            kind().fit(X, np.where(np.arange(80) < 1, Y[:, 0], np.nan), soft_labels=Y[:, 0])
+
+
+@pytest.mark.parametrize("marker", [0, "?"])
+def test_no_label_needs_no_marker(marker):
+    X, true = make_blobs(90, 2, centers=3, random_state=0)
+    P = np.eye(3)[true] * 0.7 + 0.1
+    found = SemiSupervisedClassifier(unlabeled=marker).fit(X, soft_labels=P)
+    assert (found.transduction_ == true).mean() > 0.9

@@ -43,8 +43,10 @@ IN_SECTIONS = {
 IN_SECTIONS_OF_A_KIND = {
     ("svm", "tol"): "solver", ("ridge", "tol"): "solver", ("laprls", "random_state"): "model.landmarks",
     ("lapsvm", "random_state"): "model.landmarks"}
-# Of the deformed kernel, which the kind clustering has; and a pipeline always calibrates probabilities.
-NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability")}
+# Of the deformed kernel, which the kind clustering has; a pipeline always calibrates probabilities, and pools its model
+# with a base estimator alone.
+NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability"),
+                 *((kind, key) for kind in ("automatic", "graph") for key in ("class_embeddings", "classes"))}
 # Defaults that differ, since the group has a default of its own in Python, or one estimator a kind that a spec chooses.
 OTHER_DEFAULTS = {
     # A section here, a number or a group there.

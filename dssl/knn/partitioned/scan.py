@@ -36,10 +36,10 @@ def scan(queries: np.ndarray, first_query: int, points: np.ndarray, first_point:
          ids: np.ndarray) -> None:
     """Update the heaps (q, k) of the queries (q, a) with points (p, a); both have consecutive numbers.
 
-    values, ids : as of `_keep_largest`; all points must be scanned with the same queries, whose mean is subtracted.
+    values, ids : as of `_keep_largest`; all points must be scanned with the same queries, whose medians are subtracted.
     """
     for start, stop in row_ranges(len(queries), QUERY_ROWS):
-        center = queries[start:stop].mean(axis=0)
+        center = np.median(queries[start:stop], axis=0)  # which no outlier moves
         tile = np.append(queries[start:stop] - center, np.ones((stop - start, 1), np.float32), axis=1)
         for low, high in row_ranges(len(points), POINT_ROWS):
             near = np.empty((high - low, tile.shape[1]), np.float32)

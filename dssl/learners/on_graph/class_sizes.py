@@ -31,7 +31,7 @@ HESSIAN_SHIFT = 1e-6  # for classes that no point has
 def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return scores (v, c) with an offset a class, such that softened predictions have these shares.
 
-    weight (v,) : the points of a vertex, 0 of one that is not reached. A fixed-point iteration on the softmax of the
+    weight (v,) : the points of a vertex, 0 of one that is not reached. The predictions are the softmax of the
     standardized scores at temperature 0.05.
     """
     total = weight.sum()

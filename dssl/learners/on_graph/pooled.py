@@ -71,14 +71,10 @@ def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: Soft
     at_vertices = _by_vertex(graph, soft.values)
     without = [_by_vertex(graph, values) for _, values in soft.folds]
     smooth, *smooth_without = smoothed(graph, [at_vertices, *without], random_state, execution)
-    at_labels = np.full((len(target.labeled), soft.values.shape[1]), np.nan)
-    smooth_at_labels = at_labels.copy()
-    if soft.folds:
-        for (fold, _), plain, even in zip(soft.folds, without, smooth_without, strict=True):
-            at_labels[fold], smooth_at_labels[fold] = plain[of_labels[fold]], even[of_labels[fold]]
-    else:
-        at_labels, smooth_at_labels = at_vertices[of_labels], smooth[of_labels]
-    members = [(at_vertices, at_labels), (smooth, smooth_at_labels)]
+    folds = [fold for fold, _ in soft.folds]
+    opinions = (SoftLabels(at_vertices, list(zip(folds, without, strict=True))),
+                SoftLabels(smooth, list(zip(folds, smooth_without, strict=True))))
+    members = [(each.values, each.at_labels(of_labels)) for each in opinions]
     if isinstance(target, Classes):
         return _of_classes(target, weight, members, own)
     assert own is not None
@@ -104,8 +100,8 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     k, even = len(members), np.zeros(others[0].shape)
     if own is None:
         weights, held = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
-        log_values, own_held, own_values, fitted_to = even, *[np.zeros((0, even.shape[1]))] * 2, 0
-        judged = np.arange(0)
+        log_values, fitted_to, judged = even, 0, np.arange(0)
+        own_held = own_values = np.zeros((0, even.shape[1]))
     else:
         unseen, unseen_held = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
         log_values = _log_probabilities(target, own.values, own, unseen)

@@ -100,7 +100,7 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     target, graph, execution = context.target(params.prior), context.graph(), context.execution
     weight = context.label_weights(target, params.weight)
     other = OtherModel.of(context, target, params.base_estimator, params.random_state)
-    if other is not None and (isinstance(target, Classes) or can_learn(target)):
+    if other is not None:
         return _pooled_values(context, PooledLearner(learner, other, graph, params.random_state, execution), target,
                               weight)
     target.require_labels()

@@ -15,8 +15,7 @@ from ...learners.on_graph.pooled import OwnValues, Pooled, fit_pool
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.probabilities import Calibration, of_log_probabilities
 from ...learners.target.target import Classes, Target
-from ...selection.by_labels import LabelFolds
-from ...selection.calibration import shift_of
+from ...selection.calibration import calibration_folds, shift_of
 from ..other_model import OtherModel, can_learn
 from .learner import GraphLearner, has_sizes, held_out_on_graph
 
@@ -39,13 +38,16 @@ class PooledLearner:
         plain = target.with_prior(EQUAL) if has_sizes(target) else target
         columns: KernelColumns = {}
         fitted = learner.fit(graph, plain, weight, self.execution, columns)
-        held_out, folds = fitted.held_out, LabelFolds.of(plain, self.random_state, curve=False).compared
+        held_out = fitted.held_out
         if held_out is None:
             held_out = np.full(plain.indicators().shape, np.nan)
-            if folds:
+            if np.bincount(plain.strata()).max() > 1:
+                folds = calibration_folds(plain, self.random_state)
                 calibrated = replace(learner, solver=calibration_solver(learner.solver))
                 (left_out,), = held_out_on_graph([calibrated], graph, plain, weight, [folds], self.execution, columns)
-                held_out = np.where(left_out.unreachable[:, None], np.nan, left_out.values)
+                # Where no label is reachable a class is not known; a quantity is the mean of the others.
+                unknown = left_out.unreachable[:, None] & isinstance(plain, Classes)
+                held_out = np.where(unknown, np.nan, left_out.values)
         values, held_values = signed(fitted.values, plain), signed(held_out, plain)
         labels = np.arange(len(plain.labeled))
         if not isinstance(plain, Classes):

@@ -15,14 +15,15 @@ from ..points import POINTS, make_points, points_cost, scale_points
 
 @dataclass(frozen=True)
 class ScaleParams:
-    """How features are scaled; None chooses. random_state : of the labels that judge."""
+    """How features are scaled; None chooses. random_state : of the labels that judge. metric : of the graph."""
 
     scaling: ScalingParams | None
     random_state: int
+    metric: str
 
     @classmethod
     def of(cls, spec: Any) -> "ScaleParams":
-        return cls(spec.data.scaling, spec.model.random_state)
+        return cls(spec.data.scaling, spec.model.random_state, spec.graph.metric)
 
 
 def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
         return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
     dataset = dataset_of(context)
     scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), context.target(),
-                                  context.execution, params.random_state, dataset.categories)
+                                  context.execution, params.random_state, dataset.categories, params.metric)
     made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
     return {**made, "scale": {"kind": scaling.kind, **tried}}
 
@@ -47,5 +48,5 @@ def _points_cost(f: PlanInputs, spec: Any) -> Cost:
     return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
-SCALED_POINTS = replace(POINTS, version=8, needs=("dataset", "split", "labels"), params=ScaleParams.of,
+SCALED_POINTS = replace(POINTS, version=9, needs=("dataset", "split", "labels"), params=ScaleParams.of,
                         make=make_scaled_points, cost=_points_cost)
