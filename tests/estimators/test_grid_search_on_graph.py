@@ -54,12 +54,12 @@ def searched(monkeypatch, estimator, grid, X, y, weight=None, cv=4):
     the vertices that are unlabeled in the search.
     """
     seen, scores = [], module.scores_on_graph
-    if getattr(estimator, "class_sizes", None) is None:
-        monkeypatch.setattr("dssl.methods.graph.method.shift_of",
-                            lambda target, values, coding, n_columns, *more: PriorShift(np.zeros(n_columns)))
-        labels_at, unlabeled_of = [], Unlabeled.of
-        monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
-            labels_at[0], component))
+    monkeypatch.setattr("dssl.methods.graph.method.shift_of",
+                        lambda target, values, coding, at_points, *more: PriorShift(
+                            np.zeros(at_points.shape[1])))
+    labels_at, unlabeled_of = [], Unlabeled.of
+    monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
+        labels_at[0], component))
     monkeypatch.setattr(module, "scores_on_graph", lambda learner, target, repetitions, found, *more: seen.append(
         (target, repetitions, found)) or scores(learner, target, repetitions, found, *more))
     search = GridSearch(estimator, {"graph__n_neighbors": [4], **grid}, cv=cv, refit=False)
@@ -67,8 +67,10 @@ def searched(monkeypatch, estimator, grid, X, y, weight=None, cv=4):
 
 
 def assert_refits(estimator, params, X, y, weight, seen, atol):
-    """Assert that the values of some folds are those of fits without them."""
+    """Assert that the values of some folds are those of fits without them, and without known class sizes."""
     target, repetitions, found = seen
+    if "class_sizes" in estimator.get_params():
+        params = {**params, "class_sizes": None}
     for folds, values in zip(repetitions, found, strict=True):
         for fold in folds[::max(1, len(folds) // 5)]:
             held, known = target.labeled[fold], y.copy()
@@ -105,7 +107,8 @@ def test_values_are_those_of_fits_without_each_fold(monkeypatch, estimator, grid
 
 @pytest.mark.parametrize("estimator", [
     LaplaceLearning(**EXACT), PoissonLearning(**EXACT), GraphKernelRidge(**EXACT),
-    LaplaceLearning(class_sizes=[1, 1]), PoissonLearning(class_sizes=[1, 2]), GraphKernelRidge(class_sizes=[1, 2])],
+    LaplaceLearning(**EXACT, class_sizes=[1, 1]), PoissonLearning(**EXACT, class_sizes=[1, 2]),
+    GraphKernelRidge(**EXACT, class_sizes=[1, 2])],
     ids=lambda own: f"{type(own).__name__}{'' if own.class_sizes is None else ' of known sizes'}")
 def test_two_classes_and_known_class_sizes(monkeypatch, estimator):
     X, y, _ = problem(2)
