@@ -54,6 +54,7 @@ from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
+from dssl.learners.on_graph.smoothing import smoothed
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target.target import Classes
 from dssl.pipeline.extents import extents_of
@@ -342,6 +343,7 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
     sized = fit_class_sizes(graph, ridge, VertexLabels.of(graph.vertices, target, target.indicators()),
                             ClassBounds(np.array([0.3, 0.3, 0.4]), np.array([0.3, 0.3, 0.4])), execution)
     actual["cut"] = sized.values
+    actual["smoothed"], = smoothed(graph, [ridge.values], 0, execution)
     columns, functions = np.arange(0, 60, 3), Functions((0.5, 0.5), (1, 2))
     with patch.object(functions_module, "MAX_DIRECT", 0):
         whole = graph_functions(graph, columns, columns, functions, FunctionParams(block_columns=8), execution)
