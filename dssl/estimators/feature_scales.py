@@ -27,7 +27,7 @@ from sklearn.neighbors import NearestNeighbors
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
-from ..knn.metric import metric_of
+from ..knn.metric import metric_of, sample_ids
 from ..learners.kernel_family import KERNELS, KernelMembers
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
@@ -71,8 +71,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     if usable_share <= 0 or n_labels < 2:
         return fitted[first], evidence
     n = len(rows) if ids is None else len(ids)
-    others = np.linspace(0, n - 1, min(n, SAMPLED)).astype(np.int64)
-    positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, others])
+    positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, sample_ids(n, SAMPLED)])
     X = rows.take(positions if ids is None else ids.take(positions))
     held = np.searchsorted(sample, drawn[:MAX_HELD_OUT])
     local, losses = replace(labels, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()

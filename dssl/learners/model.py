@@ -22,6 +22,7 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, block_row_bytes, held_points_bytes
+from ..knn.metric import sample_ids
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import Points, as_rows
 from .target.coding import CODINGS, Coding
@@ -252,8 +253,7 @@ SPACED = 1000  # points whose margins give the slope of probabilities where no l
 
 def spaced_values(model: Model, rows: Rows) -> np.ndarray:
     """Return the values (s, c) of a model at `SPACED` evenly spaced rows (n, d), or at all if there are fewer."""
-    n = len(rows)
-    return model.values(rows.take(np.linspace(0, n - 1, min(n, SPACED)).astype(np.int64)))
+    return model.values(rows.take(sample_ids(len(rows), SPACED)))
 
 
 def register_model(type_name: str, model: type[Model]) -> None:

@@ -201,11 +201,7 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
     """
     pooled = fit_pool(graph, target, weight, soft, None if own is None else OwnValues(
         own.values[graph.vertices.first], own.held, own.held_out, own.calibration), random_state, execution)
-    values, calibration = pooled.on_vertices, pooled.calibration
-    if class_sizes is not None:
-        assert isinstance(target, Classes)
-        values = with_class_sizes(values, values.values, class_sizes, graph, target, weight, execution)
-        calibration = of_log_probabilities(len(target.names))
+    values, calibration = pooled.with_class_sizes(class_sizes, graph, target, weight, execution)
     model = graph_model(graph, rows, values, target, knn, execution)
     attributes = {**(own.attributes if own else {}), **values.attributes, "unreached": 0}
     if own is None:

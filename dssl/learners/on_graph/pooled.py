@@ -13,12 +13,13 @@ from scipy.special import softmax
 from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
-from ..class_prior import EQUAL
+from ..class_prior import EQUAL, ClassSizes
 from ..prior_shift import Frequencies, calibration_labels
 from ..probabilities import Calibration, of_log_probabilities
 from ..soft_labels import SoftLabels, Weights, cross_fitted_pool, log_odds, pool, pool_weights
 from ..target.coding import ClassCoding, margins_of
 from ..target.target import Classes, Target
+from .class_sizes import with_class_sizes
 from .model import scored, signed
 from .smoothing import smoothed
 from .vertex_labels import VertexValues
@@ -58,6 +59,15 @@ class Pooled:
     other: np.ndarray
     calibration: Calibration | None
     attributes: JsonObject
+
+    def with_class_sizes(self, sizes: ClassSizes | None, graph: Graph, target: Target, weight: np.ndarray | None,
+                         execution: Execution) -> tuple[VertexValues, Calibration | None]:
+        """Return the values with their calibration; with known class sizes, those of the cut with these sizes."""
+        if sizes is None:
+            return self.on_vertices, self.calibration
+        assert isinstance(target, Classes)
+        values = with_class_sizes(self.on_vertices, self.on_vertices.values, sizes, graph, target, weight, execution)
+        return values, of_log_probabilities(len(target.names))
 
 
 def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: SoftLabels, own: OwnValues | None,

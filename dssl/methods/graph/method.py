@@ -142,12 +142,13 @@ def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
                    weight: np.ndarray | None) -> dict[str, Any]:
     """Write the pool of a learner and another model, and its held-out values."""
     pooled = pooling.fit(target, weight)
-    fitted, held_out = pooling.values(pooled, target, weight), held_out_of(pooled, target)
+    held_out = held_out_of(pooled, target)
+    fitted, calibration = pooling.values(pooled, target, weight)
     PartWriter(context.parts, 0).write(values=fitted.values, reached=fitted.reached, held_out0=held_out.values,
                                        lost0=held_out.unreachable)
     return {"learner": pooling.learner.name, **fitted.described(pooling.graph.vertices),
             "other_model": evidence_of(pooled, pooling.graph, target, weight),
-            **calibration_attributes(pooling.calibration(pooled, target))}
+            **calibration_attributes(calibration)}
 
 
 def _start(context: Context, learner: GraphLearner) -> np.ndarray | None:

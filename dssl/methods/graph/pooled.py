@@ -7,13 +7,12 @@ import numpy as np
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...learners.class_prior import EQUAL
-from ...learners.on_graph.class_sizes import with_class_sizes
 from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, calibration_solver
 from ...learners.on_graph.model import scored, signed
 from ...learners.on_graph.pooled import OwnValues, Pooled, fit_pool
 from ...learners.on_graph.vertex_labels import VertexValues
-from ...learners.probabilities import Calibration, of_log_probabilities
+from ...learners.probabilities import Calibration
 from ...learners.target.target import Classes, Target
 from ...selection.calibration import calibration_folds, shift_of
 from ..other_model import OtherModel, can_learn
@@ -63,17 +62,11 @@ class PooledLearner:
         return fit_pool(self.graph, target, weight, self.other.soft_labels(target, weight),
                         self.own_values(target, weight), self.random_state, self.execution)
 
-    def values(self, pooled: Pooled, target: Target, weight: np.ndarray | None) -> VertexValues:
-        """Return the values of a pool, with known class sizes those of the cut."""
-        if not isinstance(target, Classes) or target.prior.sizes is None:
-            return pooled.on_vertices
-        return with_class_sizes(pooled.on_vertices, pooled.on_vertices.values, target.prior.sizes, self.graph, target,
-                                weight, self.execution)
-
-    def calibration(self, pooled: Pooled, target: Target) -> Calibration | None:
-        """Return the calibration of the values."""
-        return of_log_probabilities(len(target.names)) if isinstance(target, Classes) and has_sizes(target) else (
-            pooled.calibration)
+    def values(self, pooled: Pooled, target: Target,
+               weight: np.ndarray | None) -> tuple[VertexValues, Calibration | None]:
+        """Return the values of a pool with their calibration, with known class sizes those of the cut."""
+        sizes = target.prior.sizes if isinstance(target, Classes) else None
+        return pooled.with_class_sizes(sizes, self.graph, target, weight, self.execution)
 
 
 def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
