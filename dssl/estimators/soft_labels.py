@@ -7,14 +7,12 @@ import numpy as np
 from ..base.errors import DataError, ParameterError, require
 from ..data.inputs import labels_of
 from ..execution.tasks import Execution
-from ..learners.soft_labels import class_similarities, require_soft_labels, similarity_probabilities
+from ..learners.soft_labels import require_embeddings, require_soft_labels, vector_probabilities
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import base_estimator_of
 from ..storage.blocks import Rows
 from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
-
-SIMILAR_NUMBERS = 1 << 24  # of a block of rows whose similarities are computed
 
 
 class SoftLabelsEstimator(MethodEstimator):
@@ -103,19 +101,9 @@ class SoftLabelsEstimator(MethodEstimator):
             return self._in_order(values)
         if self.class_embeddings is None:
             return None
-        embeddings = np.asarray(self.class_embeddings, np.float64)
-        require(embeddings.ndim == 2 and embeddings.shape[1] == rows.shape[1], error=DataError,
-                what=f"class_embeddings has shape {embeddings.shape}, and X has {rows.shape[1]} columns",
-                why="each class has a vector in the space of X", fix="pass one row a class, with the columns of X")
-        require(bool(np.isfinite(embeddings).all()), "class_embeddings is not finite", error=DataError,
-                why="points are compared with the vectors", fix="replace NaN and infinite entries")
+        embeddings = require_embeddings(self.class_embeddings, rows.shape[1])
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
-        height = max(1, SIMILAR_NUMBERS // rows.shape[1])
-        sums = sum((np.asarray(block.sum(axis=0, dtype=np.float64)).ravel() for _, block in rows.blocks(height)),
-                   np.zeros(rows.shape[1]))
-        cosines = np.concatenate([class_similarities(block.toarray() if hasattr(block, "toarray") else block, vectors,
-                                                     sums / len(rows)) for _, block in rows.blocks(height)])
-        return self._in_order(similarity_probabilities(cosines))
+        return self._in_order(vector_probabilities(rows, vectors))
 
     def _in_order(self, values: np.ndarray) -> np.ndarray:
         """Return columns in the order of `classes` as those of the ascending classes."""

@@ -23,6 +23,7 @@ from scipy.optimize import minimize, nnls
 from scipy.special import log_softmax, softmax
 
 from ..base.errors import DataError, require
+from ..storage.blocks import Rows
 from .target.target import Classes, Target
 
 SOFTENING = 1e-3  # added to each probability, so that its logarithm is finite
@@ -30,6 +31,7 @@ SUM_TOLERANCE = 1e-3  # of the probabilities of a row
 RATE, DEVIATION, OWN_DEVIATION = 3.0, 3.0, 0.5  # of the priors of b, and of log a
 MAX_WEIGHT = 20.0
 PENALTY = 3.0  # of quantities: squared residuals of labels that a weight has to save
+SIMILAR_NUMBERS = 1 << 24  # of a block of rows whose similarities are computed
 GROUPS = 10  # of labels, for cross-fitted weights
 
 
@@ -62,11 +64,12 @@ class Weights:
     others: np.ndarray
 
 
-def require_soft_labels(values: np.ndarray, n: int, names: np.ndarray | None, name: str = "soft_labels") -> np.ndarray:
+def require_soft_labels(values: np.ndarray, n: int, names: np.ndarray | None, name: str = "soft_labels",
+                        rows: np.ndarray | None = None) -> np.ndarray:
     """Return soft labels of n points as float64 (n, c), of classes with rows of sum 1.
 
-    names (n_classes,) : the classes; None for quantities. Raises DataError: another shape, values that are not finite,
-    or of classes rows that are no probabilities.
+    names (n_classes,) : the classes; None for quantities. rows (n,) : the numbers of the points in messages. Raises
+    DataError: another shape, values that are not finite, or of classes rows that are no probabilities.
     """
     values = np.asarray(values, np.float64)
     values = values[:, None] if values.ndim == 1 and names is None else values
@@ -76,16 +79,19 @@ def require_soft_labels(values: np.ndarray, n: int, names: np.ndarray | None, na
         why="each point has a row, with a column for each class in ascending order" if names is not None
         else "each point has a row", fix="pass one row a point, and name the classes of the columns by classes=..."
         if names is not None else "pass one row a point")
+    numbers = np.arange(n) if rows is None else rows
     wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    require(len(wrong) == 0, f"{name} has {len(wrong)} rows that are not finite, first row {wrong[:1].tolist()}",
-            error=DataError, why="each point has an opinion of the other model",
+    require(len(wrong) == 0, error=DataError, what="" if not len(wrong) else
+            f"{name} has {len(wrong)} rows that are not finite, first row {numbers[wrong[0]]}",
+            why="each point has an opinion of the other model",
             fix="fill these rows, of classes with equal probabilities where the model says nothing")
     if names is None:
         return values
     sums = values.sum(axis=1)
     wrong = np.flatnonzero((values < 0).any(axis=1) | (np.abs(sums - 1) > SUM_TOLERANCE))
     require(len(wrong) == 0, error=DataError, what="" if not len(wrong) else
-            f"{name} has {len(wrong)} rows that are no probabilities, first row {wrong[0]}: {values[wrong[0]][:10]}",
+            f"{name} has {len(wrong)} rows that are no probabilities, first row {numbers[wrong[0]]}: "
+            f"{values[wrong[0]][:10]}",
             why="the probabilities of the classes are >= 0 and sum to 1",
             fix="divide each row by its sum, or take the softmax of scores")
     return values / sums[:, None]
@@ -114,6 +120,27 @@ def similarity_probabilities(cosines: np.ndarray) -> np.ndarray:
     P /= P.mean(axis=0)
     probabilities: np.ndarray = P / P.sum(axis=1, keepdims=True)
     return probabilities
+
+
+def vector_probabilities(rows: Rows, vectors: np.ndarray) -> np.ndarray:
+    """Return class probabilities (n, n_classes) of rows (n, d) by the class vectors (n_classes, d) in their space."""
+    height = max(1, SIMILAR_NUMBERS // rows.shape[1])
+    sums = sum((np.asarray(block.sum(axis=0, dtype=np.float64)).ravel() for _, block in rows.blocks(height)),
+               np.zeros(rows.shape[1]))
+    return similarity_probabilities(np.concatenate([
+        class_similarities(block.toarray() if hasattr(block, "toarray") else block, vectors, sums / len(rows))
+        for _, block in rows.blocks(height)]))
+
+
+def require_embeddings(embeddings: np.ndarray, width: int, name: str = "class_embeddings") -> np.ndarray:
+    """Return class vectors as float64 (n_classes, d); raise DataError: they have another width, or are not finite."""
+    embeddings = np.asarray(embeddings, np.float64)
+    require(embeddings.ndim == 2 and embeddings.shape[1] == width, error=DataError,
+            what=f"{name} has shape {embeddings.shape}, and X has {width} columns",
+            why="each class has a vector in the space of X", fix="pass one row a class, with the columns of X")
+    require(bool(np.isfinite(embeddings).all()), f"{name} is not finite", error=DataError,
+            why="points are compared with the vectors", fix="replace NaN and infinite entries")
+    return embeddings
 
 
 def log_odds(P: np.ndarray) -> np.ndarray:

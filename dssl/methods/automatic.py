@@ -44,7 +44,6 @@ from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
 from ..report.sections.on_graph import choice_section
 from ..report.words import Baseline, ReportText
-from ..selection.base_estimator import BaseEstimatorName
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
@@ -56,9 +55,9 @@ from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
 from .linear import NO_WEIGHTS
-from .other_model import OtherModel, base_estimator_mistakes, can_learn, evidence_of, other_cost
+from .other_model import OtherModel, PooledModel, can_learn, evidence_of, other_cost
 from .plan_inputs import PlanInputs
-from .sections import GraphSections, SizedModel
+from .sections import GraphSections
 from .step import Context, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
@@ -89,7 +88,7 @@ class AutomaticParams:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutomaticModel(SizedModel):
+class AutomaticModel(PooledModel):
     """Graph kernels and kernels on the labels alone, averaged with nothing to tune.
 
     From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670
@@ -101,10 +100,6 @@ class AutomaticModel(SizedModel):
     loss : "squared" or "huber"
         The loss of the targets; with "huber" a target that is far from what the
         others say of it counts less.
-    base_estimator : "boosting", "logistic", "ridge" or None
-        Another model, which is fitted to the labels and cross-validated on them, of
-        scikit-learn: gradient boosting, logistic regression of classes, or ridge
-        regression of quantities. Held-out labels choose how much it counts.
     scoring : str or None
         The metric for which decisions on classes are best, and by which the model
         and the baselines are compared, by its name in scikit-learn; null is the
@@ -113,7 +108,6 @@ class AutomaticModel(SizedModel):
 
     kind: Literal["automatic"] = "automatic"
     loss: Literal["squared", "huber"] = "squared"
-    base_estimator: BaseEstimatorName | None = None
     scoring: ClassScoring | None = None
 
     def __post_init__(self) -> None:
@@ -130,7 +124,6 @@ class AutomaticSections(GraphSections):
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
         yield from self.model.task_mistakes(self.task)
-        yield from base_estimator_mistakes(self.model.base_estimator, self.task)
         if self.model.loss != "squared" and self.task != "regression":
             yield "model.loss", SpecError(explain(f"loss {self.model.loss}, and data.task is {self.task}",
                                                   why="it is of residuals", fix="leave model.loss out"))
@@ -287,8 +280,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
         None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget)
         for many in sorted(both)], "labeled points")
     values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
-    if params.base_estimator is not None:
-        cost += replace(other_cost(f), written=0)
+    cost += other_cost(f, params.base_estimator)
     fits = cost + replace(values, written=0, peak=0, smallest_peak=0)
     at_labels = cost_of(len(params.baselines) * params.compares, 0, 0, 0)
     return replace(fits + at_labels, written=cost.written).guessing(*["solver"] * (f.vertices > MAX_DIRECT))

@@ -16,11 +16,12 @@ from ..learners.on_graph.pooled import Pooled
 from ..learners.soft_labels import SoftLabels, require_soft_labels
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
-from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, base_estimator_of, cross_fitted
+from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, BaseEstimatorName, base_estimator_of, cross_fitted
 from ..selection.other_model import other_model_evidence, without_labels
 from ..storage.blocks import Rows
+from .opinions import ClassEmbeddingSection, Opinion, SoftLabelSection
 from .plan_inputs import PlanInputs
-from .sections import LearningTask
+from .sections import LearningTask, SizedModel
 from .step import Context
 
 # Of boosted trees, the slowest of the named estimators, on one core and for each class: a fit, for each label and
@@ -81,29 +82,82 @@ def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray
     return without_labels(pooled.attributes, moved)
 
 
-def base_estimator_mistakes(name: str | None, task: LearningTask) -> Iterator[tuple[str, DsslError]]:
-    """Yield a base estimator that does not serve the task."""
-    if name is None:
-        return
-    try:
-        _ = base_estimator_of(name, classes=task == "classification", random_state=0)
-    except ParameterError as error:
-        yield "model.base_estimator", SpecError(explain(
-            f"model.base_estimator: {name}, and data.task is {task}", why=str(error),
-            fix="name another, or leave it out"))
+@dataclass(frozen=True, kw_only=True)
+class PooledModel(SizedModel):
+    """A model that is pooled with what another model says.
 
-
-def other_cost(f: PlanInputs) -> Cost:
-    """Return what cross-fitting the slowest of the named estimators and smoothing what it says takes.
-
-    What it says of all points is held as it is, by vertex and smoothed, for each fit; beside a block of rows and the
-    rows of the labels, twice.
+    Parameters
+    ----------
+    soft_labels : SoftLabelSection or None
+        What another model says of each row of the source, which must not have seen
+        the labels. Without a label it is all there is.
+    class_embeddings : ClassEmbeddingSection or None
+        In place of soft labels: a vector of each class in the space of the features.
+    base_estimator : "boosting", "logistic", "ridge" or None
+        In place of both: another model, which is fitted to the labels and
+        cross-validated on them, of scikit-learn: gradient boosting, logistic
+        regression of classes, or ridge regression of quantities. Held-out labels
+        choose how much the other model counts.
     """
-    n, m, c, fits = f.n, f.n_labeled, max(f.n_outputs, 2), FOLDS + 1
+
+    soft_labels: SoftLabelSection | None = None
+    class_embeddings: ClassEmbeddingSection | None = None
+    base_estimator: BaseEstimatorName | None = None
+
+    @property
+    def opinion(self) -> Opinion | None:
+        return self.class_embeddings if self.soft_labels is None else self.soft_labels
+
+    def task_mistakes(self, task: LearningTask) -> Iterator[tuple[str, DsslError]]:
+        """Yield a second other model, and one that does not serve the task."""
+        yield from super().task_mistakes(task)
+        names = [name for name in ("soft_labels", "class_embeddings", "base_estimator")
+                 if getattr(self, name) is not None]
+        for name in names[1:]:
+            yield f"model.{name}", SpecError(explain(f"model.{name}, and model.{names[0]}",
+                                                     why="one other model is pooled with the labels",
+                                                     fix="leave all but one out"))
+        if self.base_estimator is not None:
+            try:
+                _ = base_estimator_of(self.base_estimator, classes=task == "classification", random_state=0)
+            except ParameterError as error:
+                yield "model.base_estimator", SpecError(explain(
+                    f"model.base_estimator: {self.base_estimator}, and data.task is {task}", why=str(error),
+                    fix="name another, or leave it out"))
+        if self.class_embeddings is not None and task == "regression":
+            yield "model.class_embeddings", SpecError(explain(
+                "model.class_embeddings, and data.task is regression", why="quantities have no classes",
+                fix="give predicted targets in model.soft_labels, or leave it out"))
+        if self.soft_labels is None:
+            return
+        params = self.soft_labels.params
+        if task == "regression" and (params.classes is not None or len(params.columns) > 1):
+            yield "model.soft_labels", SpecError(explain(
+                "model.soft_labels of classes, and data.task is regression",
+                why="soft labels of quantities are one column of predicted targets",
+                fix="list one column, without classes"))
+        if task == "classification" and params.classes is None:
+            yield "model.soft_labels", SpecError(explain(
+                "model.soft_labels names no classes", why="each column has the probabilities of one class",
+                fix="list them in the order of the columns, such as classes: [cat, dog]"))
+
+
+def other_cost(f: PlanInputs, base_estimator: Any) -> Cost:
+    """Return what another model takes: nothing where there is none.
+
+    Of an estimator that is cross-fitting the slowest of the named ones. What is said of all points is held as it is, by
+    vertex and smoothed, for each fit; of an estimator beside a block of rows and the rows of the labels, twice.
+    """
+    if base_estimator is None and not f.is_pooled:
+        return cost_of(0, 0, 0, 0)
+    n, m, c = f.n, f.n_labeled, max(f.n_outputs, 2)
+    fits = 1 if base_estimator is None else FOLDS + 1
     held = 24 * fits * n * c
-    block = min(n * f.width, max(BLOCK_NUMBERS, f.width))
     smoothing = solve_cost(f.vertices, f.nnz, c, guess=f.bound == "upper")
+    smoothed = cost_of(0, fits * smoothing.read, 0, held + smoothing.peak, held + smoothing.smallest_peak,
+                       fits * smoothing.seconds)
+    if base_estimator is None:
+        return smoothed
+    block = min(n * f.width, max(BLOCK_NUMBERS, f.width))
     seconds = fits * c * (FIT_SECONDS + ENTRY_SECONDS * m * f.width + PREDICT_SECONDS * n)
-    return cost_of(fits, fits * (n * f.row_bytes + smoothing.read), 0,
-                   held + max(16 * block + 2 * m * f.row_bytes, smoothing.peak), held + smoothing.smallest_peak,
-                   seconds + fits * smoothing.seconds)
+    return smoothed + cost_of(fits, fits * n * f.row_bytes, 0, held + 16 * block + 2 * m * f.row_bytes, held, seconds)

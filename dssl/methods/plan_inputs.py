@@ -73,6 +73,7 @@ class PlanInputs:
     training_points, test_points, classes, labeled_points : of the split and the labels; distinct_points, entries : of
     the vertices and of W. scan : of the source; None where the data set is stored.
     attributes : of finished steps by name. growing : where rows are added, what is known of the others.
+    is_pooled : whether another model says something of the points.
     bound : of numbers that are not known, the one that the costs follow from.
     """
 
@@ -92,6 +93,7 @@ class PlanInputs:
     scan: Scan | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     growing: Growing | None = None
+    is_pooled: bool = False
     bound: Bound = "upper"
 
     def others(self) -> Iterator[tuple[str, "PlanInputs"]]:

@@ -19,6 +19,7 @@ from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..learners.class_prior import ClassPrior, ClassWeight, Size
 from ..selection.held_out_scores import require_scoring
+from .opinions import Opinion
 from .selection_sections import KernelSelection, Selection
 
 LearningTask = Literal["classification", "regression", "clustering"]
@@ -185,6 +186,11 @@ class ModelSection:
     def weight(self) -> ClassWeight:
         """Return what the labels of each class weigh."""
         return ClassWeight()
+
+    @property
+    def opinion(self) -> Opinion | None:
+        """Return what another model says of the points or the classes; None where none is given."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

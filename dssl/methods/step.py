@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base.errors import DsslError
+from ..data.scaling.scaling import Scaling
 from ..data.source_files import Source
 from ..execution.cost import Cost
 from ..execution.tasks import Execution
@@ -20,6 +21,7 @@ from ..kernels.base import Kernel
 from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model, predict_cost
+from ..learners.soft_labels import vector_probabilities
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
 from ..report.words import Baseline, ReportText
@@ -32,6 +34,7 @@ from .plan_inputs import PlanInputs
 from .sections import LearningTask, Sections
 
 WEIGHT = "weight"  # beside the arrays of a target, the weights of its labels
+SOFT_LABELS, VECTORS = "soft_labels", "vectors"  # beside the labels, what another model says of points or of classes
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,18 @@ class Context:
 
     def soft_labels(self) -> np.ndarray | None:
         """Return what another model says of the training points, (n, c); None where none does."""
-        return None if self.fit is None else self.fit.soft
+        if self.fit is not None:
+            return self.fit.soft
+        opinion = self.attributes("labels").get("opinion")
+        if opinion is None:
+            return None
+        if opinion["kind"] == SOFT_LABELS:
+            soft: np.ndarray = self.rows("labels", SOFT_LABELS).read_all()
+            return soft
+        scaling = Scaling.from_arrays(self.inputs["points"].parts.within("scaling").read(0),
+                                      self.attributes("points")["scaling"])
+        vectors = self.inputs["labels"].parts.within(VECTORS).read(0)["vectors"]
+        return vector_probabilities(self.points("train"), np.asarray(scaling.transform(vectors), np.float64))
 
     def shared_labels(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays and attributes of which tasks make the target, by `Target.from_arrays`.

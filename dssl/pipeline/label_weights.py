@@ -1,8 +1,6 @@
 """What labels weigh: a column of the source that is no feature, or of the files of labels beside it."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +8,9 @@ import numpy as np
 from ..base.errors import DataError, require
 from ..data.ingest_params import IngestParams
 from ..data.label_files import LabelLine
-from ..data.readers.formats import format_of, is_table
-from ..data.source_files import Source
-from ..data.source_reader import open_source
 from ..learners.target.target import Classes, Target
 from ..methods.step import Context
 from .dataset import dataset_of, rows_in_files
-from .spec import Spec
 
 SHOWN = 3  # rows that an error names
 
@@ -52,26 +46,6 @@ def weigh_labels(context: Context, target: Target, column: str, lines: Mapping[i
                 fix="raise a weight, or leave the class out with data.keep")
     return weighed, weight[weighted], {"weights": {"column": column, "least": float(weight[weighted].min()),
                                                "most": float(weight.max()), "zero": len(weight) - len(weighted)}}
-
-
-def require_column(spec: Spec, source: Source, scratch: Path) -> None:
-    """Raise DataError if labels have their weights in a column of the source, and it has no such column.
-
-    scratch : a folder for what is unpacked.
-    """
-    labels = spec.labels
-    if labels is None or labels.weight is None or labels.weighs_in_files:
-        return
-    kind = format_of(source.path, spec.data.read.format)
-    require(is_table(kind), f"labels.weight={labels.weight!r}, and {source.name} is {kind}", error=DataError,
-            why="weights are a column of a table, or of labels.file", fix="write the points as CSV or Parquet, or give "
-            "labels and weights in labels.file")
-    names = open_source(source, spec.data.read, scratch=scratch).column_names()
-    near = get_close_matches(labels.weight, names, 1)
-    beside = "" if labels.file is None else ", and neither have the files of labels.file"
-    require(labels.weight in names, f"labels.weight={labels.weight!r}: {source.name} has no such column{beside}",
-            error=DataError, why="each label has its weight there", fix=f"did you mean {near[0]}?" if near else
-            f"name one of {', '.join(names[:12])}" if names else "give the columns names, in a first line")
 
 
 def _of_source(context: Context, column: str, read: IngestParams,

@@ -19,8 +19,9 @@ from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..execution.counting import BlockTasks
 from ..learners.target.target import Target
+from ..methods.opinions import OpinionParams
 from ..methods.plan_inputs import PlanInputs
-from ..methods.step import WEIGHT, Context
+from ..methods.step import SOFT_LABELS, WEIGHT, Context
 from ..report.record import Attributes
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows
@@ -30,6 +31,7 @@ from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .growth import CannotGrow
 from .label_weights import weigh_labels
+from .soft_labels import OPINION, opinion_cost, read_opinion
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
@@ -170,6 +172,7 @@ class LabelParams:
     """Which training points are labeled: a number, so many a class, a share, or all that have a label.
 
     read : how the source is read, whose identifiers a file of labels may name. weight : the column of what they weigh.
+    opinion : what another model says beside them.
     """
 
     count: int | None
@@ -179,13 +182,15 @@ class LabelParams:
     random_state: int
     read: IngestParams
     weight: str | None
+    opinion: OpinionParams | None
 
     @classmethod
     def of(cls, spec: Spec) -> "LabelParams":
         shown = spec.labels
         assert shown is not None
+        opinion = spec.model.opinion
         return cls(shown.count, shown.per_class, shown.fraction, shown.given, shown.random_state, spec.read,
-                   shown.weight)
+                   shown.weight, None if opinion is None else opinion.params)
 
 
 def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
@@ -285,8 +290,9 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     known, n_strata = ("codes", len(split["classes"])) if "classes" in split else ("values", 1)
     if labels.given:
         places = _given_labels(context)
-        require("labels" in context.files or len(places) > 0, "no training point has a target", error=DataError,
-                why="there is nothing to learn from", fix="keep fewer points for the test, or give more a target")
+        require("labels" in context.files or len(places) > 0 or labels.opinion is not None,
+                "no training point has a target", error=DataError, why="there is nothing to learn from",
+                fix="keep fewer points for the test, or give more a target")
     elif context.base is not None:
         before, now = context.base.attributes.get("classes"), split.get("classes")
         if before is not None and now is not None and not set(now) <= set(before):
@@ -299,6 +305,9 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     coded = context.rows("split", f"train_{known}").take(places)
     lines = _lines(context, labels)
     chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), lines)
+    if labels.opinion is not None:
+        opinion = read_opinion(context, labels.opinion, labels.read)
+        chosen, from_file = opinion.with_classes(chosen), from_file | opinion.write(context)
     _require_two_classes(chosen, context.files["source"].source.name)
     weights, weighed = dict[str, np.ndarray](), dict[str, Any]()
     if labels.weight is not None:
@@ -318,8 +327,10 @@ def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
     labels = spec.labels
     again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * (
         f.row_bytes if f.scan is None else f.scan.row_bytes)
+    soft = spec.model.opinion
+    opinion = cost_of(0, 0, 0, 0) if soft is None else opinion_cost(f, soft.params)
     return cost_of(0, 3 * 8 * f.n + again, (16 if labels is None or labels.weight is None else 24) * m, held + 60 * m,
-                   60 * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again)
+                   60 * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again) + opinion
 
 
 def labels_notes(attributes: Attributes) -> list[str]:
@@ -328,6 +339,9 @@ def labels_notes(attributes: Attributes) -> list[str]:
     They are hardly a random draw where they were suggested.
     """
     notes = []
+    if opinion := attributes.get("opinion"):
+        what = "soft labels" if opinion["kind"] == SOFT_LABELS else "class vectors"
+        notes.append(f"another model says something of the points: {what} of {opinion['from']}")
     if weights := attributes.get("weights"):
         zero = f"; {weights['zero']} labels of weight 0 count as unlabeled" if weights["zero"] else ""
         notes.append(f"labels weigh from {weights['least']:.6g} to {weights['most']:.6g}, as the column "
@@ -363,8 +377,8 @@ def points_notes(attributes: Attributes) -> list[str]:
     return notes
 
 
-LABELS = Stage("labels", 7, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
-               files=("source", "labels"), notes=labels_notes, grows=True)
+LABELS = Stage("labels", 8, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
+               files=("source", "labels", OPINION), notes=labels_notes, grows=True)
 POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
                lambda f, spec: points_cost(f, spec.data.scale),
                "read fewer columns, or lower data.read.block_rows", files=("source",), section=data_section,

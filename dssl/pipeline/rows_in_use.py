@@ -169,6 +169,19 @@ class KnownQuantities(KnownTarget):
             "known": int(n.sum()), "min": float(smallest), "max": float(largest), "mean": mean, "deviation": deviation}}
 
 
+class NoClasses(KnownTarget):
+    """No target, of points whose classes another model knows."""
+
+    arrays: ClassVar = {"codes": np.int64}
+
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        unlabeled = np.full(len(rows), UNLABELED)
+        return Block(rows, unlabeled, unlabeled)
+
+    def described(self, blocks: Iterator[Block]) -> Described:
+        return {"classes": [], "per_class": [], "known": 0}
+
+
 class NothingKnown(KnownTarget):
     """No target: all rows are in use."""
 
@@ -195,6 +208,8 @@ def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> Known
     if params.task == "regression":
         return KnownQuantities(dataset, params)
     if params.task == "classification":
+        if dataset.y is None and not params.tests and params.keep is params.classes is None:
+            return NoClasses()
         return KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
                                              "data.classes")
     if dataset.y is not None:

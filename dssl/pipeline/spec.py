@@ -18,6 +18,7 @@ from ..data.sources import find_source
 from ..execution.size import budget_of
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ..methods.data_sections import DataSection
+from ..methods.opinions import SoftLabelSection
 from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections
 from .validation import FORBID, adapter_of
 
@@ -145,14 +146,23 @@ class Spec(Sections):
 
     @cached_property
     def read(self) -> IngestParams:
-        """Return how the source is read: without the weights of labels, which are no feature.
+        """Return how the source is read: without the columns that are no features.
 
         Raises DataError: some files of labels have the column of weights, and others have not.
         """
-        labels, read = self.labels, self.data.read
-        if labels is None or labels.weight is None or labels.weight in (read.drop or ()) or labels.weighs_in_files:
-            return read
-        return replace(read, drop=(*(read.drop or ()), labels.weight))
+        read = self.data.read
+        others = [name for names in self.columns_beside.values() for name in names if name not in (read.drop or ())]
+        return replace(read, drop=(*(read.drop or ()), *others)) if others else read
+
+    @cached_property
+    def columns_beside(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of the source that are no features, by the key that names them.
+
+        Raises DataError: some files of labels have the column of weights, and others have not.
+        """
+        labels, opinion = self.labels, self.model.opinion
+        weight = () if labels is None or labels.weight is None or labels.weighs_in_files else (labels.weight,)
+        return {"labels.weight": weight, "model.soft_labels.columns": () if opinion is None else opinion.params.columns}
 
     @property
     def task(self) -> LearningTask:
@@ -211,6 +221,19 @@ class Spec(Sections):
             yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and data.read.target is that column",
                                                      why="a column is the label, or what the label weighs",
                                                      fix="name another column, or leave it out"))
+        opinion = self.model.opinion
+        if opinion is not None and self.data.read.target in opinion.params.columns:
+            yield "model.soft_labels", SpecError(explain(
+                f"model.soft_labels.columns has {self.data.read.target!r}, and data.read.target is that column",
+                why="what another model says is no label", fix="name another column, or leave it out"))
+        if opinion is not None and self.data.read.target == "none" and not self.data.test.none:
+            yield "data.test", SpecError(explain("data.test, and data.read.target is none", why="test points need a "
+                                                 "target, which predictions are compared with",
+                                                 fix="set data.test: {none: true}"))
+        if self.data.grows and isinstance(opinion, SoftLabelSection) and opinion.file is not None:
+            yield "data.grows", SpecError(explain("data.grows, and model.soft_labels.file", fix="write soft labels as "
+                                                  "columns of the source, or leave data.grows out",
+                                                  why="the file has as many rows as when it was made"))
         if self.data.grows and self.given_graph is not None:
             yield "data.grows", SpecError(explain("data.grows, and graph.given", fix="leave one of them out",
                                                   why="a graph that is given has as many rows as when it was made"))

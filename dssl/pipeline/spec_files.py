@@ -1,4 +1,4 @@
-"""The files from outside that a spec names: its source, labels beside it, and a graph that is given."""
+"""The files from outside that a spec names: its source, labels and soft labels beside it, and a given graph."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +15,7 @@ from ..data.sources import find_source
 from ..methods.data_sections import TestSplit
 from ..methods.step import File
 from .graphs import given_file
+from .soft_labels import OPINION
 from .spec import Spec
 
 NOWHERE = Path()  # of a source of which there is only the shape
@@ -36,6 +37,10 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
     if spec.labels is not None and spec.labels.file is not None:
         labels = find_source(spec.labels.file, format="csv")
         files["labels"] = File(labels, fingerprint(labels))
+    opinion = spec.model.opinion
+    if opinion is not None and opinion.file is not None:
+        soft = find_source(opinion.file)
+        files[OPINION] = File(soft, fingerprint(soft))
     if given is not None:
         file = given_file(given.kind, given.path)
         files[given.kind] = File(file, fingerprint(file))

@@ -62,8 +62,10 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     known = described.pop("known", None)
     if known == 0 and params.task == "clustering":
         used, described = RowsInUse(dataset, NothingKnown(), used.only_training), {}
-    require(known != 0 or params.task == "clustering", f"no point of {source} has a target", error=DataError,
-            why="there is nothing to learn from", fix="check the target, and data.unlabeled, the marker of no target")
+    require(known != 0 or params.task == "clustering" or not params.tests, f"no point of {source} has a target",
+            error=DataError, why="there is nothing to learn from or to test with",
+            fix="check the target, and data.unlabeled, the marker of no target; with soft labels alone set data.test: "
+                "{none: true}")
     if context.base is not None:
         return {**described, **_grown(context, used, params, context.base)}
     sizes, tested = used.tested(params)

@@ -154,7 +154,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     else:
         out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
         out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
-                                            "leave-one-out")
+                                            "leave-one-out; soft_labels names columns of another model's predictions")
     return FirstSpec(name, "\n".join(out.lines) + "\n", out.messages, task, scan.target, to_json(records))
 
 

@@ -246,6 +246,8 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
 def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
     """Return what fits of the learners take that may be chosen, and the labels left out of one system."""
     n, m, c = f.vertices, f.n_labeled, f.n_outputs
+    if m == 0:  # the soft labels are all there is
+        return [cost_of(0, 0, 0, 0)] * len(params.learners)
     guess = f.bound == "upper"
     costs = list[Cost]()
     sized = params.prior.sizes is not None
@@ -262,8 +264,7 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
 
 def _values_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     costs, place = _learner_costs(f, params), f.attributes.get("selection", {}).get("place")
-    if params.base_estimator is not None:
-        costs = [cost + replace(other_cost(f), written=0) for cost in costs]
+    costs = [cost + other_cost(f, params.base_estimator) for cost in costs]
     return f.one_of(costs, "learner") if place is None else costs[place]
 
 

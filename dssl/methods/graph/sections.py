@@ -10,12 +10,11 @@ from ...graph.functions import FunctionParams
 from ...graph.regularizer_params import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
-from ...selection.base_estimator import BaseEstimatorName
 from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL
 from ...solvers.solver_params import SolverParams
-from ..other_model import base_estimator_mistakes
-from ..sections import KernelSections, SizedModel
+from ..other_model import PooledModel
+from ..sections import KernelSections
 from ..selection_sections import ModelGrid, Selection
 from .learner import TOLERANCE, GraphLearner, GraphLearnerParams, LearnerName
 
@@ -23,7 +22,7 @@ OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphModel(SizedModel):
+class GraphModel(PooledModel):
     """A learner whose function lives on the vertices of the graph.
 
     New points have the weighted mean of their nearest points in the graph.
@@ -47,11 +46,6 @@ class GraphModel(SizedModel):
         the kernel interpolates; 1e6 is as good as the kernel mean.
     weighting : "loo" or "equal"
         How the kernels are averaged: by exact leave-one-out residuals, or equally.
-    base_estimator : "boosting", "logistic", "ridge" or None
-        Another model, which is fitted to the labels and cross-validated on them, of
-        scikit-learn: gradient boosting, logistic regression of classes, or ridge
-        regression of quantities. Held-out labels choose how much it counts beside the
-        learner that was selected.
     tol : float or None
         How exact the kernels of "ridge" are, 0.1 by default; of the other learners
         the relative residual at which the solve of a column ends, 1e-5 by default.
@@ -64,7 +58,6 @@ class GraphModel(SizedModel):
     by_degree: tuple[bool, ...] = GraphRidgeParams.by_degree
     penalty: float = GraphRidgeParams.penalty
     weighting: Literal["loo", "equal"] = "loo"
-    base_estimator: BaseEstimatorName | None = None
     tol: float | None = None
 
     def __post_init__(self) -> None:
@@ -150,7 +143,6 @@ class GraphLearnerSections(KernelSections):
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
         yield from self.model.task_mistakes(self.task)
-        yield from base_estimator_mistakes(self.model.base_estimator, self.task)
         try:
             learners = [each.learner for each in self.learners()]
         except DsslError as error:

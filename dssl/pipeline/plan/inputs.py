@@ -45,7 +45,7 @@ def plan_inputs(spec: Spec, budget: int, scan: Scan | None, attributes: Attribut
         nnz = _entries(spec.graph, vertices, attributes)
     return PlanInputs(budget, spec.read, n_rows, columns, entries, width, training, test, classes,
                       _labeled_points(spec, training, classes, attributes), vertices, nnz,
-                      spec.data.task == "regression", scan, attributes, growing)
+                      spec.data.task == "regression", scan, attributes, growing, spec.model.opinion is not None)
 
 
 def known_after(inputs: PlanInputs, spec: Spec, stage: str, attributes: Mapping[str, Any]) -> PlanInputs:
@@ -76,6 +76,12 @@ def _sparse_entries(spec: Spec, scan: Scan | None, attributes: Attributes) -> in
 
 
 def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
+    opinion = spec.model.opinion
+    if known := attributes.get("labels", {}).get("classes"):
+        return Bounded.known(len(known))
+    if opinion is not None and spec.task == "classification":
+        count = opinion.params.count
+        return Bounded(2, GUESSED_CLASSES, "number of classes") if count is None else Bounded.known(count)
     if "split" in attributes:
         return Bounded.known(len(attributes["split"].get("classes") or ()))
     named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
@@ -127,7 +133,7 @@ def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes:
     elif labels.per_class:
         lower, upper = (min(labels.per_class * classes.at(bound), training.at(bound)) for bound in ("lower", "upper"))
     else:
-        lower, upper = 2, math.ceil((labels.fraction or 1.0) * training.upper)
+        lower, upper = 0 if spec.model.opinion is not None else 2, math.ceil((labels.fraction or 1.0) * training.upper)
     if labels.file is not None:  # of points that may have one of those labels
         in_files = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
         upper = min(upper + in_files, training.upper)

@@ -22,8 +22,8 @@ from ...storage.objects import ObjectPath
 from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
 from ..kinds.registry import KINDS
-from ..label_weights import require_column
 from ..load import SHAPED, load_spec
+from ..soft_labels import require_columns, require_length
 from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
@@ -141,8 +141,10 @@ class Plan:
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-            require_column(self.spec, self.files["source"].source, Path(folder))
-            return scan_source(self.files["source"].source, self.spec.read, Path(folder), self.budget)
+            require_columns(self.spec, self.files["source"].source, Path(folder))
+            scan = scan_source(self.files["source"].source, self.spec.read, Path(folder), self.budget)
+            require_length(self.spec, self.files, scan.n_rows)
+            return scan
 
     def artifact(self, stage: str) -> Artifact:
         """Return the artifact of a stage."""

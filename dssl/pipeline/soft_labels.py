@@ -1,0 +1,185 @@
+"""What another model says, read: soft labels of the training points, or vectors of the classes."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DataError, require
+from ..data.dataset import Dataset, chunk_rows
+from ..data.ingest import open_dataset
+from ..data.ingest_cost import PARSED_SECONDS
+from ..data.ingest_params import IngestParams
+from ..data.readers.formats import format_of, is_table
+from ..data.source_files import Source
+from ..data.source_reader import open_source
+from ..data.targets import named_labels
+from ..execution.cost import Cost, cost_of
+from ..learners.soft_labels import require_embeddings, require_soft_labels
+from ..learners.target.target import Classes, Target
+from ..methods.opinions import OpinionParams, SoftLabelSection
+from ..methods.plan_inputs import PlanInputs
+from ..methods.step import SOFT_LABELS, VECTORS, Context, File
+from ..storage.blocks import ArrayRows, PartWriter, write_dense
+from .dataset import dataset_of, rows_in_files
+from .spec import Spec
+
+OPINION = "opinion"  # among the files from outside
+KEYS = {"soft_labels": "model.soft_labels", "class_embeddings": "model.class_embeddings"}
+
+
+@dataclass(frozen=True, eq=False)
+class Opinion:
+    """What another model says.
+
+    values : soft labels of the training points (n, c), or vectors of the classes (n_classes, d). names (n_classes,) :
+    the classes, ascending; None of quantities. read_from : columns or a file, for people.
+    """
+
+    kind: str
+    values: np.ndarray
+    names: np.ndarray | None
+    read_from: str
+
+    def with_classes(self, target: Target) -> Target:
+        """Return a target with all classes of the opinion; raise DataError where a label is of another class."""
+        if self.names is None or not isinstance(target, Classes):
+            return target
+        known = self.names.tolist()
+        strange = [name for name in target.names.tolist() if name not in known]
+        require(not strange, f"the target has the classes {strange[:5]}, and {KEYS[self.kind]} those of {known[:10]}",
+                error=DataError, why="another model says something of each class",
+                fix="add them, correct the names, or choose the classes with data.keep or data.classes")
+        return target.of_names(self.names)
+
+    def write(self, context: Context) -> dict[str, Any]:
+        """Write it beside the labels; return what is told of it, JSON."""
+        if self.kind == "soft_labels":
+            write_dense(ArrayRows(self.values), context.parts, SOFT_LABELS,
+                        chunk_rows(len(self.values), self.values[:1].nbytes))
+        else:
+            PartWriter(context.parts.within(VECTORS), 0).write(vectors=self.values)
+        return {"opinion": {"kind": self.kind, "from": self.read_from, "columns": self.values.shape[1]}}
+
+
+def read_opinion(context: Context, params: OpinionParams, read: IngestParams) -> Opinion:
+    """Return what another model says, with the classes in ascending order.
+
+    Raises DataError: a file has another shape than the points or the classes, or values that are no probabilities.
+    """
+    rows, names = context.rows("split", "train").read_all(), params.classes
+    if params.columns:
+        values = _of_columns(context, params.columns, read, rows)
+        read_from = f"columns {', '.join(params.columns)} of {context.files['source'].source.name}"
+    else:
+        opened = _opened(context.files[OPINION].source, params)
+        values, read_from = opened.X.read_all(), context.files[OPINION].source.name
+        if params.class_column is not None:
+            names = tuple(named_labels(opened.targets(), opened.attributes["label_names"]).tolist())
+    order = np.argsort(np.array(names), kind="stable") if names is not None else np.arange(values.shape[1])
+    ascending = None if names is None else np.array(names)[order]
+    if params.kind == "class_embeddings":
+        assert ascending is not None
+        values = require_embeddings(values, dataset_of(context).X.shape[1], read_from)
+        require(len(values) == len(ascending), f"{read_from} has {len(values)} rows for {len(ascending)} classes",
+                error=DataError, why="each class has a vector", fix="list the classes of the rows in their order")
+        require(len(np.unique(ascending)) == len(ascending) > 1,
+                f"{read_from} has the classes {ascending.tolist()[:10]}",
+                error=DataError, why="each of two classes or more has one vector", fix="write one row a class")
+        return Opinion(params.kind, values[order], ascending, read_from)
+    if not params.columns:
+        n = len(dataset_of(context))
+        require(len(values) == n, error=DataError, what=f"{read_from} has {len(values)} rows, the source {n}",
+                why="each row of the source has a row of soft labels", fix="write them in the order of the source")
+        values = values[rows]
+    values = require_soft_labels(values, len(rows), None if names is None else np.array(names), read_from, rows)
+    require(names is not None or values.shape[1] == 1, f"{read_from} has {values.shape[1]} columns", error=DataError,
+            why="the source has one target", fix="write one column of predicted targets")
+    return Opinion(params.kind, values[:, order], ascending, read_from)
+
+
+def _opened(source: Source, params: OpinionParams) -> Dataset:
+    """Return a file of soft labels or class vectors, whose columns are all used."""
+    if not is_table(format_of(source.path)):
+        require(params.class_column is None, f"{KEYS[params.kind]}.classes={params.class_column!r}, and {source.name} "
+                "is no table", error=DataError, why="it has no column of that name", fix="list the classes of its rows")
+        return open_dataset([file.path for file in source.files], dtype="float64")
+    return open_dataset([file.path for file in source.files], dtype="float64", keep_ids=True,
+                        target=params.class_column or "none")
+
+
+def _of_columns(context: Context, columns: tuple[str, ...], read: IngestParams, rows: np.ndarray) -> np.ndarray:
+    """Return numbers (n, c) in columns of the source; rows (n,) : ascending."""
+    attributes = context.attributes("dataset")
+    values, begin = np.empty((len(rows), len(columns))), 0
+    with rows_in_files(context.files["source"].source, read, attributes) as table:
+        assert table is not None  # the columns are those of a table, or the source was refused
+        for block in table.blocks(columns):
+            end = begin + len(block.files)
+            first, last = np.searchsorted(rows, [begin, end])
+            for j, cells in enumerate(block.cells):
+                texts = [cells[row - begin] for row in rows[first:last].tolist()]
+                values[first:last, j] = table.numbers(texts, attributes["dataset"].get("decimal"))
+            begin = end
+    return values
+
+
+def opinion_cost(f: PlanInputs, params: OpinionParams) -> Cost:
+    """Return what reading soft labels takes: they are held as they are read, and of the training points, in float64.
+
+    Columns of the source are read with all its cells once more.
+    """
+    if params.kind == "class_embeddings":
+        return cost_of(0, 0, 8 * f.n_classes * f.d, 24 * f.n_classes * f.d)
+    row, n_read = 8 * f.n_outputs, 0 if params.columns else f.n_rows
+    again = f.n_rows * ((f.row_bytes if f.scan is None else f.scan.row_bytes) if params.columns else row)
+    held = (n_read + 3 * f.n) * row
+    return cost_of(0, again, row * f.n, held, held, PARSED_SECONDS * again)
+
+
+# ---- before the work starts
+
+
+def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
+    """Raise DataError if the source lacks columns that are to be read beside its features.
+
+    scratch : a folder for what is unpacked.
+    """
+    named = {key: columns for key, columns in spec.columns_beside.items() if columns}
+    if not named:
+        return
+    kind, shown = format_of(source.path, spec.data.read.format), ", ".join(
+        f"{key}={', '.join(map(repr, columns))}" for key, columns in named.items())
+    require(is_table(kind), f"{shown}, and {source.name} is {kind}", error=DataError,
+            why="these are columns of a table", fix="write the points as CSV or Parquet, or give labels.file or "
+            "model.soft_labels.file")
+    names = open_source(source, spec.data.read, scratch=scratch).column_names()
+    absent = {key: [name for name in columns if name not in names] for key, columns in named.items()}
+    missing = [name for columns in absent.values() for name in columns]
+    near = [match for name in missing for match in get_close_matches(name, names, 1)]
+    beside = ", and neither have the files of labels.file" if absent.get("labels.weight") and spec.labels is not None \
+        and spec.labels.file is not None else ""
+    require(not missing, "; ".join(f"{key}={', '.join(map(repr, columns))}: {source.name} has no such column"
+                                   for key, columns in absent.items() if columns) + beside, error=DataError,
+            why="it is read beside the features", fix=f"did you mean {', '.join(near)}?" if near else
+            f"name one of {', '.join(names[:12])}" if names else "give the columns names, in a first line")
+
+
+def require_length(spec: Spec, files: Mapping[str, File], n_rows: int) -> None:
+    """Raise DataError if a file of soft labels has another number of rows than the source."""
+    opinion = spec.model.opinion
+    if not isinstance(opinion, SoftLabelSection) or opinion.file is None:
+        return
+    source, is_of_table = files[OPINION].source, is_table(format_of(files[OPINION].source.path))
+    read = IngestParams(target="none", keep_ids=True) if is_of_table else IngestParams()
+    with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
+        scan = open_source(source, read, scratch=Path(folder)).scan()
+    count = opinion.params.count
+    require(scan.n_rows == n_rows and scan.n_columns == count, error=DataError,
+            what=f"{source.name} has the shape ({scan.n_rows}, {scan.n_columns}), expected ({n_rows}, {count})",
+            why="model.soft_labels.file has a row for each row of the source, and a column for each class",
+            fix="write all rows of the source in their order, and name the classes of the columns in classes")
