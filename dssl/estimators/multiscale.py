@@ -26,12 +26,14 @@ class MultiscaleKernelEstimator(LinearEstimator):
                  q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
                  n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
                  n_carriers: int | str = MultiscaleModel.n_carriers,
+                 outlier_share: float = MultiscaleModel.outlier_share,
                  unit_diagonal: bool = MultiscaleModel.unit_diagonal,
                  C: float = MultiscaleModel.C, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
-        self.n_carriers, self.unit_diagonal, self.C, self.memory_budget = n_carriers, unit_diagonal, C, memory_budget
+        self.n_carriers, self.outlier_share, self.unit_diagonal = n_carriers, outlier_share, unit_diagonal
+        self.C, self.memory_budget = C, memory_budget
         self.scale, self.unlabeled, self.random_state = scale, unlabeled, random_state
 
     def _params(self) -> MultiscaleKernelParams:
@@ -80,6 +82,9 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         Other points have extended eigenfunctions, as new points have. "auto" is as
         many as the memory budget allows, 2,000 at most, and all points where there
         are fewer.
+    outlier_share : float
+        The share of the carriers that are dropped at most, 0 to 0.5, because they
+        lie apart from the others. Scales end where the other carriers fall apart.
     unit_diagonal : bool
         Whether the kernel is scaled to unit diagonal, so that no point weighs more
         than others. False is the kernel of the paper.
@@ -127,8 +132,8 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
     calibration_ : Calibration
         What makes scores probabilities.
     evidence_ : dict
-        The `carriers`, the `eigenpairs`, the `scales` eps_j and the `second`
-        eigenvalue of each; for each `index` k the number j of the `chosen` scale
+        The `carriers`, the `outliers` that are none, the `eigenpairs`, the `scales`
+        eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
         and the `eigenvalues`; the indices whose first choice was `passed_over` for
         a scale with sound denominators, those `unsound` at all scales, those
         `left_out` with an eigenvalue 0, and the `unsound_share` of points and
@@ -177,14 +182,15 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
                  q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
                  n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
                  n_carriers: int | str = MultiscaleModel.n_carriers,
+                 outlier_share: float = MultiscaleModel.outlier_share,
                  unit_diagonal: bool = MultiscaleModel.unit_diagonal,
                  C: float = MultiscaleModel.C, loss: str = MultiscaleModel.loss,
                  class_prior: Any = None, class_weight: Any = None, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
-                         unit_diagonal=unit_diagonal, C=C, scale=scale, memory_budget=memory_budget,
-                         unlabeled=unlabeled, random_state=random_state)
+                         outlier_share=outlier_share, unit_diagonal=unit_diagonal, C=C, scale=scale,
+                         memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
 
@@ -214,6 +220,9 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         Other points have extended eigenfunctions, as new points have. "auto" is as
         many as the memory budget allows, 2,000 at most, and all points where there
         are fewer.
+    outlier_share : float
+        The share of the carriers that are dropped at most, 0 to 0.5, because they
+        lie apart from the others. Scales end where the other carriers fall apart.
     unit_diagonal : bool
         Whether the kernel is scaled to unit diagonal, so that no point weighs more
         than others. False is the kernel of the paper.
@@ -245,8 +254,8 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
     transduction_ : ndarray, shape (n,) or (n, c)
         What is predicted for the points of the fit.
     evidence_ : dict
-        The `carriers`, the `eigenpairs`, the `scales` eps_j and the `second`
-        eigenvalue of each; for each `index` k the number j of the `chosen` scale
+        The `carriers`, the `outliers` that are none, the `eigenpairs`, the `scales`
+        eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
         and the `eigenvalues`; the indices whose first choice was `passed_over` for
         a scale with sound denominators, those `unsound` at all scales, those
         `left_out` with an eigenvalue 0, and the `unsound_share` of points and

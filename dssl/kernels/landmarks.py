@@ -14,22 +14,25 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
+from scipy.cluster.hierarchy import linkage
 
 from ..base.digest import is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
-from ..storage.blocks import Rows, block_rng
+from ..storage.blocks import Rows, block_rng, row_ranges
 from ..storage.csr import point_arrays, points_of
 from ..storage.store import whole_bytes
 from .base import Kernel
 from .centers import SAMPLE_BYTES, SAMPLE_PER_CENTER, kmeans_centers
 from .gram import BLOCK_BYTES
 from .leverage import PILOT, leverage_rows
-from .points import require_finite
+from .points import require_finite, squared_distances
 
 LandmarkMethod = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
+MIN_PART = 0.02  # of the landmarks: a smaller part that lies apart is an outlier
+OUTLIER_BLOCK = 256  # rows of a block of their distances
 DEFAULT_COUNT = 1000  # of landmarks, and of the subsample of a deformed kernel
 PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
 
@@ -244,3 +247,32 @@ def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: in
     peak = max(driver, 40 * q * q, 16 * q * q + min(budget, BLOCK_BYTES))
     return cost_of(kernels * (2 + block_count(8 * v * q, BLOCK_BYTES)), kernels * (v + q) * row_bytes,
                    kernels * s * (row_bytes + 8), peak, max(smallest, 24 * q * q))
+
+
+def without_outliers(points: Any, share: float) -> np.ndarray:
+    """Return the numbers, ascending, of the landmarks (s, d) that are no outliers, by single linkage.
+
+    Of edges up to a shrinking length the largest component falls into two parts. A part of less than `MIN_PART` of all
+    points is an outlier and is dropped, as long as no more than a `share` of the points are; the first larger part ends
+    the search, since it may be a cluster. O(s^2 d) time, 8 s^2 bytes.
+    """
+    s = points.shape[0]
+    if MIN_PART * s <= 1 or share == 0:
+        return np.arange(s)
+    blocks = [squared_distances(points[start:stop], points[start:]) for start, stop in row_ranges(s, OUTLIER_BLOCK)]
+    pairs = np.concatenate([row[i + 1:] for block in blocks for i, row in enumerate(block)])
+    del blocks
+    merges = linkage(pairs, "single")
+    parts = merges[:, :2].astype(np.int64)
+    sizes = np.concatenate([np.ones(s), merges[:, 3]])
+    largest = 2 * s - 2
+    while largest >= s:
+        small, large = sorted(parts[largest - s], key=lambda part: sizes[part])
+        if sizes[small] >= MIN_PART * s or sizes[large] < (1 - share) * s:
+            break
+        largest = large
+    members = [largest]
+    for part in members:
+        if part >= s:
+            members.extend(parts[part - s])
+    return np.sort([part for part in members if part < s])

@@ -4,8 +4,9 @@ For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n landmarks x_i (the carriers of
 
     W_j(x, z) = exp(-|x - z|^2 / (4 eps_j)),    L_j = (D_j - W_j) / n,    L_j phi_k^j = lambda_k^j phi_k^j
 
-where M is the first j whose second eigenvalue is below a threshold. For each index k = 2, 3, ... the scale is the j > 0
-that minimizes `|lambda_k^j - lambda_k^(j-1)|` (quasi-optimality), and the kernel is
+where M is the first j whose second eigenvalue is below a threshold. One outlier lowers it long before other points fall
+apart: outliers are no carriers (`without_outliers`). For each index k = 2, 3, ... the scale is the j > 0 that minimizes
+`|lambda_k^j - lambda_k^(j-1)|` (quasi-optimality), and the kernel is
 
     K(x, z) = 1 + sum_k Phi_k(x) Phi_k(z) / (n lambda_k)                                                        (eq. 7)
     Phi_k(x) = sum_i W_j(x, x_i) phi_k(x_i) / (d_j(x) - n lambda_k),    d_j(x) = sum_i W_j(x, x_i)              (eq. 5)
@@ -60,7 +61,7 @@ from ..storage.blocks import (
 from ..storage.csr import point_arrays, points_of
 from .base import RBF, median_bandwidth
 from .features import FeatureMap
-from .landmarks import LandmarkParams, choose_landmarks
+from .landmarks import LandmarkParams, choose_landmarks, without_outliers
 from .points import matching_points, require_finite, squared_distances
 
 MIN_FACTOR = 0.5  # of the denominator, relative to the degree
@@ -85,6 +86,7 @@ class MultiscaleParams:
     n_eigenpairs : beside the constant one; "auto" is an eighth of the landmarks, at least `MIN_PAIRS`.
     n_carriers : the number of landmarks, which include the labeled points as long as these are no more than half;
         "auto" is as many as fit the budget, at most `MAX_LANDMARKS`.
+    outlier_share : of the carriers that `without_outliers` drops at most, 0 to 0.5.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7.
     random_state : of the landmarks. budget : bytes that determine the number of landmarks.
     """
@@ -94,6 +96,7 @@ class MultiscaleParams:
     threshold: float = 1e-6
     n_eigenpairs: int | Literal["auto"] = "auto"
     n_carriers: int | Literal["auto"] = "auto"
+    outlier_share: float = 0.05
     unit_diagonal: bool = True
     random_state: int = 0
     budget: int = MEMORY_BUDGET
@@ -107,6 +110,9 @@ class MultiscaleParams:
         require(is_real(self.threshold) and 0 < self.threshold < 1,
                 f"threshold={self.threshold!r}, expected a number between 0 and 1",
                 why="scales end where the second eigenvalue falls below it", fix="use 1e-6")
+        require(is_real(self.outlier_share) and 0 <= self.outlier_share <= 0.5,
+                f"outlier_share={self.outlier_share!r}, expected a number from 0 to 0.5",
+                why="it is the share of the carriers that may be dropped", fix="use 0.05, or 0 to drop none")
         for name, smallest in (("n_eigenpairs", 1), ("n_carriers", 2)):
             value = getattr(self, name)
             require(value == "auto" or (is_whole(value) and value >= smallest),
@@ -310,16 +316,17 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     begin, (n, d) = time.perf_counter(), rows.shape
     require(n >= 2, f"{n} point, n_samples={n}", error=DataError, why="a graph has two points or more",
             fix="pass more points")
-    s = params.count(n, d)
-    if s == n:
+    if (s := params.count(n, d)) == n:
         points = rows.take(np.arange(n))
         require_finite(points, "the points hold")
     else:
         points = choose_landmarks(rows, weights_at(1.0), s, LandmarkParams(random_state=params.random_state), execution,
                                   labeled).points
-        s = points.shape[0]
-    require(s >= 2, f"all carriers of {n:,} points are equal", error=DataError, why="a graph has two points or more",
-            fix="use more carriers")
+    n_landmarks = points.shape[0]
+    points = points[without_outliers(points, params.outlier_share)]
+    s = points.shape[0]
+    require(s >= 2, f"all carriers of {n:,} points are equal", why="a graph has two points or more",
+            fix="use more carriers", error=DataError)
     eps_0 = float(params.eps_0) if params.eps_0 != "auto" else FIRST_SCALE * median_bandwidth(
         rows, params.random_state)**2
     pairs = params.pairs_of(s)
@@ -352,11 +359,11 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     if parts is None:
         steps.remove()
     features = MultiscaleMap(points, scales[used], np.searchsorted(used, chosen[kept]), s * of_index, vectors,
-                          params.unit_diagonal)
+                             params.unit_diagonal)
     sample = np.sort(block_rng(params.random_state, STREAM).permutation(n)[:SAMPLE])
     seconds["all"] = time.perf_counter() - begin
     return replace(features, attributes={
-        "carriers": s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
+        "carriers": s, "outliers": n_landmarks - s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
         "second": values[:, 1].tolist(), "index": (kept + 2).tolist(), "chosen": chosen[kept].tolist(),
         "eigenvalues": of_index.tolist(), **counts, "unsound_share": features.unsound(rows.take(sample)),
         "predicted_peak_bytes": multiscale_cost(n, d, rows.row_bytes, s, pairs, 0).peak,

@@ -71,6 +71,9 @@ class MultiscaleModel(LinearModel):
         Other points have extended eigenfunctions, as new points have. "auto" is as
         many as the memory budget allows, 2,000 at most, and all points where there
         are fewer.
+    outlier_share : float
+        The share of the carriers that are dropped at most, 0 to 0.5, because they
+        lie apart from the others. Scales end where the other carriers fall apart.
     unit_diagonal : bool
         Whether the kernel is scaled to unit diagonal, so that no point weighs more
         than others. False is the kernel of the paper.
@@ -86,6 +89,7 @@ class MultiscaleModel(LinearModel):
     threshold: float = MultiscaleParams.threshold
     n_eigenpairs: int | Literal["auto"] = MultiscaleParams.n_eigenpairs
     n_carriers: int | Literal["auto"] = MultiscaleParams.n_carriers
+    outlier_share: float = MultiscaleParams.outlier_share
     unit_diagonal: bool = MultiscaleParams.unit_diagonal
     C: float = 100.0
 
@@ -238,7 +242,7 @@ WORDS = ReportText(
     folds="Held-out points stay among the points that define the kernel.")
 MULTISCALE_KERNEL = Method(
     "multiscale", ("classification", "regression"), (
-        Step("basis", 1, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
+        Step("basis", 2, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
              f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
         selection_step(4, _selection_cost, _FEWER, WORDS),
         models_step(6, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),

@@ -20,6 +20,7 @@ from dssl.kernels.landmarks import (
     first_of_each,
     landmark_count,
     uniform_rows,
+    without_outliers,
 )
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
@@ -236,3 +237,23 @@ def test_zeros_of_either_sign_and_stored_zeros_are_equal():
     stored = sparse.csr_array((np.array([0.0, 1, 1]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
     assert_array_equal(first_of_each(stored), [0])
     assert stored.nnz == 3
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 5), st.booleans())
+def test_scattered_outliers_are_dropped_and_clusters_are_not(seed, n_outliers, thin):
+    """In any order of the rows; the second cluster lies apart too, and is no outlier."""
+    rng = np.random.default_rng(seed)
+    clusters = np.concatenate([rng.uniform(size=(60, 3)), rng.uniform(size=(40, 3)) + 5.0])
+    outliers = np.full((5, 3), -10.0) * 3.0 ** np.arange(5)[:, None]
+    X = np.concatenate([clusters, outliers[:n_outliers]])
+    order = rng.permutation(len(X))
+    rows = sparse.csr_array(X[order]) if thin else X[order]
+    assert_array_equal(without_outliers(rows, 0.05), np.flatnonzero(order < 100))
+
+
+def test_no_more_outliers_are_dropped_than_the_share():
+    X = np.concatenate([points(100) * 0.01, 3.0 ** np.arange(1, 7)[:, None] * np.ones(3)])
+    assert_array_equal(without_outliers(X, 0.03), np.arange(103))
+    assert_array_equal(without_outliers(X, 0.0), np.arange(106))
+    assert_array_equal(without_outliers(X[-40:], 0.5), np.arange(40))  # too few to tell

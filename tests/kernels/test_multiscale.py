@@ -117,6 +117,18 @@ def test_scales_end_at_the_first_below_the_threshold(moons):
             assert second[j] == pytest.approx(np.linalg.eigvalsh(L)[1], abs=1e-12)
 
 
+def test_outliers_change_neither_the_scales_nor_the_kernel_of_the_other_points():
+    X = make_moons(200, noise=0.05, random_state=0)[0]
+    outliers = np.array([[10.0, 0.0], [-20.0, 0.0], [0.0, 40.0], [0.0, -80.0], [160.0, 0.0]])
+    alone, actual = made(X, eps_0=1.0, outlier_share=0), made(np.concatenate([X, outliers]), eps_0=1.0)
+    assert (actual.attributes["outliers"], actual.attributes["carriers"]) == (5, 200)
+    assert_allclose(actual.attributes["second"], alone.attributes["second"], rtol=1e-6)
+    assert_allclose(actual(X) @ actual(X).T, alone(X) @ alone(X).T, rtol=1e-5)
+    assert np.isfinite(actual(outliers)).all()
+    with pytest.warns(UserWarning, match="lie far from all others"):
+        made(np.concatenate([X, outliers]), eps_0=1.0, outlier_share=0)
+
+
 def test_an_unsound_scale_is_passed_over_for_the_next_best_that_is_sound():
     values = np.array([[0.0, 0.05], [0.0, 0.0499], [0.0, 0.02], [0.0, 0.01]])
     assert selected_scales(values, np.full(4, 10.0), 10)[0].tolist() == [1]
@@ -163,7 +175,7 @@ def test_the_kernel_does_not_depend_on_units_order_or_signs(moons):
 def test_a_subsample_carries_the_labeled_points_and_blocks_change_nothing():
     X = make_moons(500, noise=0.1, random_state=0)[0]
     labeled = np.array([3, 77, 400])
-    actual = made(X, labeled, n_carriers=60, random_state=1)
+    actual = made(X, labeled, n_carriers=60, outlier_share=0, random_state=1)
     assert actual.points.shape == (60, 2)
     assert all((actual.points == X[number]).all(axis=1).any() for number in labeled)
     rows, numbers = as_rows(X), np.arange(0, 500, 3)
@@ -212,6 +224,7 @@ def test_a_first_scale_that_is_too_small_is_told(moons):
 @pytest.mark.parametrize("given", [
     {"eps_0": 0}, {"eps_0": "median"}, {"eps_0": np.nan}, {"q": 1}, {"q": 0}, {"q": "0.9"}, {"threshold": 0},
     {"threshold": 1.5}, {"n_eigenpairs": 0}, {"n_eigenpairs": 1.5}, {"n_carriers": 1}, {"n_carriers": True},
+    {"outlier_share": 0.6}, {"outlier_share": "none"},
     {"unit_diagonal": "yes"}])
 def test_parameters_out_of_range(given):
     with pytest.raises(ParameterError, match=f"{next(iter(given))}="):

@@ -29,7 +29,9 @@ def multiscale_section(run: RunRecord) -> Section | None:
         return None
     scales = basis["scales"]
     rows = (
-        ("landmarks", number(basis.get("carriers"))), ("eigenpairs", number(basis.get("eigenpairs"))),
+        ("landmarks", number(basis.get("carriers"))),
+        ("outliers that are no landmarks", number(basis.get("outliers"))),
+        ("eigenpairs", number(basis.get("eigenpairs"))),
         ("scales", f"{number(len(scales))}, from {number(scales[0])} to {number(scales[-1])}"),
         ("skipped", f"{counted(basis.get('passed_over'), 'index', 'indices')}: at the scale of the most stable "
                         "eigenvalue the denominator of the extension vanishes at or near a landmark"),
