@@ -145,6 +145,7 @@ def measured(out):
     out.put((idle.bytes, peak.bytes, process_peak()))
 
 
+@pytest.mark.slow
 def test_libraries_and_kernels_that_are_loaded_are_the_processs_own():
     """They take 150 MB; neither these nor what the process held that started it are taken for arrays."""
     held, context = np.ones(600 * MB // 8), get_context("spawn")

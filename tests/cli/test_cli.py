@@ -336,6 +336,7 @@ def test_gc_lists_sizes_and_removes_when_told(made, workspace):
     assert "there is no workspace" in invoke("gc", "--workspace", workspace / "none").stderr
 
 
+@pytest.mark.slow
 def test_workers_read_and_predict_what_threads_do(made, tmp_path, cluster_client, monkeypatch):
     monkeypatch.chdir(made)  # where no worker was started
     (tmp_path / "workers").mkdir()

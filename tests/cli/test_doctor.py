@@ -74,6 +74,7 @@ def test_a_cluster_that_is_not_there(tmp_path):
     assert "dask scheduler" in check.fix
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_are_compared(cluster_client, tmp_path):
     checks = list(check_workers(OnDask(cluster_client), tmp_path / "work"))

@@ -69,6 +69,7 @@ def everything(workspace):
     return b"\n".join(str(path).encode() + b"\n" + path.read_bytes() for path, _ in resolved_path(workspace).below())
 
 
+@pytest.mark.slow
 def test_commands_work_there_and_no_secret_is_written_or_said(dssl, spec, s3, tmp_path):
     said = []
 
@@ -133,7 +134,7 @@ def test_workers_write_what_one_process_writes(spec, s3, cluster_client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["in-process", str(LOCAL)])
+@pytest.mark.parametrize("where", ["in-process", pytest.param(str(LOCAL), id="local", marks=pytest.mark.extended)])
 def test_a_run_that_is_killed_goes_on_where_it_stopped(spec, s3, tmp_path, where):
     undisturbed = run(spec, workspace=tmp_path / "work")
     command = [sys.executable, "-m", "dssl.cli", "run", str(spec), "--workspace", s3, "--on", where, "--quiet"]

@@ -17,6 +17,7 @@ baselines: [base, shuffled, subsample_graph]
 """
 
 
+@pytest.mark.slow
 def test_abalone(dssl, tmp_path):
     source = Path(os.environ.get("DSSL_DATA", "")) / "abalone_scale.npz"
     if not source.is_file():

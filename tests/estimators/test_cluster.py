@@ -69,6 +69,7 @@ def test_a_subsample_is_the_exact_kernel_of_its_points(moons):
     assert found.evidence_["landmarks"] == 200 == exact.evidence_["landmarks"]
 
 
+@pytest.mark.slow
 def test_stochastic_steps_come_near_the_exact_kernel(moons):
     X, y, known = moons
     exact = ClusterKernelSVC(approximation="exact", bandwidth=0.3).fit(X, known)

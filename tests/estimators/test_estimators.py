@@ -373,6 +373,7 @@ def test_a_text_column_is_named_before_the_fit():
         LapSVC(**SMALL).fit(frame, y)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_dask_collections_on_a_cluster(cluster_client):
     X, y, new = blobs(n=120)

@@ -113,6 +113,7 @@ def test_plain_rls_is_ridge_regression_on_the_labels():
     assert own.model_.points.shape[0] == 30  # no coefficient for a point without a label
 
 
+@pytest.mark.slow
 def test_the_error_of_float32_blocks_is_small():
     X, y = load_digits(return_X_y=True)
     y = np.where(np.arange(len(y)) < 200, y, -1)

@@ -98,6 +98,7 @@ def test_a_seed_decides_everything_and_landmarks_do_nearly_as_well():
         assert (model.transduction_ == whole.transduction_).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_on_a_cluster_it_is_the_same():
     X, _, y = moons(n=200)
     alone = TransductiveSVC(landmarks=30).fit(X, y)

@@ -24,7 +24,14 @@ from dssl.storage.csr import as_rows
 from tests import reference
 
 NAMES = sorted(reference.METRICS)
-SPARSE = [name for name in NAMES if metric_of(name).takes_sparse]
+# Numba compiles the formulas of these for a second or more, that of circular_kantorovich for half a minute.
+COMPILED = {"circular_kantorovich", "symmetric_kl", "wasserstein_1d"}
+COMPILED_SPARSE = {"chebyshev", "hamming", "jensen_shannon", "sqeuclidean", "symmetric_kl", "wasserstein_1d"}
+
+
+def cases(names, compiled):
+    """Return the cases of metrics; those whose compilation takes long are slow."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in compiled else []) for name in names]
 
 
 @njit
@@ -52,7 +59,7 @@ def test_every_metric_has_a_formula():
     assert {*METRICS} <= {*NAMES, "euclidean", "cosine"}
 
 
-@pytest.mark.parametrize("metric", NAMES)
+@pytest.mark.parametrize("metric", cases(NAMES, COMPILED))
 def test_exact_neighbors_are_those_of_the_formula(metric):
     X = points_of(metric, 60, 6)
     lists = dssl.neighbors(X, 5, metric=metric, method="exact")
@@ -65,7 +72,7 @@ def test_exact_neighbors_are_those_of_the_formula(metric):
     assert lists.attributes["recall"]["certified"] == "exact"
 
 
-@pytest.mark.parametrize("metric", SPARSE)
+@pytest.mark.parametrize("metric", cases([name for name in NAMES if metric_of(name).takes_sparse], COMPILED_SPARSE))
 def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     X = points_of(metric, 60, 6)
     X[np.random.default_rng(1).random(X.shape) < 0.3] = 0
@@ -75,7 +82,9 @@ def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     assert_allclose(rows.distances.read_all(), dense.distances.read_all(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("metric", ["manhattan", "correlation", "jaccard", "haversine", pytest.param(taxi, id="taxi")])
+@pytest.mark.parametrize("metric", [
+    *cases(["manhattan", "correlation", "jaccard", "haversine"], {"jaccard", "haversine"}),
+    pytest.param(taxi, id="taxi")])
 def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     X = points_of("manhattan" if metric is taxi else metric, 1500, 16)
     exact = dssl.neighbors(X, 8, metric=metric, method="exact")

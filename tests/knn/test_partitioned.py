@@ -163,6 +163,7 @@ def test_rows_that_are_hard_to_search_are_scanned_until_the_recall_is_certified(
     assert execution.ran <= partitioned_cost(as_rows(X), K, "euclidean", execution.memory_budget).tasks
 
 
+@pytest.mark.slow
 def test_noise_is_scanned_where_no_leaves_fit_and_searched_exactly_where_that_does_not_do():
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
     lists = search(X)

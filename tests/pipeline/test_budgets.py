@@ -19,7 +19,8 @@ def fields(tmp_path_factory):
     return moons_spec(tmp_path_factory.mktemp("moons"), 1300)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind == "laprls" else [])
+                                  for kind in KINDS])
 @pytest.mark.extended_cases("svm")
 def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
     stage, count_of = KINDS[kind]

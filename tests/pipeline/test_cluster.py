@@ -57,6 +57,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert words in text
 
 
+@pytest.mark.slow
 def test_a_spec_says_its_budget_and_an_option_another(fields, tmp_path):
     spec = {**fields, "model": {"kind": "cluster"}}
     few = run({**spec, "memory_budget": "2.4MB"}, workspace=tmp_path, execution=InProcess(2))

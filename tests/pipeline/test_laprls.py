@@ -241,6 +241,7 @@ def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, t
     assert len(list(folder.glob("*/within/gram*"))) == len(used)  # what the fit goes on from
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_between_kernels_searches_none_twice(fields, tmp_path, monkeypatch):
     spec, real = {**fields, "selection": GRID}, search.search_penalties
     undisturbed = run(spec, workspace=tmp_path / "undisturbed", execution=InProcess(1))

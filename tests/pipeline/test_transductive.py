@@ -127,6 +127,7 @@ def test_the_report_shows_what_was_chosen_and_tried(known, tmp_path):
     assert result.gain["by_labels"]["tried"] == {"model": 6, "base": 3}
 
 
+@pytest.mark.slow
 def test_some_candidates_are_drawn_and_the_better_half_goes_on_to_more_folds(known, tmp_path):
     spec, _, _ = known
     grid = {"C": [0.1, 0.3, 1.0, 3.0], "unlabeled_weight": [0.5, 1.0]}

@@ -185,6 +185,7 @@ def test_local_workers_are_set_up_as_doctor_asks():
         assert execution.client.cluster.scheduler.worker_ttl == 60.0
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypatch):
     with LocalRuntime(workers=1, dashboard=True).start(1 << 30) as (_, where):

@@ -137,7 +137,7 @@ def read_only(submitted, stage):
 SURVIVED = (worker_killed, worker_with_its_nanny_killed, workers_killed, scheduler_killed, driver_killed,
             worker_stopped)
 ENDED = {full_disk: (), read_only: ("artifacts",)}  # with what lies on the disk
-SLOW = {(driver_killed, "points"), (full_disk, "neighbors"), (workers_killed, "columns")}
+SLOW = {(workers_killed, "columns")}
 
 
 def cells(faults, stages=STAGES):

@@ -306,6 +306,7 @@ def test_a_drained_driver_comes_back(submitted, undisturbed):
 
 
 @whole
+@pytest.mark.extended
 def test_a_run_that_is_cancelled_has_no_pods(submitted):
     run = submitted.submit()
     submitted.reached(run, "points", 1)
@@ -317,6 +318,7 @@ def test_a_run_that_is_cancelled_has_no_pods(submitted):
 
 
 @whole
+@pytest.mark.extended
 def test_a_run_that_fails_fails_the_job(submitted):
     run = submitted.submit("--set", "solver.max_iter=1")
     submitted.dssl("wait", run.name, code=1)

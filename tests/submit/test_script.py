@@ -123,6 +123,7 @@ def test_a_batch_system_that_cannot_be_asked_does_not_mean_that_a_job_is_gone(tm
         engine.knows({"job": "7"})
 
 
+@pytest.mark.slow
 def test_processes_that_are_told_no_rank_compute_nothing(tmp_path, monkeypatch):
     """Else each of them would be the driver."""
     made = Submission.freeze(Workspace.at(tmp_path / "work"), load_spec(

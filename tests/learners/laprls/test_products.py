@@ -287,6 +287,7 @@ def test_blocks_kept_without_the_graph_do_not_serve_products_with_it():
     assert CACHE.nbytes == sum(block.nbytes for block in CACHE.blocks.values())
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_second_product_finds_its_blocks_on_the_workers(cluster, cluster_client):
     """Tasks go back to the worker that keeps their blocks, so later products evaluate hardly a kernel.
