@@ -149,7 +149,8 @@ class PlanInputs:
         """Return the labeled points of each class, as many of each until they are known; of quantities all."""
         known = self.attributes.get("labels", {}).get("per_class")
         classes = 1 if self.is_regression else max(1, self.n_classes)
-        return known or np.bincount(np.arange(self.n_labeled) % classes, minlength=classes).tolist()
+        whole, rest = divmod(self.n_labeled, classes)
+        return known or [whole + 1] * rest + [whole] * (classes - rest)
 
     @property
     def vertices(self) -> int:
