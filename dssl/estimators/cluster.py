@@ -112,7 +112,8 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
     evidence_ : dict
         The `landmarks`, the `rank`, the `degrees`, the largest and smallest
         eigenvalue, the `contrast` of the first two in the kernel, the bytes that
-        were predicted and the seconds.
+        were predicted and the seconds. Of stochastic steps also whether the
+        eigenvalues are `truncated`: the rank cuts them off while they are large.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

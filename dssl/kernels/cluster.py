@@ -49,6 +49,7 @@ SHARES = 32  # of sums over landmarks, upper bound
 DENSE_COLUMNS = 4096  # up to which sparse points are densified block by block
 MIN_EIGENVALUE = 1e-10  # of L, whose largest is 1
 EQUAL = 0.99  # of the last eigenvalue of a rank: larger ones are kept with it
+TRUNCATED = 0.25  # of the largest eigenvalue: where stochastic steps end above it, their rank cuts the spectrum
 UNDERFLOWN = 1e-9  # mean degree beyond self-similarity, below which K is the identity
 
 
@@ -294,8 +295,10 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
             values = eigensystem.values
     P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # not by LAPACK
     seconds["all"] = time.perf_counter() - begin
-    shown = ("steps", "error", "converged")
-    steps = {} if eigensystem is None else {name: eigensystem.evidence[name] for name in shown}
+    steps: dict[str, Any] = {}
+    if eigensystem is not None and stochastic is not None:
+        steps = {name: eigensystem.evidence[name] for name in ("steps", "error", "converged")}
+        steps["truncated"] = len(values) >= stochastic.rank and bool(values[-1] > TRUNCATED * values[0])
     return ClusterBasis(kernel, points, P, np.minimum(values, 1.0), {
         "landmarks": s, "rank": P.shape[1], "degrees": degrees, "raised_degrees": int(sums["raised"]),
         "largest": float(values[0]), "smallest": float(values[-1]), "mean_degree": float(of_landmarks.mean()), **steps,

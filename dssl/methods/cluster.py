@@ -195,7 +195,8 @@ class ClusterKernelParams(LinearParams):
         self.require_fits(target, samples.width, budget)
         F = samples.of_rows(context.points("train"), target.labeled, budget)
         return Features(F, partial(sample_model, samples), {
-            "features": samples.width, "contrast": basis.contrast(transfer, n)})
+            "features": samples.width, "contrast": basis.contrast(transfer, n),
+            "truncated": basis.attributes.get("truncated", False)})
 
 
 def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
@@ -220,9 +221,15 @@ def basis_in(context: Context, params: ClusterKernelParams, number: int) -> Clus
 
 
 def make_models(context: Context, params: ClusterKernelParams) -> dict[str, Any]:
-    """Fit the model and its baseline; warn where all points are nearly alike in the kernel."""
+    """Fit the model and its baseline; warn where all points are nearly alike in the kernel, or its rank cuts it off."""
     attributes = fit_models(context, params)[1]
     contrast = attributes["models"]["model"]["contrast"]
+    if attributes["models"]["model"]["truncated"]:
+        warnings.warn(explain(
+            "the affinity has more large eigenvalues than stochastic steps keep, by their rank",
+            why="it is nearly the identity: few points are similar, and the kernel lacks many of them",
+            fix='use approximation="nystrom", or compare a larger bandwidth, such as "0.5*median"'),
+            UserWarning, stacklevel=2)
     if contrast < ALIKE:
         warnings.warn(explain(
             "all points are nearly alike in the cluster kernel", why=f"its second eigenvalue is {contrast:.1g} of "
@@ -288,7 +295,7 @@ WORDS = ReportText(
     folds="Held-out points stay among the points that define the kernel.")
 CLUSTER_KERNEL = Method(
     "cluster", ("classification",), (
-        Step("basis", 1, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
+        Step("basis", 2, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
              _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
         selection_step(5, _selection_cost, _FEWER, WORDS),
         models_step(7, _models_cost, _FEWER, make_models)),

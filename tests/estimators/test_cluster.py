@@ -87,6 +87,22 @@ def test_stochastic_steps_come_near_the_exact_kernel(moons):
     assert few.evidence_["landmarks"] == 100
 
 
+def test_stochastic_steps_say_that_their_rank_cuts_off_an_affinity_near_the_identity():
+    """In 20 columns of noise a quarter of the median distance is less than any; with half of it eigenvalues decay."""
+    X = np.random.default_rng(0).normal(size=(150, 20))
+    known = np.where(np.arange(150) < 40, (X[:, 0] > 0).astype(int), -1)
+    few = StochasticParams(steps=10, rank=20)
+    with pytest.warns(UserWarning, match=r"nearly the identity[\s\S]*nystrom"):
+        fitted = ClusterKernelSVC(approximation=few).fit(X, known)
+    with pytest.warns(UserWarning, match="nearly the identity"):
+        page = fitted.report()
+    assert fitted.evidence_["truncated"]
+    assert "cuts the spectrum off" in page
+    wide = ClusterKernelSVC(approximation=few, transfer="linear", bandwidth="0.5*median").fit(X, known)
+    assert not wide.evidence_["truncated"]
+    assert "truncated" not in ClusterKernelSVC().fit(X, known).evidence_
+
+
 def test_stochastic_steps_need_random_features_and_exact_degrees(moons):
     X, _, known = moons
     with pytest.raises(ParameterError, match="nystrom"):

@@ -19,7 +19,8 @@ def cluster_section(run: RunRecord) -> Section | None:
              f"{number(basis.get('largest'))} to {number(basis.get('smallest'))}",
              DEGREES.get(basis.get("degrees", "")), number(basis.get("mean_degree")),
              duration((basis.get("seconds") or {}).get("all"))) for basis in bases]
-    return Section("basis", "Cluster kernel", rendered("cluster.html", rows=rows))
+    truncated = any(basis.get("truncated") for basis in bases)
+    return Section("basis", "Cluster kernel", rendered("cluster.html", rows=rows, truncated=truncated))
 
 
 def multiscale_section(run: RunRecord) -> Section | None:
