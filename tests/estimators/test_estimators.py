@@ -74,13 +74,14 @@ def blobs(n=60, n_labeled=4, n_classes=2, random_state=0, n_features=2):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [LapSVC(), LapKernelRidge(), LapRLSClassifier(),
+                                       LapRLSClassifier(bandwidth=1.0, gamma_A="auto", gamma_I="auto"),
                                        LapRLSRegressor(), LapSVM(), ClusterKernelSVC(), PoissonLearning(),
                                        MultiscaleKernelClassifier(q=0.7), MultiscaleKernelRegressor(q=0.7),
                                        GridSearch(LapSVC(), {"C": [1, 10]}, cv=2), GraphKernelRidge(),
                                        TransductiveSVC(),
                                        LaplaceLearningRegressor()],
                          ids=str)
-@pytest.mark.extended_cases("ClusterKernelSVC()", "LapKernelRidge()", "LapRLSRegressor()",
+@pytest.mark.extended_cases("ClusterKernelSVC()", "LapKernelRidge()", "LapRLSClassifier()", "LapRLSRegressor()",
     "LapSVM()", "MultiscaleKernelClassifier(q=0.7)", "MultiscaleKernelRegressor(q=0.7)",
     "PoissonLearning()", "TransductiveSVC()")
 def test_scikit_learn_accepts_the_estimator(estimator):
