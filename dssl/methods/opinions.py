@@ -107,4 +107,4 @@ def require_classes(classes: tuple[ClassName, ...] | None) -> None:
             why="a classifier tells at least two classes apart", fix="name two classes or more, each once")
 
 
-Opinion = SoftLabelSection | ClassEmbeddingSection
+OpinionSection = SoftLabelSection | ClassEmbeddingSection

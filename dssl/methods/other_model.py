@@ -19,7 +19,7 @@ from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, BaseEstimatorName, base_estimator_of, cross_fitted
 from ..selection.other_model import other_model_evidence, without_labels
 from ..storage.blocks import Rows
-from .opinions import ClassEmbeddingSection, Opinion, SoftLabelSection
+from .opinions import ClassEmbeddingSection, OpinionSection, SoftLabelSection
 from .plan_inputs import PlanInputs
 from .sections import LearningTask, SizedModel
 from .step import Context
@@ -105,7 +105,7 @@ class PooledModel(SizedModel):
     base_estimator: BaseEstimatorName | None = None
 
     @property
-    def opinion(self) -> Opinion | None:
+    def opinion(self) -> OpinionSection | None:
         return self.class_embeddings if self.soft_labels is None else self.soft_labels
 
     def task_mistakes(self, task: LearningTask) -> Iterator[tuple[str, DsslError]]:

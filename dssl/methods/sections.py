@@ -19,7 +19,7 @@ from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..learners.class_prior import ClassPrior, ClassWeight, Size
 from ..selection.held_out_scores import require_scoring
-from .opinions import Opinion
+from .opinions import OpinionSection
 from .selection_sections import KernelSelection, Selection
 
 LearningTask = Literal["classification", "regression", "clustering"]
@@ -188,7 +188,7 @@ class ModelSection:
         return ClassWeight()
 
     @property
-    def opinion(self) -> Opinion | None:
+    def opinion(self) -> OpinionSection | None:
         """Return what another model says of the points or the classes; None where none is given."""
         return None
 

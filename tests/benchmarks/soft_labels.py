@@ -2,6 +2,7 @@
 
     DSSL_DATA=... python -m tests.benchmarks.soft_labels vectors --sets usps letter --out vectors.jsonl --draws 3
     DSSL_DATA=... python -m tests.benchmarks.soft_labels tables --sets phishing --out tables.jsonl --draws 3
+    DSSL_DATA=... python -m tests.benchmarks.soft_labels quantities --sets cpusmall_scale --out quantities.jsonl
     python -m tests.benchmarks.soft_labels vectors --out vectors.jsonl --table
 
 Of at most `--points` points all are points of the fit; accuracies are of those without a label.
@@ -11,7 +12,9 @@ brings them to `--alone` percent by themselves. `useless` are random vectors, `h
 next class. `alone` is the other model, `labels` the fit without it, `both` the fit with it.
 
 tables : `boosting` is scikit-learn's, `automatic` the fit without it, `both` the fit with
-`base_estimator="boosting"`, with a share of the labels drawn at random.
+`base_estimator="boosting"`, with a share of the labels drawn at random; `transductive` is
+`TransductiveSVC`. `says` is what held-out labels say of `both` against boosting alone. quantities :
+the same of a regression, with R2 in percent.
 
 One JSON line a draw goes to `--out`; what is in the file is not measured again. `--table` prints
 means and standard errors of the differences from the fit without the other model.
@@ -21,15 +24,17 @@ import argparse
 import os
 import time
 import warnings
+from collections import Counter
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.metrics import r2_score
 
-from dssl import SemiSupervisedClassifier
+from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor, TransductiveSVC
 from dssl.learners.soft_labels import class_similarities
 
 from .draws import draw_labels
@@ -94,12 +99,35 @@ def measured_tables(name: str, share: float, draw: int, args: argparse.Namespace
     known, hidden = np.flatnonzero(labels >= 0), labels < 0
     boosting = HistGradientBoostingClassifier(random_state=0).fit(X[known], labels[known])
     line = {"boosting": accuracy(boosting.predict(X), y, hidden),
-            "automatic": accuracy(SemiSupervisedClassifier().fit(X, labels).transduction_, y, hidden)}
+            "automatic": accuracy(SemiSupervisedClassifier().fit(X, labels).transduction_, y, hidden),
+            "transductive": accuracy(TransductiveSVC().fit(X, labels).transduction_, y, hidden)}
     begin = time.perf_counter()
     model = SemiSupervisedClassifier(base_estimator="boosting").fit(X, labels)
     told = model.evidence_["other_model"]
     return line | {"both": accuracy(model.transduction_, y, hidden), "seconds": time.perf_counter() - begin,
-                   "verdict": told["gain"]["verdict"], "verdict_over_alone": told["gain_over_alone"]["verdict"]}
+                   "says": said_over_alone(told)}
+
+
+def measured_quantities(name: str, share: float, draw: int, args: argparse.Namespace) -> dict[str, Any]:
+    X, y = stored(name)
+    kept = np.sort(np.random.default_rng([draw, 1]).permutation(len(y))[:args.points])
+    X, y = X[kept], y[kept].astype(np.float64)
+    known = np.random.default_rng([draw, 5]).permutation(len(y))[:max(2, round(share * len(y)))]
+    hidden = np.ones(len(y), bool)
+    hidden[known] = False
+    shown = np.where(hidden, np.nan, y)
+    boosting = HistGradientBoostingRegressor(random_state=0).fit(X[known], y[known])
+    values = {"boosting": boosting.predict(X), "automatic": SemiSupervisedRegressor().fit(X, shown).transduction_}
+    begin = time.perf_counter()
+    model = SemiSupervisedRegressor(base_estimator="boosting").fit(X, shown)
+    values["both"] = model.transduction_
+    return {**{key: 100 * r2_score(y[hidden], each[hidden]) for key, each in values.items()},
+            "seconds": time.perf_counter() - begin, "says": said_over_alone(model.evidence_["other_model"])}
+
+
+def said_over_alone(evidence: dict[str, Any]) -> str:
+    """Return what held-out labels say of the fit against the other model alone."""
+    return str(evidence["gain_over_alone"]["verdict"]) if "gain_over_alone" in evidence else "too few labels"
 
 
 def accuracy(predicted: np.ndarray, y: np.ndarray, hidden: np.ndarray) -> float:
@@ -109,8 +137,8 @@ def accuracy(predicted: np.ndarray, y: np.ndarray, hidden: np.ndarray) -> float:
 def table(lines: list[dict[str, Any]], what: str) -> str:
     """Return means of the draws in Markdown."""
     key, columns = ("per_class", ["labels", "good_alone", "good_both", "useless_both", "harmful_both"]) \
-        if what == "vectors" else ("share", ["boosting", "automatic", "both"])
-    of, rows = columns[0] if what == "vectors" else "automatic", [[what, key, "draws", *columns]]
+        if what == "vectors" else ("share", ["boosting", "automatic", "transductive", "both"])
+    of, rows = columns[0], [[what, key, "draws", *columns]]
     for name, value in dict.fromkeys((line["set"], line[key]) for line in lines):
         draws = [line for line in lines if (line["set"], line[key]) == (name, value)]
         row = [name, str(value), str(len(draws))]
@@ -122,13 +150,16 @@ def table(lines: list[dict[str, Any]], what: str) -> str:
             error = f" ({fmean(differences):+.1f} ± {stdev(differences) / len(draws)**0.5:.1f})" \
                 if len(differences) > 1 else ""
             row.append(f"{fmean(line[column] for line in draws):.1f}{error}")
+        if what != "vectors":
+            row.append(", ".join(f"{verdict} {count}" for verdict, count in Counter(
+                line["says"] for line in draws).items()))
         rows.append(row)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("vectors", "tables"))
+    parser.add_argument("what", choices=("vectors", "tables", "quantities"))
     parser.add_argument("--sets", nargs="+", default=["digits"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--draws", type=int, default=3)
@@ -136,8 +167,9 @@ def main() -> None:
     parser.add_argument("--alone", type=float, default=70.0)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    key, values, measured = ("per_class", PER_CLASS, measured_vectors) if args.what == "vectors" else \
-        ("share", SHARES, measured_tables)
+    key, values, measured = {"vectors": ("per_class", PER_CLASS, measured_vectors),
+                             "tables": ("share", SHARES, measured_tables),
+                             "quantities": ("share", SHARES, measured_quantities)}[args.what]
     out = LineFile(args.out, ("set", key, "draw"))
     if args.table:
         print(table(out.lines, args.what))
