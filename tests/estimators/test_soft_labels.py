@@ -19,6 +19,7 @@ from dssl import (
     SemiSupervisedRegressor,
 )
 from dssl.base.errors import DataError, ParameterError
+from dssl.estimators.graph import UnreachablePoints
 
 CENTERS = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
 
@@ -76,6 +77,22 @@ def test_soft_labels_without_information_change_no_prediction(blobs):
     for useless in (np.full(P.shape, 1 / 3), np.random.default_rng(1).permutation(P), np.roll(P, 1, axis=1)):
         with_it = SemiSupervisedClassifier().fit(X, labels, soft_labels=useless)
         assert (with_it.transduction_ == alone.transduction_).all()
+
+
+@pytest.mark.parametrize("learner", [GraphKernelRidge, LaplaceLearning, PoissonLearning])
+def test_where_neither_labels_nor_soft_labels_say_something_there_is_no_class(blobs, learner):
+    X, y, P = blobs
+    far = y == 2
+    apart, labels = X + 100 * far[:, None], np.where(far, -1, some_labels(y, 10))
+    with pytest.warns(UnreachablePoints, match="100 of 300 points"):
+        without = learner().fit(apart, labels, soft_labels=np.full((300, 2), 0.5))
+    with pytest.warns(UnreachablePoints):
+        alone = learner().fit(apart, labels)
+    assert (without.transduction_[far] == -1).all()
+    assert np.isnan(without.predict_proba(apart[far][:3])).all()
+    np.testing.assert_array_equal(without.transduction_, alone.transduction_)
+    said = np.where(far, 0.9, P[:, 1] / (P[:, 0] + P[:, 1]))
+    assert (learner().fit(apart, labels, soft_labels=np.column_stack([1 - said, said])).transduction_[far] == 1).all()
 
 
 def test_another_model_is_judged_by_held_out_labels():

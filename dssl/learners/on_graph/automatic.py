@@ -200,7 +200,8 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
     Raises BudgetError : the index of the vertices does not fit. NotConverged.
     """
     pooled = fit_pool(graph, target, weight, soft, None if own is None else OwnValues(
-        own.values[graph.vertices.first], own.held, own.held_out, own.calibration), random_state, execution)
+        own.values[graph.vertices.first], np.ones(len(graph.vertices), bool), own.held, own.held_out, own.calibration),
+        random_state, execution)
     values, calibration = pooled.with_class_sizes(class_sizes, graph, target, weight, execution)
     model = graph_model(graph, rows, values, target, knn, execution)
     attributes = {**(own.attributes if own else {}), **values.attributes, "unreached": 0}

@@ -31,11 +31,13 @@ SHARPENED = 3.0  # root mean square of the log probabilities of classes that no 
 class OwnValues:
     """What a learner says without the other model.
 
-    values (v, c) : at the vertices, as `signed`. held (h,) : the positions of held-out labels; held_out (h, c) : their
-    values, NaN where unknown. calibration : of classes, None where no class has two labels.
+    values (v, c) : at the vertices, as `signed`. reached (v,) bool : where a label is reachable. held (h,) : the
+    positions of held-out labels; held_out (h, c) : their values, NaN where unknown. calibration : of classes, None
+    where no class has two labels.
     """
 
     values: np.ndarray
+    reached: np.ndarray
     held: np.ndarray
     held_out: np.ndarray
     calibration: Calibration | None
@@ -45,10 +47,11 @@ class OwnValues:
 class Pooled:
     """A pool on the vertices.
 
-    on_vertices : the values, all of them reached, of classes log probabilities. held (h,) : the positions of held-out
-    labels; held_out, alone, own (h, c) : their cross-fitted values by the pool, and those of the other model and of the
-    learner alone, as `signed`, NaN where the learner knows no other label of the class. other (v, c) : what the other
-    model says alone, as `signed`. calibration : of the pool; None for quantities.
+    on_vertices : the values, of classes log probabilities. Where the learner reaches none, those of the other model as
+    far as labels say that it is right by itself; if they do not, the vertices are not reached. held (h,) : the
+    positions of held-out labels; held_out, alone, own (h, c) : their cross-fitted values by the pool, and those of the
+    other model and of the learner alone, as `signed`, NaN where the learner knows no other label of the class. other
+    (v, c) : what the other model says alone, as `signed`. calibration : of the pool; None for quantities.
     """
 
     on_vertices: VertexValues
@@ -131,8 +134,13 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     decision = _decision(target, weight, held_out[judged], held[judged])
     calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
     shift = 0.0 if decision is None else decision
+    reached = np.ones(len(even), bool)
+    if own is not None and not own.reached.all():
+        elsewhere = pool_weights(of_held, np.zeros_like(own_held), at_labels[:, held], held_weight)
+        reached = own.reached | elsewhere.others.any()
+        logs_at_vertices = np.where(own.reached[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
-        VertexValues(logs_at_vertices + shift, np.ones(len(even), bool)), held,
+        VertexValues(np.where(reached[:, None], logs_at_vertices + shift, 0.0), reached), held,
         signed(held_out + shift, target), signed(alone, target), signed(own_values, target),
         signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.own,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})

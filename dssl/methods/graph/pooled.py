@@ -52,10 +52,10 @@ class PooledLearner:
         if not isinstance(plain, Classes):
             # The mean of the labels, where none is reachable.
             values = np.where(fitted.reached[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
-            return OwnValues(values, labels, held_values, None)
+            return OwnValues(values, np.ones(len(values), bool), labels, held_values, None)
         shift = shift_of(plain, lambda: held_values, scored(plain), values[fitted.reached], weight, learner.assumed)
         values = np.where(fitted.reached[:, None], values + shift.columns, 0.0)
-        return OwnValues(values, labels, held_values + shift.columns, shift.calibration)
+        return OwnValues(values, fitted.reached, labels, held_values + shift.columns, shift.calibration)
 
     def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
         """Return the pool; known class sizes do not count yet."""
