@@ -71,14 +71,17 @@ def require_soft_labels(values: np.ndarray, n: int, names: np.ndarray | None, na
     names (n_classes,) : the classes; None for quantities. rows (n,) : the numbers of the points in messages. Raises
     DataError: another shape, values that are not finite, or of classes rows that are no probabilities.
     """
-    values = np.asarray(values, np.float64)
-    values = values[:, None] if values.ndim == 1 and names is None else values
-    count = values.shape[1] if names is None and values.ndim == 2 else 0 if names is None else len(names)
-    require(values.shape == (n, count), f"{name} has shape {values.shape} for {n} points" + (
-        "" if names is None else f" and the {count} classes {names.tolist()[:10]}"), error=DataError,
-        why="each point has a row, with a column for each class in ascending order" if names is not None
-        else "each point has a row", fix="pass one row a point, and name the classes of the columns by classes=..."
-        if names is not None else "pass one row a point")
+    values = np.atleast_1d(np.asarray(values, np.float64))
+    if names is None:
+        values = values[:, None] if values.ndim == 1 else values
+        of_classes, why, fix = "", "each point has a row", "pass one row a point"
+    else:
+        of_classes = f" and the {len(names)} classes {names.tolist()[:10]}"
+        why = "each point has a row, with a column for each class in ascending order"
+        fix = "pass one row a point, and name the classes of the columns by classes=..."
+    count = values.shape[-1] if names is None else len(names)
+    require(values.shape == (n, count), f"{name} has shape {values.shape} for {n} points{of_classes}", error=DataError,
+            why=why, fix=fix)
     numbers = np.arange(n) if rows is None else rows
     wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
     require(len(wrong) == 0, error=DataError, what="" if not len(wrong) else

@@ -171,12 +171,12 @@ class Shared(TypedDict):
 class Features:
     """The features F (l, k) of the labeled points; model : what is linear in them, of (b (k, c), intercept, coding).
 
-    told : JSON, what is known of them.
+    attributes : what is known of them; JSON.
     """
 
     F: np.ndarray
     model: MakeModel
-    told: dict[str, Any]
+    attributes: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +335,8 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
             held_out_linear(features.F, target, learner, folds.repetitions, weight), context.points("train"))
         probabilities = calibration_attributes(calibration) if name == "model" else {}
         facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _parameters(variant, learner),
-                      **features.told, **target.training_metrics(features.F @ b + intercept, coding), **probabilities}
+                      **features.attributes, **target.training_metrics(features.F @ b + intercept, coding),
+                      **probabilities}
     described = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
     return models, {"models": {name: {**described[name], **facts_of} for name, facts_of in facts.items()}, **compared}

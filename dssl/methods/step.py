@@ -83,10 +83,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class FittedModels:
-    """Models by name, and what is told of them, JSON."""
+    """Models by name, with the attributes of all of them; JSON."""
 
     models: dict[str, Model]
-    told: dict[str, Any]
+    attributes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class Context:
             fitted = fit()
             self.fit.models.update(fitted.models)
             self.fit.fitted = fitted
-            return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.told}
+            return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.attributes}
         receipt, = self.execution.map([ModelsTask(fit)], self.parts)
         attributes: dict[str, Any] = receipt["found"]
         return attributes
@@ -282,7 +282,7 @@ class ModelsTask:
         fitted = self.fit()
         arrays, described = stored_form(fitted.models)
         out.write(**arrays)
-        return {"found": {"models": described, **fitted.told}}
+        return {"found": {"models": described, **fitted.attributes}}
 
 
 def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_columns: int, predicted: int,

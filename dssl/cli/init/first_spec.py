@@ -97,14 +97,14 @@ def _files_in(source: str) -> str:
 
 @dataclass
 class _Lines:
-    """The lines of a spec, with their comments, and what is told of them."""
+    """The lines of a spec with their comments, and messages on them."""
 
     lines: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     depth: int = 0
 
     def add(self, body: str, comment: str = "", *, message: str | None = None) -> None:
-        """Add a line; told : what is said of it, if anything."""
+        """Add a line; message : what the terminal says of it, if anything."""
         text = "  " * self.depth + body
         first, *more = textwrap.wrap(comment, COMMENT, break_long_words=False) or [""]
         self.lines.append(f"{text:<{WIDTH}}  # {first}" if comment else text)
