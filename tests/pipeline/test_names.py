@@ -43,10 +43,10 @@ IN_SECTIONS = {
 IN_SECTIONS_OF_A_KIND = {
     ("svm", "tol"): "solver", ("ridge", "tol"): "solver", ("laprls", "random_state"): "model.landmarks",
     ("lapsvm", "random_state"): "model.landmarks"}
-# Of the deformed kernel, which the kind clustering has; a pipeline always calibrates probabilities, and pools its model
-# with a base estimator alone.
-NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability"),
-                 *((kind, key) for kind in ("automatic", "graph") for key in ("class_embeddings", "classes"))}
+# Of the deformed kernel, which the kind clustering has; a pipeline always calibrates probabilities, and has the classes
+# of soft labels and of class vectors in their sections.
+NOT_IN_A_SPEC = {("kernel_clustering", "eta"), ("transductive", "probability"), ("automatic", "classes"),
+                 ("graph", "classes")}
 # Defaults that differ, since the group has a default of its own in Python, or one estimator a kind that a spec chooses.
 OTHER_DEFAULTS = {
     # A section here, a number or a group there.
@@ -62,6 +62,10 @@ def arguments_of(name: str) -> dict[str, object]:
     """Return the parameters of an estimator with their defaults."""
     return {key: REQUIRED if parameter.default is parameter.empty else parameter.default
             for key, parameter in inspect.signature(getattr(dssl, name).__init__).parameters.items() if key != "self"}
+
+
+def arguments_of_fit(name: str) -> set[str]:
+    return set(inspect.signature(getattr(dssl, name).fit).parameters)
 
 
 def keys_of(group: type) -> dict[str, object]:
@@ -99,7 +103,7 @@ def test_a_parameter_of_an_estimator_is_a_key_of_its_kind_with_the_same_default(
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_a_key_of_a_kind_is_a_parameter_of_one_of_its_estimators_or_of_a_group_of_it(kind):
-    arguments = {key for name in ESTIMATORS[kind] for key in arguments_of(name)}
+    arguments = {key for name in ESTIMATORS[kind] for key in arguments_of(name).keys() | arguments_of_fit(name)}
     groups = {key: value for group in GROUPS.get(kind, ()) for key, value in keys_of(group).items()}
     for key, default in keys_of(section(kind, "model")).items():
         named = key in arguments | groups.keys() or (kind, key) in NOT_IN_PYTHON
