@@ -132,8 +132,8 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
     calibration_ : Calibration
         What makes scores probabilities.
     evidence_ : dict
-        The `carriers`, the `outliers` that are none, the `eigenpairs`, the `scales`
-        eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
+        The `carriers`, the number of dropped `outliers`, the `eigenpairs`, the
+        `scales` eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
         and the `eigenvalues`; the indices whose first choice was `passed_over` for
         a scale with sound denominators, those `unsound` at all scales, those
         `left_out` with an eigenvalue 0, and the `unsound_share` of points and
@@ -254,8 +254,8 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
     transduction_ : ndarray, shape (n,) or (n, c)
         What is predicted for the points of the fit.
     evidence_ : dict
-        The `carriers`, the `outliers` that are none, the `eigenpairs`, the `scales`
-        eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
+        The `carriers`, the number of dropped `outliers`, the `eigenpairs`, the
+        `scales` eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
         and the `eigenvalues`; the indices whose first choice was `passed_over` for
         a scale with sound denominators, those `unsound` at all scales, those
         `left_out` with an eigenvalue 0, and the `unsound_share` of points and

@@ -32,6 +32,7 @@ from .points import require_finite, squared_distances
 LandmarkMethod = Literal["uniform", "kmeans", "leverage"]
 METHODS = ("uniform", "kmeans", "leverage")
 MIN_PART = 0.02  # of the landmarks: a smaller part that lies apart is an outlier
+SAME_LENGTH = 1e-6  # of squared distances, relative to the longer
 OUTLIER_BLOCK = 256  # rows of a block of their distances
 DEFAULT_COUNT = 1000  # of landmarks, and of the subsample of a deformed kernel
 PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
@@ -252,9 +253,10 @@ def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: in
 def without_outliers(points: Any, share: float) -> np.ndarray:
     """Return the numbers, ascending, of the landmarks (s, d) that are no outliers, by single linkage.
 
-    Of edges up to a shrinking length the largest component falls into two parts. A part of less than `MIN_PART` of all
-    points is an outlier and is dropped, as long as no more than a `share` of the points are; the first larger part ends
-    the search, since it may be a cluster. O(s^2 d) time, 8 s^2 bytes.
+    Of edges up to a shrinking length the largest component falls into parts, several where edges are equally long.
+    Parts of less than `MIN_PART` of all points beside a single larger one are outliers and are dropped, as long as no
+    more than a `share` of the points are; otherwise the search ends, since a part may be a cluster. O(s^2 d) time,
+    8 s^2 bytes.
     """
     s = points.shape[0]
     if MIN_PART * s <= 1 or share == 0:
@@ -265,12 +267,19 @@ def without_outliers(points: Any, share: float) -> np.ndarray:
     merges = linkage(pairs, "single")
     parts = merges[:, :2].astype(np.int64)
     sizes = np.concatenate([np.ones(s), merges[:, 3]])
+    heights = np.concatenate([np.full(s, -1.0), merges[:, 2]])
     largest = 2 * s - 2
     while largest >= s:
-        small, large = sorted(parts[largest - s], key=lambda part: sizes[part])
-        if sizes[small] >= MIN_PART * s or sizes[large] < (1 - share) * s:
+        joined, shortest = [largest], heights[largest] * (1 - SAME_LENGTH)
+        for part in joined:
+            if part >= s and heights[part] >= shortest:
+                joined.extend(parts[part - s])
+        apart = [part for part in joined if heights[part] < shortest]
+        small = [part for part in apart if sizes[part] < MIN_PART * s]
+        large = [part for part in apart if sizes[part] >= max(MIN_PART, 1 - share) * s]
+        if len(large) != 1 or len(small) != len(apart) - 1:
             break
-        largest = large
+        largest, = large
     members = [largest]
     for part in members:
         if part >= s:

@@ -84,8 +84,8 @@ class MultiscaleParams:
     q : of the scales, one to the next, in (0, 1).
     threshold : the second eigenvalue below which there are no further scales; all are at most 1.
     n_eigenpairs : beside the constant one; "auto" is an eighth of the landmarks, at least `MIN_PAIRS`.
-    n_carriers : the number of landmarks, which include the labeled points as long as these are no more than half;
-        "auto" is as many as fit the budget, at most `MAX_LANDMARKS`.
+    n_carriers : the number of landmarks before outliers are dropped; they include the labeled points as long as
+        these are no more than half. "auto" is as many as fit the budget, at most `MAX_LANDMARKS`.
     outlier_share : of the carriers that `without_outliers` drops at most, 0 to 0.5.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7.
     random_state : of the landmarks. budget : bytes that determine the number of landmarks.

@@ -91,6 +91,9 @@ def test_where_neither_labels_nor_soft_labels_say_something_there_is_no_class(bl
     assert (without.transduction_[far] == -1).all()
     assert np.isnan(without.predict_proba(apart[far][:3])).all()
     np.testing.assert_array_equal(without.transduction_, alone.transduction_)
+    noise = np.random.default_rng(1).dirichlet((1, 1), 300)
+    with pytest.warns(UnreachablePoints):
+        assert (learner().fit(apart, labels, soft_labels=noise).transduction_[far] == -1).all()
     said = np.where(far, 0.9, P[:, 1] / (P[:, 0] + P[:, 1]))
     assert (learner().fit(apart, labels, soft_labels=np.column_stack([1 - said, said])).transduction_[far] == 1).all()
 

@@ -252,6 +252,15 @@ def test_scattered_outliers_are_dropped_and_clusters_are_not(seed, n_outliers, t
     assert_array_equal(without_outliers(rows, 0.05), np.flatnonzero(order < 100))
 
 
+@pytest.mark.parametrize("X", [np.stack(np.meshgrid(range(10), range(10)), axis=-1).reshape(-1, 2).astype(float),
+                               np.eye(100), np.zeros((100, 3)),
+                               np.random.default_rng(0).integers(0, 2, (200, 8)).astype(float)])
+def test_no_point_of_equal_distances_is_an_outlier(X):
+    assert_array_equal(without_outliers(X, 0.05), np.arange(len(X)))
+    far = np.concatenate([X, X[:1] + 100.0])
+    assert_array_equal(without_outliers(far, 0.05), np.arange(len(X)))
+
+
 def test_no_more_outliers_are_dropped_than_the_share():
     X = np.concatenate([points(100) * 0.01, 3.0 ** np.arange(1, 7)[:, None] * np.ones(3)])
     assert_array_equal(without_outliers(X, 0.03), np.arange(103))

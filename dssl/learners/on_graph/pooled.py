@@ -47,8 +47,8 @@ class OwnValues:
 class Pooled:
     """A pool on the vertices.
 
-    on_vertices : the values, of classes log probabilities. Where the learner reaches none, those of the other model as
-    far as labels say that it is right by itself; if they do not, the vertices are not reached. held (h,) : the
+    on_vertices : the values, of classes log probabilities. Where the learner reaches none, those of the other model if
+    held-out labels say that it is better than chance; if they do not, the vertices are not reached. held (h,) : the
     positions of held-out labels; held_out, alone, own (h, c) : their cross-fitted values by the pool, and those of the
     other model and of the learner alone, as `signed`, NaN where the learner knows no other label of the class. other
     (v, c) : what the other model says alone, as `signed`. calibration : of the pool; None for quantities.
@@ -136,14 +136,27 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     shift = 0.0 if decision is None else decision
     reached = np.ones(len(even), bool)
     if own is not None and not own.reached.all():
-        elsewhere = pool_weights(of_held, np.zeros_like(own_held), at_labels[:, held], held_weight)
-        reached = own.reached | elsewhere.others.any()
+        nothing = np.zeros_like(own_held)
+        elsewhere = pool_weights(of_held, nothing, at_labels[:, held], held_weight)
+        reached = own.reached | _is_informative(of_held, cross_fitted_pool(of_held, nothing, at_labels[:, held],
+                                                                           held_weight))
         logs_at_vertices = np.where(own.reached[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
         VertexValues(np.where(reached[:, None], logs_at_vertices + shift, 0.0), reached), held,
         signed(held_out + shift, target), signed(alone, target), signed(own_values, target),
         signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.own,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
+
+
+def _is_informative(target: Classes, logs: np.ndarray) -> bool:
+    """Return whether held-out log probabilities (l, n_classes) say more of the labels than equal ones do.
+
+    The mean gain is above three of its standard errors.
+    """
+    if len(logs) < 2:
+        return False
+    gains = logs[np.arange(len(logs)), target.coded] + np.log(logs.shape[1])
+    return bool(gains.mean() > 3 * gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
 def _taken(weight: np.ndarray | None, positions: np.ndarray) -> np.ndarray | None:
