@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from ..base.digest import require_one_of
 from ..base.errors import require
 
@@ -54,6 +56,8 @@ class SoftLabelSection:
     def __post_init__(self) -> None:
         require_one_of(self, "columns", "file")
         names = [] if self.columns is None else [*self.params.columns]
+        require(self.columns is None or bool(names), "columns is empty", why="soft labels are read from these columns",
+                fix="name one column of each class, of a regression the one of predicted targets, or give file")
         require(len(set(names)) == len(names), f"columns={names}", why="each class has a column of its own",
                 fix="name each column once")
         if isinstance(self.columns, dict):
@@ -103,8 +107,9 @@ class ClassEmbeddingSection:
 
 def require_classes(classes: tuple[ClassName, ...] | None) -> None:
     """Raise ParameterError unless there are at least two classes, all of them different."""
-    require(classes is None or len({*classes}) == len(classes) > 1, f"classes={list(classes or ())}",
-            why="a classifier tells at least two classes apart", fix="name two classes or more, each once")
+    require(classes is None or len(np.unique(np.array(classes))) == len(classes) > 1, f"classes={list(classes or ())}",
+            why="a classifier tells at least two classes apart, and beside text the number 1 is the class '1'",
+            fix="name two classes or more, each once")
 
 
 OpinionSection = SoftLabelSection | ClassEmbeddingSection

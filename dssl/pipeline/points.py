@@ -281,6 +281,18 @@ def _require_two_classes(target: Target, source: str) -> None:
                 "labels.file names; or check the target, data.keep and data.classes")
 
 
+def _drawn_labels(context: Context, labels: LabelParams, n_strata: int) -> np.ndarray:
+    """Return the places of labels that are drawn; raise DataError where there are fewer."""
+    try:
+        return choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
+                             fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata)
+    except DataError as error:
+        if labels.opinion is None:
+            raise
+        what, why, fix = sentences(str(error))
+        raise DataError(explain(what, why=why, fix=f"{fix}; or set labels: {{given: true}}")) from error
+
+
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     """Choose the labeled points, add those of a file; write their places among the training points.
 
@@ -300,8 +312,7 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
             raise CannotGrow(f"new rows are of the class {new}, and labels are drawn of every class")
         places = context.base.parts.read(DRAWN)["places"]
     else:
-        places = choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
-                               fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata)
+        places = _drawn_labels(context, labels, n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
     lines = _lines(context, labels)
     chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), lines)
@@ -312,6 +323,10 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     weights, weighed = dict[str, np.ndarray](), dict[str, Any]()
     if labels.weight is not None:
         chosen, weights[WEIGHT], weighed = weigh_labels(context, chosen, labels.weight, lines, labels.read)
+    require(labels.opinion is None or "classes" in split or len(chosen.labeled) > 1, error=DataError,
+            what=f"{len(chosen.labeled)} training points have a target",
+            why="predicted targets count by how well they predict targets that are held out",
+            fix="give two training points a target, or take the predicted targets as they are")
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays, **weights)
     PartWriter(context.parts, DRAWN).write(places=places)

@@ -135,6 +135,7 @@ class KnownQuantities(KnownTarget):
 
     def __init__(self, dataset: Dataset, params: SplitParams):
         assert not isinstance(params.unlabeled, str)  # the spec refuses it
+        _ = dataset.target  # raises without targets
         self._names, self.unlabeled = dataset.attributes.get("label_names"), params.unlabeled
         self._marked = False
 

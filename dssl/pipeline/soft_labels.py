@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import DataError, require
+from ..base.errors import DataError, explain, require, sentences
 from ..data.dataset import Dataset, chunk_rows
 from ..data.ingest import open_dataset
 from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
+from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of, is_table
 from ..data.source_files import Source
 from ..data.source_reader import open_source
 from ..data.targets import named_labels
 from ..execution.cost import Cost, cost_of
 from ..learners.soft_labels import require_embeddings, require_soft_labels
+from ..learners.target.encoding import UNLABELED
 from ..learners.target.target import Classes, Target
-from ..methods.opinions import OpinionParams, SoftLabelSection
+from ..methods.opinions import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import SOFT_LABELS, VECTORS, Context, File
 from ..storage.blocks import ArrayRows, PartWriter, write_dense
@@ -79,7 +81,9 @@ def read_opinion(context: Context, params: OpinionParams, read: IngestParams) ->
         opened = _opened(context.files[OPINION].source, params)
         values, read_from = opened.X.read_all(), context.files[OPINION].source.name
         if params.class_column is not None:
-            names = tuple(named_labels(opened.targets(), opened.attributes["label_names"]).tolist())
+            names = _class_names(opened, params.class_column, read_from)
+        if opened.feature_names is not None:
+            values = values[:, _columns_in_order(opened.feature_names, params, dataset_of(context), read_from)]
     order = np.argsort(np.array(names), kind="stable") if names is not None else np.arange(values.shape[1])
     ascending = None if names is None else np.array(names)[order]
     if params.kind == "class_embeddings":
@@ -103,13 +107,55 @@ def read_opinion(context: Context, params: OpinionParams, read: IngestParams) ->
 
 
 def _opened(source: Source, params: OpinionParams) -> Dataset:
-    """Return a file of soft labels or class vectors, whose columns are all used."""
+    """Return a file of soft labels or class vectors, whose columns are all used.
+
+    Raises DataError: cells that are no numbers.
+    """
     if not is_table(format_of(source.path)):
         require(params.class_column is None, f"{KEYS[params.kind]}.classes={params.class_column!r}, and {source.name} "
                 "is no table", error=DataError, why="it has no column of that name", fix="list the classes of its rows")
         return open_dataset([file.path for file in source.files], dtype="float64")
-    return open_dataset([file.path for file in source.files], dtype="float64", keep_ids=True,
-                        target=params.class_column or "none")
+    try:
+        return open_dataset([file.path for file in source.files], dtype="float64", keep_ids=True,
+                            target=params.class_column or "none")
+    except CellError as error:
+        raise DataError(explain(sentences(str(error))[0], why=f"each cell of {KEYS[params.kind]}.file is a number",
+                                fix="correct these cells in the file; of a row of soft labels of which the other model "
+                                "says nothing, write equal probabilities")) from error
+
+
+def _class_names(opened: Dataset, column: str, name: str) -> tuple[Any, ...]:
+    """Return the classes of the rows of a table; raise DataError where a cell is empty."""
+    y, label_names = opened.targets(), opened.attributes["label_names"]
+    empty = np.flatnonzero(np.isnan(y) if y.dtype.kind == "f" else (y == UNLABELED) & (label_names is not None))
+    require(len(empty) == 0, error=DataError, what="" if not len(empty) else
+            f"{name} has no class in {len(empty)} rows, first row {empty[0]} (counted from 0)",
+            why=f"the column {column!r} names the class of each vector", fix="name the class, or delete the row")
+    return tuple(named_labels(y, label_names).tolist())
+
+
+def _columns_in_order(columns: list[str], params: OpinionParams, dataset: Dataset, name: str) -> list[int]:
+    """Return the numbers of the columns of a table in the order of the features, or of the listed classes.
+
+    Columns of soft labels whose names are not those of the classes stay as they are, as do those of vectors if the
+    features have no names. Raises DataError: columns of vectors are not those of the features.
+    """
+    if params.kind == "class_embeddings":
+        if dataset.feature_names is None:
+            return [*range(len(columns))]
+        wanted = list(dataset.feature_names)
+        lacking, strange = ([each for each in some if each not in others]
+                            for some, others in ((wanted, columns), (columns, wanted)))
+        require(not lacking and not strange, error=DataError,
+                what=f"{name} lacks the columns {lacking[:5]} of the features, and has {strange[:5]}, which are none",
+                why="a class vector has the columns of the features, which are matched by name",
+                fix="name them as in the source, or write the vectors without names as .npy, in the order of the "
+                    "features")
+    else:
+        wanted = [str(each) for each in params.classes or ()]
+    if columns == wanted or sorted(columns) != sorted(wanted):
+        return [*range(len(columns))]
+    return [columns.index(each) for each in wanted]
 
 
 def _of_columns(context: Context, columns: tuple[str, ...], read: IngestParams, rows: np.ndarray) -> np.ndarray:
@@ -169,17 +215,25 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
             f"name one of {', '.join(names[:12])}" if names else "give the columns names, in a first line")
 
 
-def require_length(spec: Spec, files: Mapping[str, File], n_rows: int) -> None:
-    """Raise DataError if a file of soft labels has another number of rows than the source."""
+def require_shape(spec: Spec, files: Mapping[str, File], source: Scan) -> None:
+    """Raise DataError if a file of soft labels or class vectors has another shape than follows from the source."""
     opinion = spec.model.opinion
-    if not isinstance(opinion, SoftLabelSection) or opinion.file is None:
+    if opinion is None or OPINION not in files:
         return
-    source, is_of_table = files[OPINION].source, is_table(format_of(files[OPINION].source.path))
-    read = IngestParams(target="none", keep_ids=True) if is_of_table else IngestParams()
+    params, file = opinion.params, files[OPINION].source
+    read = IngestParams(target=params.class_column or "none", keep_ids=True) if is_table(format_of(file.path)) else \
+        IngestParams()
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        scan = open_source(source, read, scratch=Path(folder)).scan()
-    count = opinion.params.count
-    require(scan.n_rows == n_rows and scan.n_columns == count, error=DataError,
-            what=f"{source.name} has the shape ({scan.n_rows}, {scan.n_columns}), expected ({n_rows}, {count})",
-            why="model.soft_labels.file has a row for each row of the source, and a column for each class",
-            fix="write all rows of the source in their order, and name the classes of the columns in classes")
+        scan = open_source(file, read, scratch=Path(folder)).scan()
+    if params.kind == "soft_labels":
+        expected = source.n_rows, params.count
+        why = "model.soft_labels.file has a row for each row of the source, and a column for each class"
+        fix = "write all rows of the source in their order, and name the classes of the columns in classes"
+    else:
+        is_known = not source.keys and not source.text  # columns of a source that are its features as they are
+        expected = (scan.n_rows if params.count is None else params.count,
+                    source.n_columns if is_known else scan.n_columns)
+        why = "model.class_embeddings.file has a row for each class, and the columns of the features"
+        fix = "write one vector a class in the space of the features, and name the classes of the rows in classes"
+    require((scan.n_rows, scan.n_columns) == expected, error=DataError, why=why, fix=fix,
+            what=f"{file.name} has the shape ({scan.n_rows}, {scan.n_columns}), expected {expected}")

@@ -222,6 +222,11 @@ class Spec(Sections):
                                                      why="a column is the label, or what the label weighs",
                                                      fix="name another column, or leave it out"))
         opinion = self.model.opinion
+        if opinion is not None and weight is not None and weight in opinion.params.columns:
+            yield "labels.weight", SpecError(explain(
+                f"labels.weight={weight!r}, and model.soft_labels.columns has that column",
+                why="a column is what a label weighs, or what another model says", fix="name another column, or leave "
+                "it out"))
         if opinion is not None and self.data.read.target in opinion.params.columns:
             yield "model.soft_labels", SpecError(explain(
                 f"model.soft_labels.columns has {self.data.read.target!r}, and data.read.target is that column",
@@ -242,6 +247,11 @@ class Spec(Sections):
         """Yield each key that asks a regression for classes."""
         if self.data.task != "regression":
             return
+        if self.data.read.target == "none":
+            yield "data.read.target", SpecError(explain(
+                "data.read.target is none, and data.task is regression",
+                why="a regression learns from targets, also where there are soft labels",
+                fix="name the column of the targets, which may be empty where they are unknown"))
         per_class = self.labels.per_class if self.labels else None
         for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
                             ("labels.per_class", per_class)):

@@ -203,3 +203,78 @@ def test_without_labels_and_soft_labels_there_is_nothing_to_learn_from(table, tm
     with pytest.raises(SpecError, match=r"data.test, and data.read.target is none"):
         load_spec(spec_of(path, data={"read": {"target": "none"}, "test": {"count": 9}},
                           soft_labels={"columns": COLUMNS, "classes": NAMES}))
+
+
+def test_columns_of_a_table_are_matched_by_name(table, tmp_path):
+    path = written(table, tmp_path / "t.csv")
+    data = {"read": {"target": "kind", "drop": COLUMNS}}
+    table[COLUMNS].to_csv(tmp_path / "soft.csv", index=False)
+    table[COLUMNS].set_axis(NAMES, axis=1)[["dog", "owl", "cat"]].to_csv(tmp_path / "named.csv", index=False)
+    vectors = pd.DataFrame(CENTERS, columns=FEATURES).assign(name=NAMES)
+    vectors.to_csv(tmp_path / "v.csv", index=False)
+    vectors[["name", "b", "a"]].to_csv(tmp_path / "turned.csv", index=False)
+    models = [{"soft_labels": {"file": str(tmp_path / name), "classes": NAMES}} for name in ("soft.csv", "named.csv")]
+    models += [{"class_embeddings": {"file": str(tmp_path / name), "classes": "name"}}
+               for name in ("v.csv", "turned.csv")]
+    labels = [pd.read_csv(run(spec_of(path, data=data, **model), workspace=tmp_path, execution=InProcess(1)).folder
+                          / "predictions_all.csv")["label"] for model in models]
+    assert_array_equal(labels[0], labels[1])
+    assert_array_equal(labels[2], labels[3])
+    vectors.rename(columns={"b": "c"}).to_csv(tmp_path / "v.csv", index=False)
+    with pytest.raises(DataError, match=r"v.csv lacks the columns \['b'\] of the features, and has \['c'\]"):
+        run(spec_of(path, data=data, **models[2]), workspace=tmp_path, execution=InProcess(1), until="labels")
+
+
+def test_a_class_of_soft_labels_needs_no_label(table, tmp_path):
+    """The baselines of `kind: graph` never predict it."""
+    classes, columns = [*NAMES, "emu"], [*COLUMNS, "p_emu"]
+    with_emu = table.assign(p_emu=0.1, kind=table["true"])
+    with_emu[columns] = with_emu[columns].div(with_emu[columns].sum(axis=1), axis=0)
+    with_emu[[*FEATURES, *columns, "kind"]].to_csv(tmp_path / "t.csv", index=False)
+    spec = spec_of(tmp_path / "t.csv", data={**READ, "test": {"count": 60}}, kind="graph",
+                   soft_labels={"columns": columns, "classes": classes})
+    result = run({**spec, "labels": {"per_class": 5}}, workspace=tmp_path, execution=InProcess(1))
+    predicted = pd.read_csv(result.folder / "predictions_all.csv")["label"]
+    assert (predicted == table["true"]).mean() > 0.9
+    for name in ("base", "nearest"):
+        assert {*result.predict(tmp_path / "t.csv", model=name)} == {*NAMES}
+
+
+def test_vectors_and_names_of_classes_that_do_not_fit_are_refused(table, tmp_path):
+    path, data = written(table, tmp_path / "t.csv"), {"read": {"target": "kind", "drop": COLUMNS}}
+    vectors = pd.DataFrame(CENTERS, columns=FEATURES).assign(name=NAMES)
+    vectors.assign(name=["owl", "", "dog"]).to_csv(tmp_path / "unnamed.csv", index=False)
+    vectors.assign(a=[0.0, np.nan, 0.0]).to_csv(tmp_path / "empty.csv", index=False)
+    for name, message in (("unnamed.csv", "no class in 1 rows, first row 1"),
+                          ("empty.csv", r"a(?s:.*)correct these cells in the file")):
+        with pytest.raises(DataError, match=message) as caught:
+            run(spec_of(path, data=data, class_embeddings={"file": str(tmp_path / name), "classes": "name"}),
+                workspace=tmp_path, execution=InProcess(1), until="labels")
+        assert "when_missing" not in str(caught.value)
+    np.save(tmp_path / "wide.npy", np.ones((3, 5)))
+    for classes, message in ((NAMES, r"\(3, 5\), expected \(3, 2\)"), (NAMES[:2], r"expected \(2, 2\)")):
+        with pytest.raises(DataError, match=message):
+            plan(spec_of(path, data=data, class_embeddings={"file": str(tmp_path / "wide.npy"), "classes": classes}),
+                 workspace=tmp_path / "work")
+
+
+def test_labels_that_are_drawn_and_regressions_need_targets(table, tmp_path):
+    path = written(table.assign(kind=""), tmp_path / "t.csv")
+    soft = {"columns": COLUMNS, "classes": NAMES}
+    with pytest.raises(DataError, match=r"no point has a label(?s:.*)set labels: \{given: true\}"):
+        run({**spec_of(path, data=READ, soft_labels=soft), "labels": {"per_class": 2}}, workspace=tmp_path,
+            execution=InProcess(1), until="labels")
+    table[FEATURES].assign(y=[1.0] + 239 * [np.nan], said=1.0).to_csv(tmp_path / "q.csv", index=False)
+    soft = {"columns": ["said"]}
+    with pytest.raises(DataError, match="1 training points have a target"):
+        run(spec_of(tmp_path / "q.csv", data={"task": "regression", "read": {"target": "y"}}, soft_labels=soft),
+            workspace=tmp_path, execution=InProcess(1), until="labels")
+    for spec, message in (
+            (spec_of("q.csv", data={"task": "regression", "read": {"target": "none"}}, soft_labels=soft),
+             "data.read.target is none, and data.task is regression"),
+            (spec_of("q.csv", data={"task": "regression"}, soft_labels={"columns": []}), "columns is empty"),
+            (spec_of("t.csv", soft_labels={"columns": COLUMNS, "classes": [1, "1", "dog"]}), r"\[1, '1', 'dog'\]"),
+            ({**spec_of("t.csv", soft_labels={"columns": COLUMNS, "classes": NAMES}),
+              "labels": {"given": True, "weight": "p_owl"}}, "labels.weight='p_owl', and model.soft_labels.columns")):
+        with pytest.raises(SpecError, match=message):
+            load_spec(spec)

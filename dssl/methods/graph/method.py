@@ -19,7 +19,7 @@ import numpy as np
 from ...execution.cost import Cost, cost_of
 from ...execution.tasks import Execution
 from ...learners.class_prior import ClassPrior
-from ...learners.linear.gram import LearnerParams, fit_gram
+from ...learners.linear.gram import LearnerParams, ridge
 from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.model import Model
 from ...learners.nearest import fit_nearest_baseline
@@ -215,15 +215,19 @@ def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight:
 
 def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.ndarray | None,
           folds: LabelFolds) -> tuple[KernelModel, list[HeldOut]]:
-    """Return ridge regression of the labels in the plain kernel, and its values at labels held out."""
+    """Return ridge regression of the labels in the plain kernel, and its values at labels held out.
+
+    A class of soft labels without a label has the value -1 everywhere, so that it is never predicted.
+    """
     bandwidth, = params.kernels.bandwidths
     kernel, X = params.kernels.at(bandwidth, points), points.take(target.labeled)
     K = kernel(X, X)
 
     def fit(kept: np.ndarray) -> KernelModel:
-        coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), BASE_LEARNER,
-                                           None if weight is None else weight[kept])
-        return expand(kernel, X[kept], coef, intercept, coding)
+        weighs = weight is not None and not bool((weight[kept] == 1).all())  # weights 1 and none give the same bits
+        coef, intercept = ridge(K[np.ix_(kept, kept)], target.take(kept).each_column(), BASE_LEARNER.C,
+                                weight[kept] if weight is not None and weighs else None)
+        return expand(kernel, X[kept], coef, intercept, target.coding)
 
     whole = fit(np.arange(len(K)))
     values = K @ whole.coef + whole.intercept

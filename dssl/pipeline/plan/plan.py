@@ -23,7 +23,7 @@ from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
 from ..kinds.registry import KINDS
 from ..load import SHAPED, load_spec
-from ..soft_labels import require_columns, require_length
+from ..soft_labels import require_columns, require_shape
 from ..spec import Spec
 from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
@@ -143,7 +143,7 @@ class Plan:
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
             require_columns(self.spec, self.files["source"].source, Path(folder))
             scan = scan_source(self.files["source"].source, self.spec.read, Path(folder), self.budget)
-            require_length(self.spec, self.files, scan.n_rows)
+            require_shape(self.spec, self.files, scan)
             return scan
 
     def artifact(self, stage: str) -> Artifact:
