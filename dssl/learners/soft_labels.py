@@ -31,7 +31,7 @@ SUM_TOLERANCE = 1e-3  # of the probabilities of a row
 RATE, DEVIATION, OWN_DEVIATION = 3.0, 3.0, 0.5  # of the priors of b, and of log a
 MAX_WEIGHT = 20.0
 PENALTY = 3.0  # of quantities: squared residuals of labels that a weight has to save
-SIMILAR_NUMBERS = 1 << 24  # of a block of rows whose similarities are computed
+SIMILAR_NUMBERS = 1 << 20  # of a block of rows whose similarities are computed
 GROUPS = 10  # of labels, for cross-fitted weights
 
 
