@@ -133,11 +133,11 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         What makes scores probabilities.
     evidence_ : dict
         The `carriers`, the number of dropped `outliers`, the `eigenpairs`, the
-        `scales` eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
-        and the `eigenvalues`; the indices whose first choice was `passed_over` for
-        a scale with sound denominators, those `unsound` at all scales, those
-        `left_out` with an eigenvalue 0, and the `unsound_share` of points and
-        indices in a sample of the points of the fit.
+        `scales` eps_j and the `second` eigenvalue of each; for each `index` k the
+        number j of the `chosen` scale and the `eigenvalues`; the indices whose first
+        choice was `passed_over` for a scale with sound denominators, those `unsound`
+        at all scales, those `left_out` with an eigenvalue 0, and the `unsound_share`
+        of points and indices in a sample of the points of the fit.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.
@@ -255,11 +255,11 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         What is predicted for the points of the fit.
     evidence_ : dict
         The `carriers`, the number of dropped `outliers`, the `eigenpairs`, the
-        `scales` eps_j and the `second` eigenvalue of each; for each `index` k the number j of the `chosen` scale
-        and the `eigenvalues`; the indices whose first choice was `passed_over` for
-        a scale with sound denominators, those `unsound` at all scales, those
-        `left_out` with an eigenvalue 0, and the `unsound_share` of points and
-        indices in a sample of the points of the fit.
+        `scales` eps_j and the `second` eigenvalue of each; for each `index` k the
+        number j of the `chosen` scale and the `eigenvalues`; the indices whose first
+        choice was `passed_over` for a scale with sound denominators, those `unsound`
+        at all scales, those `left_out` with an eigenvalue 0, and the `unsound_share`
+        of points and indices in a sample of the points of the fit.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

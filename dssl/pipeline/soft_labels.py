@@ -31,7 +31,6 @@ from .dataset import dataset_of, rows_in_files
 from .spec import Spec
 
 OPINION = "opinion"  # among the files from outside
-KEYS = {"soft_labels": "model.soft_labels", "class_embeddings": "model.class_embeddings"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +51,14 @@ class Opinion:
         if self.names is None or not isinstance(target, Classes):
             return target
         known = self.names.tolist()
-        strange = [name for name in target.names.tolist() if name not in known]
-        require(not strange, f"the target has the classes {strange[:5]}, and {KEYS[self.kind]} those of {known[:10]}",
+        unknown = [name for name in target.names.tolist() if name not in known]
+        require(not unknown, f"the target has the classes {unknown[:5]}, and model.{self.kind} those of {known[:10]}",
                 error=DataError, why="another model says something of each class",
                 fix="add them, correct the names, or choose the classes with data.keep or data.classes")
         return target.of_names(self.names)
 
     def write(self, context: Context) -> dict[str, Any]:
-        """Write it beside the labels; return what is told of it, JSON."""
+        """Write it beside the labels; return its attributes; JSON."""
         if self.kind == "soft_labels":
             write_dense(ArrayRows(self.values), context.parts, SOFT_LABELS,
                         chunk_rows(len(self.values), self.values[:1].nbytes))
@@ -112,14 +111,14 @@ def _opened(source: Source, params: OpinionParams) -> Dataset:
     Raises DataError: cells that are no numbers.
     """
     if not is_table(format_of(source.path)):
-        require(params.class_column is None, f"{KEYS[params.kind]}.classes={params.class_column!r}, and {source.name} "
+        require(params.class_column is None, f"model.{params.kind}.classes={params.class_column!r}, and {source.name} "
                 "is no table", error=DataError, why="it has no column of that name", fix="list the classes of its rows")
         return open_dataset([file.path for file in source.files], dtype="float64")
     try:
         return open_dataset([file.path for file in source.files], dtype="float64", keep_ids=True,
                             target=params.class_column or "none")
     except CellError as error:
-        raise DataError(explain(sentences(str(error))[0], why=f"each cell of {KEYS[params.kind]}.file is a number",
+        raise DataError(explain(sentences(str(error))[0], why=f"each cell of model.{params.kind}.file is a number",
                                 fix="correct these cells in the file; of a row of soft labels of which the other model "
                                 "says nothing, write equal probabilities")) from error
 
@@ -144,10 +143,10 @@ def _columns_in_order(columns: list[str], params: OpinionParams, dataset: Datase
         if dataset.feature_names is None:
             return [*range(len(columns))]
         wanted = list(dataset.feature_names)
-        lacking, strange = ([each for each in some if each not in others]
+        lacking, unknown = ([each for each in some if each not in others]
                             for some, others in ((wanted, columns), (columns, wanted)))
-        require(not lacking and not strange, error=DataError,
-                what=f"{name} lacks the columns {lacking[:5]} of the features, and has {strange[:5]}, which are none",
+        require(not lacking and not unknown, error=DataError,
+                what=f"{name} lacks the columns {lacking[:5]} of the features, and has {unknown[:5]}, which are none",
                 why="a class vector has the columns of the features, which are matched by name",
                 fix="name them as in the source, or write the vectors without names as .npy, in the order of the "
                     "features")
