@@ -9,7 +9,7 @@ from ..base.digest import require_one_of
 from ..base.errors import require
 
 ClassName = str | int | float
-Kind = Literal["soft_labels", "class_embeddings"]
+OpinionKind = Literal["soft_labels", "class_embeddings"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class OpinionParams:
     names the classes, None where they are listed.
     """
 
-    kind: Kind
+    kind: OpinionKind
     columns: tuple[str, ...]
     classes: tuple[ClassName, ...] | None
     class_column: str | None = None

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import DataError, DsslError, ParameterError, SpecError, explain, require
-from ..execution.cost import Cost, cost_of
+from ..execution.cost import FLOP_RATE, Cost, cost_of
 from ..graph.graph import Graph
 from ..learners.metrics import SQUARED, WRONG_CLASS
 from ..learners.on_graph.cost import solve_cost
 from ..learners.on_graph.model import scored, signed
 from ..learners.on_graph.pooled import Pooled
-from ..learners.soft_labels import SoftLabels, require_soft_labels
+from ..learners.soft_labels import SIMILAR_NUMBERS, SoftLabels, require_soft_labels
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, BaseEstimatorName, base_estimator_of, cross_fitted
@@ -148,7 +148,7 @@ def other_cost(f: PlanInputs, base_estimator: Any) -> Cost:
     Of an estimator that is cross-fitting the slowest of the named ones. What is said of all points is held as it is, by
     vertex and smoothed, for each fit; of an estimator beside a block of rows and the rows of the labels, twice.
     """
-    if base_estimator is None and not f.is_pooled:
+    if base_estimator is None and f.opinion is None:
         return cost_of(0, 0, 0, 0)
     n, m, c = f.n, f.n_labeled, max(f.n_outputs, 2)
     fits = 1 if base_estimator is None else FOLDS + 1
@@ -157,7 +157,16 @@ def other_cost(f: PlanInputs, base_estimator: Any) -> Cost:
     smoothed = cost_of(0, fits * smoothing.read, 0, held + smoothing.peak, held + smoothing.smallest_peak,
                        fits * smoothing.seconds)
     if base_estimator is None:
-        return smoothed
+        return smoothed if f.opinion == "soft_labels" else smoothed + vectors_cost(f, held)
     block = min(n * f.width, max(BLOCK_NUMBERS, f.width))
     seconds = fits * c * (FIT_SECONDS + ENTRY_SECONDS * m * f.width + PREDICT_SECONDS * n)
     return smoothed + cost_of(fits, fits * n * f.row_bytes, 0, held + 16 * block + 2 * m * f.row_bytes, held, seconds)
+
+
+def vectors_cost(f: PlanInputs, held: int) -> Cost:
+    """Return what the probabilities of class vectors take: two passes over the points, in blocks.
+
+    held : bytes of what is said of all points.
+    """
+    block = min(f.n * f.width, max(SIMILAR_NUMBERS, f.width))
+    return cost_of(0, 2 * f.n * f.row_bytes, 0, held + 20 * block, held, 2 * f.n * f.width * f.n_classes / FLOP_RATE)

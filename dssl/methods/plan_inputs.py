@@ -14,6 +14,7 @@ from ..execution.cost import Cost
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
 from ..storage.pieces import BlockedCsrRows
+from .opinions import OpinionKind
 
 Bound = Literal["upper", "lower"]
 DISTINCT = "distinct points"
@@ -73,7 +74,7 @@ class PlanInputs:
     training_points, test_points, classes, labeled_points : of the split and the labels; distinct_points, entries : of
     the vertices and of W. scan : of the source; None where the data set is stored.
     attributes : of finished steps by name. growing : where rows are added, what is known of the others.
-    is_pooled : whether another model says something of the points.
+    opinion : how another model says something of the points, None where none does.
     bound : of numbers that are not known, the one that the costs follow from.
     """
 
@@ -93,7 +94,7 @@ class PlanInputs:
     scan: Scan | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     growing: Growing | None = None
-    is_pooled: bool = False
+    opinion: OpinionKind | None = None
     bound: Bound = "upper"
 
     def others(self) -> Iterator[tuple[str, "PlanInputs"]]:
@@ -174,6 +175,11 @@ class PlanInputs:
         if self.sparse_entries is None:
             return self.d * self.dtype.itemsize
         return csr_row_bytes(self.sparse_entries, self.n_rows, self.dtype)
+
+    @property
+    def source_row_bytes(self) -> int:
+        """Return the bytes of one row of the source."""
+        return self.row_bytes if self.scan is None else self.scan.row_bytes
 
     @property
     def width(self) -> int:

@@ -31,7 +31,7 @@ from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
 from .growth import CannotGrow
 from .label_weights import weigh_labels
-from .soft_labels import OPINION, opinion_cost, read_opinion
+from .soft_labels import OPINION, opinion_cost, write_opinion
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
@@ -317,8 +317,8 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     lines = _lines(context, labels)
     chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), lines)
     if labels.opinion is not None:
-        opinion = read_opinion(context, labels.opinion, labels.read)
-        chosen, from_file = opinion.with_classes(chosen), from_file | opinion.write(context)
+        chosen, opinion = write_opinion(context, labels.opinion, labels.read, chosen)
+        from_file |= opinion
     _require_two_classes(chosen, context.files["source"].source.name)
     weights, weighed = dict[str, np.ndarray](), dict[str, Any]()
     if labels.weight is not None:
@@ -340,8 +340,7 @@ def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
     """
     held, m = 60 * min(f.n, DRAW_ROWS), min(f.n_labeled, f.n)
     labels = spec.labels
-    again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * (
-        f.row_bytes if f.scan is None else f.scan.row_bytes)
+    again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * f.source_row_bytes
     soft = spec.model.opinion
     opinion = cost_of(0, 0, 0, 0) if soft is None else opinion_cost(f, soft.params)
     return cost_of(0, 3 * 8 * f.n + again, (16 if labels is None or labels.weight is None else 24) * m, held + 60 * m,

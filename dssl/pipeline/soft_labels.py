@@ -67,6 +67,16 @@ class Opinion:
         return {"opinion": {"kind": self.kind, "from": self.read_from, "columns": self.values.shape[1]}}
 
 
+def write_opinion(context: Context, params: OpinionParams, read: IngestParams, target: Target) -> tuple[
+        Target, dict[str, Any]]:
+    """Write what another model says beside the labels; return the target with all of its classes, and attributes; JSON.
+
+    Raises DataError: see `read_opinion`, and where a label is of a class of which the other model says nothing.
+    """
+    opinion = read_opinion(context, params, read)
+    return opinion.with_classes(target), opinion.write(context)
+
+
 def read_opinion(context: Context, params: OpinionParams, read: IngestParams) -> Opinion:
     """Return what another model says, with the classes in ascending order.
 
@@ -110,17 +120,20 @@ def _opened(source: Source, params: OpinionParams) -> Dataset:
 
     Raises DataError: cells that are no numbers.
     """
-    if not is_table(format_of(source.path)):
-        require(params.class_column is None, f"model.{params.kind}.classes={params.class_column!r}, and {source.name} "
-                "is no table", error=DataError, why="it has no column of that name", fix="list the classes of its rows")
-        return open_dataset([file.path for file in source.files], dtype="float64")
+    require(params.class_column is None or is_table(format_of(source.path)), error=DataError,
+            what=f"model.{params.kind}.classes={params.class_column!r}, and {source.name} is no table",
+            why="it has no column of that name", fix="list the classes of its rows")
     try:
-        return open_dataset([file.path for file in source.files], dtype="float64", keep_ids=True,
-                            target=params.class_column or "none")
+        return open_dataset([file.path for file in source.files], dtype="float64", **_read_keys(source, params))
     except CellError as error:
         raise DataError(explain(sentences(str(error))[0], why=f"each cell of model.{params.kind}.file is a number",
                                 fix="correct these cells in the file; of a row of soft labels of which the other model "
                                 "says nothing, write equal probabilities")) from error
+
+
+def _read_keys(source: Source, params: OpinionParams) -> dict[str, Any]:
+    """Return how a file of soft labels or class vectors is read: all columns of a table, but that of the classes."""
+    return {"keep_ids": True, "target": params.class_column or "none"} if is_table(format_of(source.path)) else {}
 
 
 def _class_names(opened: Dataset, column: str, name: str) -> tuple[Any, ...]:
@@ -176,13 +189,14 @@ def _of_columns(context: Context, columns: tuple[str, ...], read: IngestParams, 
 def opinion_cost(f: PlanInputs, params: OpinionParams) -> Cost:
     """Return what reading soft labels takes: they are held as they are read, and of the training points, in float64.
 
-    Columns of the source are read with all its cells once more.
+    The labels are held beside them. Columns of the source are read with all its cells once more.
     """
+    labels = 60 * min(f.n_labeled, f.n)
     if params.kind == "class_embeddings":
-        return cost_of(0, 0, 8 * f.n_classes * f.d, 24 * f.n_classes * f.d)
+        return cost_of(0, 0, 8 * f.n_classes * f.d, 24 * f.n_classes * f.d + labels)
     row, n_read = 8 * f.n_outputs, 0 if params.columns else f.n_rows
-    again = f.n_rows * ((f.row_bytes if f.scan is None else f.scan.row_bytes) if params.columns else row)
-    held = (n_read + 3 * f.n) * row
+    again = f.n_rows * (f.source_row_bytes if params.columns else row)
+    held = (n_read + 3 * f.n) * row + labels
     return cost_of(0, again, row * f.n, held, held, PARSED_SECONDS * again)
 
 
@@ -220,10 +234,8 @@ def require_shape(spec: Spec, files: Mapping[str, File], source: Scan) -> None:
     if opinion is None or OPINION not in files:
         return
     params, file = opinion.params, files[OPINION].source
-    read = IngestParams(target=params.class_column or "none", keep_ids=True) if is_table(format_of(file.path)) else \
-        IngestParams()
     with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-        scan = open_source(file, read, scratch=Path(folder)).scan()
+        scan = open_source(file, IngestParams(**_read_keys(file, params)), scratch=Path(folder)).scan()
     if params.kind == "soft_labels":
         expected = source.n_rows, params.count
         why = "model.soft_labels.file has a row for each row of the source, and a column for each class"

@@ -1,5 +1,7 @@
 """What another model says in a pipeline file counts as it does in the fit of an estimator."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,10 +10,15 @@ from sklearn.datasets import make_blobs
 
 from dssl import GraphKernelRidge, SemiSupervisedClassifier, SemiSupervisedRegressor
 from dssl.base.errors import DataError, SpecError
+from dssl.data.ingest_params import IngestParams
 from dssl.execution.in_process import InProcess
+from dssl.learners.soft_labels import vector_probabilities
+from dssl.methods.other_model import vectors_cost
+from dssl.methods.plan_inputs import Bounded, PlanInputs
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
+from dssl.storage.blocks import ArrayRows
 
 FEATURES, NAMES = ["a", "b"], ["owl", "cat", "dog"]  # not in ascending order
 COLUMNS = [f"p_{name}" for name in NAMES]
@@ -131,10 +138,27 @@ def test_the_plan_counts_soft_labels(table, tmp_path):
     np.save(tmp_path / "soft.npy", table[COLUMNS].to_numpy())
     data = {"read": {"target": "kind", "drop": COLUMNS}}
     with_file = {"soft_labels": {"file": str(tmp_path / "soft.npy"), "classes": NAMES}}
-    plain, soft = ({row["name"]: row for row in plan(spec_of(path, data=data, **model), workspace=tmp_path).records()}
-                   for model in ({}, with_file))
+    np.save(tmp_path / "vectors.npy", CENTERS)
+    with_vectors = {"class_embeddings": {"file": str(tmp_path / "vectors.npy"), "classes": NAMES}}
+    plain, soft, vectors = (
+        {row["name"]: row for row in plan(spec_of(path, data=data, **model), workspace=tmp_path).records()}
+        for model in ({}, with_file, with_vectors))
     for stage in ("labels", "models"):
         assert soft[stage]["read_bytes"] > plain[stage]["read_bytes"]
+    # Two passes over 240 points of two columns in float32: their mean, and their similarities.
+    assert vectors["models"]["read_bytes"] - soft["models"]["read_bytes"] == 2 * 240 * 2 * 4
+
+
+def test_similarities_to_class_vectors_take_the_memory_that_is_planned():
+    rows, vectors = ArrayRows(np.ones((40_000, 256), np.float32)), np.eye(5, 256)
+    held = 8 * 40_000 * 5
+    f = PlanInputs(1 << 30, IngestParams(), 40_000, Bounded.known(256), None, *map(Bounded.known, (
+        256, 40_000, 0, 5, 0, 40_000, 0)), False, opinion="class_embeddings")
+    tracemalloc.start()
+    vector_probabilities(rows, vectors)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= vectors_cost(f, 3 * held).peak <= 2 * peak
 
 
 def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path):

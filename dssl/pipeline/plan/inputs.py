@@ -45,7 +45,8 @@ def plan_inputs(spec: Spec, budget: int, scan: Scan | None, attributes: Attribut
         nnz = _entries(spec.graph, vertices, attributes)
     return PlanInputs(budget, spec.read, n_rows, columns, entries, width, training, test, classes,
                       _labeled_points(spec, training, classes, attributes), vertices, nnz,
-                      spec.data.task == "regression", scan, attributes, growing, spec.model.opinion is not None)
+                      spec.data.task == "regression", scan, attributes, growing,
+                      None if spec.model.opinion is None else spec.model.opinion.params.kind)
 
 
 def known_after(inputs: PlanInputs, spec: Spec, stage: str, attributes: Mapping[str, Any]) -> PlanInputs:
