@@ -4,7 +4,7 @@ Nothing here comes from dssl. Points are rows of X; `labeled` is a boolean mask 
 """
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 # Kernels
 
@@ -496,6 +496,19 @@ def _of_counts(formula):
     return distance
 
 
+def _earth_mover(cost):
+    """Return the least cost of moving a distribution to another, by linear programming."""
+    d = len(cost)
+    sums = np.vstack([np.kron(np.eye(d), np.ones(d)), np.kron(np.ones(d), np.eye(d))])
+    return _of_shares(lambda p, q: linprog(np.ravel(cost), A_eq=sums, b_eq=np.concatenate([p, q])).fun)
+
+
+PARAMETRIZED = {
+    "minkowski": lambda p=2, w=1: lambda x, z: (w * np.abs(x - z) ** p).sum() ** (1 / p),
+    "seuclidean": lambda V: lambda x, z: np.sqrt(((x - z) ** 2 / V).sum()),
+    "mahalanobis": lambda VI: lambda x, z: np.sqrt((x - z) @ VI @ (x - z)),
+    "kantorovich": _earth_mover,
+}
 METRICS = {
     "manhattan": lambda x, z: np.abs(x - z).sum(),
     "chebyshev": lambda x, z: np.abs(x - z).max(),
@@ -523,6 +536,7 @@ METRICS = {
 }
 
 
-def distances_by(metric, X):
+def distances_by(metric, X, params=None):
     """Return the distances of all pairs of rows (n, n) by the formula of a metric."""
-    return np.array([[METRICS[metric](x, z) for z in X] for x in X])
+    formula = METRICS[metric] if params is None else PARAMETRIZED[metric](**params)
+    return np.array([[formula(x, z) for z in X] for x in X])

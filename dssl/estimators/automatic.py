@@ -75,18 +75,17 @@ class AutomaticEstimator(SoftLabelsEstimator):
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
-        if self.scale != "auto" or graph is not None:
+        if graph is not None or self._scaling_params().kind != "auto":
             return super()._chosen_scaling(X, rows, target, graph, execution)
-        self._require_unscaled()
         self._warn_of_identifiers(rows)
         scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
-                                      X.categories if isinstance(X, Dataset) else None, self.group("graph").metric)
+                                      X.categories if isinstance(X, Dataset) else None, self.group("graph").distance)
         warn_outlier_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 
     def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: AutomaticParams,
                execution: Execution) -> None:
-        require_index(rows, params.graph.metric, execution.memory_budget)
+        require_index(rows, params.graph.distance, execution.memory_budget)
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
         never = target.coding.unpredicted_classes(self._transduction)
         self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}

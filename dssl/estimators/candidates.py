@@ -90,5 +90,6 @@ def groups_of(candidates: Sequence[Candidate]) -> list[tuple[str, Group]]:
         first = candidates[numbers[0]]
         group = Group(first.estimator.method, {number: candidates[number].estimator._params() for number in numbers},
                       first.graph)
-        by_graph.setdefault((first.graph, first.estimator.scale), []).append((first.estimator.scale, group))
+        scale = first.estimator._scaling_params().kind
+        by_graph.setdefault((first.graph, scale), []).append((scale, group))
     return [group for groups in by_graph.values() for group in groups]

@@ -13,8 +13,8 @@ scaling was worse than the first by more than one percentage point of error on 2
 (`tests/benchmarks/scales.py`).
 
 For more labels, where the model is the mean of near labels on the graph or without it, each of at most `MAX_HELD_OUT`
-labels is predicted by the mean of its three nearest others. Another scaling replaces the first if its squared
-residuals are lower by more than `SIGNIFICANT` standard errors of the paired difference.
+labels is predicted by the mean of its three nearest others by the metric of the graph. Another scaling replaces the
+first if its squared residuals are lower by more than `SIGNIFICANT` standard errors of the paired difference.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,8 @@ from sklearn.neighbors import NearestNeighbors
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
-from ..knn.metric import metric_of, sample_ids
+from ..knn.exact.pairs import PAIR_NS, pair_points
+from ..knn.metric import AnyMetric, Euclidean, measurable, metric_of, pair_metric_of, sample_ids
 from ..learners.kernel_family import KERNELS, KernelMembers
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
@@ -42,16 +43,18 @@ SAMPLED = 300  # points for its bandwidths
 PRIOR: dict[ScalingKind, float] = {"none": 3.0, "standardize": 1.0, "unit_range": 0.5, "max_abs": 1.0, "unit_norm": 1.0}
 SCALE_STREAM = 12  # of the seed
 MAX_HELD_OUT, MAX_ENTRIES = 2000, 8 << 20  # labels that are predicted by near ones, and entries of the rows of these
+SEARCH_NS = 1e9  # of the nearest labels by a metric that is a formula of two rows
 SIGNIFICANT = 3.0  # standard errors of a paired difference
 CHUNK_BYTES = 32 << 20  # of distances in the search for the nearest labels
 
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
-                 categories: np.ndarray | None = None, metric: str = "euclidean") -> tuple[Scaling, dict[str, Any]]:
+                 categories: np.ndarray | None = None,
+                 metric: AnyMetric = Euclidean.name) -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of rows (n, d), and the evidence: `ranges`, and `label_losses`, E for each label.
 
-    Of more than `MAX_BLENDED` labels the losses are mean squared residuals. metric : of the graph; a scaling of rows
-    that it is not defined for is not chosen.
+    Of more than `MAX_BLENDED` labels the losses are mean squared residuals. metric : of the graph, and of the nearest
+    labels; a scaling of rows that it is not defined for is not chosen.
 
     ids : ascending numbers of the n rows; None for all. target : of these. categories : (d,) bool, the columns that
     encode text. At most `MAX_LABELS` labels are used, or `labels_searched` of more than
@@ -62,7 +65,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
     by_nearest = len(target.labeled) > MAX_BLENDED
-    most = labels_searched(rows.shape[1]) if by_nearest else MAX_LABELS
+    most = labels_searched(rows.shape[1], metric) if by_nearest else MAX_LABELS
     drawn = block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:most]
     sample = np.sort(drawn)
     labels = target.in_units().take(sample)
@@ -80,7 +83,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
         if metric_of(metric).undefined(Z).any():
             first = "none" if kind == first else first
         elif _separates(Z, fitted[kind]):
-            losses[kind] = losses_by_nearest(Z, local, held) if by_nearest else _losses_by_kernels(
+            losses[kind] = losses_by_nearest(Z, local, held, metric) if by_nearest else _losses_by_kernels(
                 Z, local, random_state)
     if first not in losses:
         return fitted[first], evidence
@@ -115,19 +118,26 @@ def _best_by_kernels(losses: Mapping[ScalingKind, np.ndarray], first: ScalingKin
             {kind: energy / n_labels for kind, energy in energies.items()})
 
 
-def labels_searched(d: int) -> int:
+def labels_searched(d: int, metric: AnyMetric = Euclidean.name) -> int:
     """Return how many labels of d columns are searched for the nearest ones."""
-    return max(MAX_HELD_OUT, MAX_ENTRIES // max(d, 1))
+    rule = pair_metric_of(metric)
+    if rule is None:
+        return max(MAX_HELD_OUT, MAX_ENTRIES // max(d, 1))
+    return max(MAX_HELD_OUT, int(SEARCH_NS / (MAX_HELD_OUT * (PAIR_NS + rule.column_ns * d))))
 
 
-def losses_by_nearest(Z: Any, labels: Target, held: np.ndarray) -> np.ndarray:
+def losses_by_nearest(Z: Any, labels: Target, held: np.ndarray, metric: AnyMetric = Euclidean.name) -> np.ndarray:
     """Return the squared residuals of the labels `held` (h,) by their three nearest others among scaled rows."""
     Y = labels.indicators()
-    search = NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute").fit(Z)
-    found = search.kneighbors(Z[held], return_distance=False)
-    others = found != held[:, None]
-    others[others.all(axis=1), -1] = False  # among many equal rows the row itself may be missing
-    nearest = found[others].reshape(len(held), N_NEAREST)
+    if pair_metric_of(metric) is not None:
+        _, nearest = pair_points(as_rows(Z), metric, CHUNK_BYTES).nearest(Z[held], held, N_NEAREST)
+    else:
+        measured = measurable(Z, metric)
+        search = NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute").fit(measured)
+        near = search.kneighbors(measured[held], return_distance=False)
+        others = near != held[:, None]
+        others[others.all(axis=1), -1] = False  # among many equal rows the row itself may be missing
+        nearest = near[others].reshape(len(held), N_NEAREST)
     losses: np.ndarray = ((Y[held] - Y[nearest].mean(axis=1)) ** 2).sum(axis=1)
     return losses
 

@@ -217,8 +217,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
         rule = SelectionRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
         require_unequal(rows)
-        scalings = {scale: clone(estimator).set_params(scale=scale)._scaling_of(X, rows, execution, graph)
-                    for scale in dict.fromkeys(scale for scale, _ in groups)}
+        of_scale: dict[str, Any] = {each.estimator._scaling_params().kind: each.estimator for each in candidates}
+        scalings = {scale: each._scaling_of(X, rows, execution, graph) for scale, each in of_scale.items()}
         if graph is not None:
             graph = graph_of(rows, estimator.group("graph"), execution, graph)
         repetitions = held_out_folds(self.cv, target, self.random_state)
@@ -253,7 +253,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
             forget()
             best = clone(self._set_results(candidates, rungs, rule).estimator)
             if self.refit and best.method.uses_graph(best._params()) and best.method.has_graph and graph is None:
-                scaling = scalings[best.scale]
+                scaling = scalings[best._scaling_params().kind]
                 graph = evaluations[scaling.kind].graph(best.group("graph")).of_features(scaling)
         made = evaluations.values()
         self.n_graphs_ = sum(evaluation.n_graphs for evaluation in made)

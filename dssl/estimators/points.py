@@ -15,7 +15,7 @@ from ..data.inputs import header_of, in_order, rows_of
 from ..data.scaling.out_of_range import warn_out_of_range
 from ..data.scaling.outliers import warn_outlier_rows
 from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import Scaling, ScalingParams, fit_scaling
+from ..data.scaling.scaling import Scaling, ScalingParams, Unscaled, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess
@@ -25,7 +25,6 @@ from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
 from ..kernels.base import Kernel, kernel_from
 from ..knn.lists import Neighbors
-from ..knn.metric import require_unscaled
 from ..learners.model import Model
 from ..storage.blocks import ArrayRows, Rows
 from .groups import GroupedParams
@@ -83,17 +82,16 @@ class PointReader(GroupedParams):
 
         Raises ParameterError: no scaling of that name, or the graph was made of features of another one.
         """
-        params = ScalingParams(kind=self.scale)
+        params = self._scaling_params() if graph is None else ScalingParams(kind=self.scale)
         given = graph.scaling if isinstance(graph, Graph) else None
         if given is not None:
             require(params.kind in ("auto", given.kind), f"scale={params.kind!r}, and a graph of features scaled by "
                     f"{given.kind!r}", why="new points would be compared with the graph's in other units",
                     fix=f"leave scale out, or build the graph with scale={params.kind!r}")
             return given
-        if graph is None:
-            self._require_unscaled()
         names = self._column_names
-        warn_unlike(rows, None, params.kind, names)
+        if not isinstance(params, Unscaled):
+            warn_unlike(rows, None, params.kind, names)
         self._warn_of_identifiers(rows)
         lists = graph.neighbors is not None if isinstance(graph, Graph) else isinstance(graph, (Neighbors, tuple, list))
         if lists and self.predicts_by_lists and params.kind == "auto":
@@ -103,11 +101,10 @@ class PointReader(GroupedParams):
         warn_outlier_rows(scaling.attributes.get("outliers"), names or None, partial(index_labels, X))
         return scaling
 
-    def _require_unscaled(self) -> None:
-        """Raise ParameterError where the graph's metric takes values as they are, and the features are scaled."""
+    def _scaling_params(self) -> ScalingParams:
+        """Return the scaling of features for the metric of a graph that is made of them."""
         graph = getattr(self, "graph", None)
-        if isinstance(graph, KNNGraph):
-            require_unscaled(graph.metric, self.scale)
+        return graph.scaling(self.scale) if isinstance(graph, KNNGraph) else ScalingParams(kind=self.scale)
 
     def _warn_of_identifiers(self, rows: Rows) -> None:
         """Warn of columns that look like identifiers, of an array whose columns have names."""

@@ -99,7 +99,8 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     X = in_order(as_pandas(X), getattr(model, "feature_names_in_", ()))
     rows = rows_of(X, execution, "suggest_labels")
     known = getattr(model, "scaling_", None) or getattr(graph, "scaling", None)
-    rows = scaled(rows, known or fit_scaling(rows, None, ScalingParams(), execution,
+    params_of_scale = graph.scaling("auto") if isinstance(graph, KNNGraph) else ScalingParams()
+    rows = scaled(rows, known or fit_scaling(rows, None, params_of_scale, execution,
                                              categories=getattr(X, "categories", None)), execution)
     labeled = _labeled(X if y is None and getattr(X, "y", None) is not None else y, unlabeled, len(rows))
     made = None if params.criterion == "coverage" and graph is None else _graph(rows, model, graph, execution)

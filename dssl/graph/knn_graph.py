@@ -6,12 +6,12 @@ from typing import Any, Literal
 from ..base.digest import require_random_state
 from ..base.errors import DataError, require
 from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import ScalingKind, ScalingParams, fit_scaling
+from ..data.scaling.scaling import ScalingKind, ScalingParams, Unscaled, fit_scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
-from ..knn.metric import Euclidean, require_unscaled
-from ..knn.params import MetricName, NeighborParams
+from ..knn.metric import AnyMetric, Euclidean, MetricParams, metric_of
+from ..knn.params import MetricName, MetricValues, NeighborParams
 from ..knn.recall import certify_recall
 from ..knn.search import always_exact_rows, find_neighbors, lowered_neighbors
 from ..storage.blocks import Parts, Rows, write_dense
@@ -41,6 +41,10 @@ class KNNGraph:
         between the rows scaled to unit length; another metric that pynndescent has, such
         as manhattan, correlation, hamming, jaccard, hellinger or haversine; one that a
         plugin registers; or, in Python, a Numba function of two dense rows.
+    metric_params : dict or None
+        The parameters of the metric by their names, which are scikit-learn's: `p` and
+        the weights `w` of the columns of minkowski, the variances `V` of seuclidean, the
+        inverse covariance `VI` of mahalanobis; the matrix `cost` (d, d) of kantorovich.
     method : "auto", "exact", "descent" or "partitioned"
         How neighbors are found: exactly; by NN-descent in one task; or by partitions,
         in tasks of any number of dense points.
@@ -80,6 +84,7 @@ class KNNGraph:
 
     n_neighbors: int = 10
     metric: MetricName = Euclidean.name
+    metric_params: MetricValues | None = None
     method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
     weights: WeightsName = SelfTuned.name
     bandwidth: float | None = None
@@ -91,6 +96,7 @@ class KNNGraph:
 
     def __post_init__(self) -> None:
         require_random_state(self.random_state)
+        object.__setattr__(self, "metric_params", MetricParams.of(self.metric_params))
         _ = self.search, self.weighting  # raises where one of their parameters is out of range
         require(self.duplicates in ("collapse", "keep"), f"duplicates={self.duplicates!r}",
                 why="equal rows are one vertex of the graph, or one each", fix='use "collapse" or "keep"')
@@ -98,14 +104,44 @@ class KNNGraph:
     @property
     def search(self) -> NeighborParams:
         """How neighbors are found."""
-        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, method=self.method,
-                              random_state=self.random_state, recall=self.recall)
+        return NeighborParams(n_neighbors=self.n_neighbors, metric=self.metric, metric_params=self.metric_params,
+                              method=self.method, random_state=self.random_state, recall=self.recall)
+
+    @property
+    def distance(self) -> AnyMetric:
+        """The metric with its parameters."""
+        return self.search.distance
 
     @property
     def weighting(self) -> WeightParams:
         """How neighbor lists become weights."""
         return WeightParams(weights=self.weights, bandwidth=self.bandwidth, width=self.width,
                             symmetrize=self.symmetrize)
+
+    def scaling(self, kind: ScalingKind) -> ScalingParams:
+        """Return how features are scaled before neighbors are searched.
+
+        Parameters
+        ----------
+        kind : str
+            The scaling that is asked for. "auto" leaves features as they are where the
+            metric measures codes, sets, shares, counts or angles, or has parameters in
+            their units.
+
+        Returns
+        -------
+        ScalingParams
+            The scaling.
+
+        Raises
+        ------
+        ParameterError
+            The metric takes values as they are, and a scaling is asked for by name.
+        """
+        params, rule = ScalingParams(kind=kind), metric_of(self.distance)
+        require(rule.takes_scaled or kind in ("auto", "none"), f"metric={rule.name!r} and scale={kind!r}",
+                why="scaled values are no longer what the metric measures", fix="set scale to auto or none")
+        return Unscaled() if kind in ("auto", "none") and not rule.scaled_by_default else params
 
     def vertices(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> Vertices:
         """Return the vertices of rows; equal rows share one if duplicates collapse.
@@ -161,8 +197,7 @@ class KNNGraph:
         WeightsRaised
             Weights below 1e-10 of the median were raised to that floor.
         """
-        execution, params = execution or current_execution(), ScalingParams(kind=scale)
-        require_unscaled(self.metric, scale)
+        execution, params = execution or current_execution(), self.scaling(scale)
         rows = execution.share_rows(as_rows(rows))
         scaling = fit_scaling(rows, None, params, execution)
         return self.of_scaled(scaled(rows, scaling, execution), execution, parts).of_features(scaling)
@@ -205,11 +240,12 @@ class KNNGraph:
         Returns
         -------
         KNNGraph
-            The metric, whether duplicates collapse, and the method; of a method that is
+            The metric with its parameters, whether duplicates collapse, and the method; of a method that is
             not known to be exact before it runs, the seed and the recall too.
         """
-        exact = self.method == "exact" or (self.method == "auto" and n <= always_exact_rows(self.metric))
-        alike = KNNGraph(metric=self.metric, duplicates=self.duplicates, method="exact" if exact else self.method)
+        exact = self.method == "exact" or (self.method == "auto" and n <= always_exact_rows(self.distance))
+        alike = KNNGraph(metric=self.metric, metric_params=self.metric_params, duplicates=self.duplicates,
+                         method="exact" if exact else self.method)
         return alike if exact else replace(alike, random_state=self.random_state, recall=self.recall)
 
     def of_wider(self, wider: Graph, rows: Rows, execution: Execution, parts: Parts | None = None) -> Graph:

@@ -20,6 +20,7 @@ class BinaryMetric(PairMetric):
     """A distance of two rows by their counts; 0 for equal rows."""
 
     takes_sparse = True
+    scaled_by_default = False
     has_domain = True
     column_ns = 0.2
     undefined_are: ClassVar[str] = "not binary"
@@ -31,21 +32,18 @@ class BinaryMetric(PairMetric):
     def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
         """Return the distance of rows of d columns with x and z ones, of which some are in common; any if equal."""
 
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Any) -> np.ndarray:
         if sparse.issparse(rows):
             other = with_values(rows, ((rows.data != 0) & (rows.data != 1)).astype(np.float32))
             return np.asarray(largest_of_rows(other) > 0)
         return np.asarray(((rows != 0) & (rows != 1)).any(axis=1))
 
-    @classmethod
-    def between(cls, X: Any, Z: Any) -> np.ndarray:
+    def between(self, X: Any, Z: Any) -> np.ndarray:
         product = X @ Z.T
         common = product.toarray() if sparse.issparse(product) else product
-        return cls._distances(_ones(X)[:, None], _ones(Z)[None], common.astype(np.float64), X.shape[1])
+        return self._distances(_ones(X)[:, None], _ones(Z)[None], common.astype(np.float64), X.shape[1])
 
-    @classmethod
-    def of_candidates(cls, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+    def of_candidates(self, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
         (n, width), d, ones = candidates.shape, X.shape[1], _ones(Z)
         distances = np.empty((n, width))
         for start, stop in row_ranges(n, max(1, CANDIDATE_ENTRIES // (width * d))):
@@ -56,14 +54,13 @@ class BinaryMetric(PairMetric):
                 common = np.asarray(repeated.multiply(Z[rows.ravel()]).sum(axis=1)).reshape(rows.shape)
             else:
                 common = np.einsum("rd,rcd->rc", block, Z[rows])
-            distances[start:stop] = cls._distances(_ones(block)[:, None], ones[rows], common.astype(np.float64), d)
+            distances[start:stop] = self._distances(_ones(block)[:, None], ones[rows], common.astype(np.float64), d)
         distances[candidates < 0] = np.inf
         return distances
 
-    @classmethod
-    def _distances(cls, x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
+    def _distances(self, x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):  # of equal rows
-            distances = cls.of_counts(x, z, common, d)
+            distances = self.of_counts(x, z, common, d)
         return np.where(x + z == 2 * common, 0.0, distances)
 
 

@@ -43,6 +43,7 @@ from .heap import EMPTY
 from .lists import Neighbors
 from .metric import (
     CHECK_BYTES,
+    AnyMetric,
     candidate_squares,
     check_block,
     check_kind,
@@ -53,6 +54,7 @@ from .metric import (
     metric_of,
     sample_ids,
     stored_distances,
+    stored_metric,
 )
 from .params import NeighborParams
 from .partitioned.join_tasks import within
@@ -110,7 +112,7 @@ class GrowTask:
     base_ids: Rows
     base_distances: Rows
     new_lists: Parts
-    metric: str
+    metric: AnyMetric
     start: int
     stop: int
     k: int
@@ -182,15 +184,16 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
     ------
     ParameterError, DataError : X has fewer rows than `base`, another metric or too few neighbors; see also `neighbors`.
     """
-    k, metric, n, n_old = params.n_neighbors, params.metric, len(X), len(base)
+    k, metric, n, n_old = params.n_neighbors, params.distance, len(X), len(base)
     check_shape(X, k)
     check_kind(X, metric)
     method = base.attributes.get("method", "given")
     require(method in ("exact", "descent", "partitioned"),
             f"neighbor lists of the method {method!r} cannot be updated", error=DataError,
             why="they did not come from a search", fix="search the neighbors of all rows")
-    require(base.attributes["metric"] == metric, f"metric={metric!r}, but the metric of the neighbor lists is "
-            f"{base.attributes['metric']}", why="their distances are of that metric", fix="search all rows again")
+    of_base = stored_metric(base.attributes)
+    require(of_base == metric, f"metric={metric!r}, but the metric of the neighbor lists is {of_base}",
+            why="their distances are of that metric", fix="search all rows again")
     require(n >= n_old, f"{n} rows, but neighbor lists of {n_old}", error=DataError,
             why="new rows are appended to those of the lists", fix="search all rows again after rows were removed")
     require(k <= base.k or base.k == n_old - 1, f"n_neighbors={k}, but the neighbor lists have {base.k}",
@@ -224,7 +227,7 @@ def _grow(X: Rows, new: Rows, base: Neighbors, points: SearchedPoints | None,
           searched: SearchedPoints | None, params: NeighborParams, execution: Execution,
           parts: Parts) -> dict[str, Any]:
     """Write the lists; return their attributes. The lists of new rows are written to `new` within the parts first."""
-    (n, m), k, metric, budget = (len(X), len(new)), params.n_neighbors, params.metric, execution.memory_budget
+    (n, m), k, metric, budget = (len(X), len(new)), params.n_neighbors, params.distance, execution.memory_budget
     new_parts = parts.within("new")
     if searched is not None:
         height = exact_block_rows(new, k, metric, budget)
@@ -240,12 +243,12 @@ def _grow(X: Rows, new: Rows, base: Neighbors, points: SearchedPoints | None,
             "grown": {"rows": m, "lists_changed": sum(receipt["changed"] for receipt in receipts)}}
 
 
-def fresh_seconds(X: Rows, k: int, metric: str, method: str) -> float:
+def fresh_seconds(X: Rows, k: int, metric: AnyMetric, method: str) -> float:
     """Return the predicted seconds on one core of searching all rows again; infinite for exact lists."""
     return {"exact": np.inf, "descent": descent_seconds(X, k, metric), "partitioned": partitioned_seconds(X, k)}[method]
 
 
-def check_new_rows(X: Rows, n_old: int, metric: str) -> None:
+def check_new_rows(X: Rows, n_old: int, metric: AnyMetric) -> None:
     """Raise DataError unless rows [n_old, n) have distances; the old rows were checked when their lists were made."""
     if X.dtype.kind != "f" and not metric_of(metric).has_domain:
         return
@@ -254,19 +257,19 @@ def check_new_rows(X: Rows, n_old: int, metric: str) -> None:
         check_block(block, n_old + first, metric)
 
 
-def measured_rows(X: Rows, metric: str, budget: int) -> int:
+def measured_rows(X: Rows, metric: AnyMetric, budget: int) -> int:
     """Return the rows in memory at a time to measure entries again: they fit a quarter of the budget."""
     return rows_that_fit(budget, measuring_bytes(X, metric), len(X), share=4)
 
 
-def measuring_bytes(X: Rows, metric: str) -> int:
+def measuring_bytes(X: Rows, metric: AnyMetric) -> int:
     """Return the bytes of a row that is measured again: as read, and transformed by the metric."""
     if X.is_sparse:
         return 2 * measured_row_bytes(X, metric)
     return X.shape[1] * (X.dtype.itemsize + measured_itemsize(X.dtype, metric))
 
 
-def _searches(X: Rows, new: Rows, base: Neighbors, k: int, metric: str, execution: Execution
+def _searches(X: Rows, new: Rows, base: Neighbors, k: int, metric: AnyMetric, execution: Execution
               ) -> tuple[SearchedPoints, SearchedPoints, float]:
     """Return the new rows, which old rows search, all rows, which new rows search, and the seconds on one core."""
     budget, n, n_old = execution.memory_budget, len(X), len(base)
@@ -332,7 +335,7 @@ def _nearest_old(ids: Rows, n_old: int) -> np.ndarray:
     return anchor
 
 
-def grow_cost(X: Rows, n_old: int, k: int, metric: str, method: str, budget: int) -> Cost:
+def grow_cost(X: Rows, n_old: int, k: int, metric: AnyMetric, method: str, budget: int) -> Cost:
     """Return the cost of updating the lists of `n_old` rows of X, whose shape and dtype are method but not its values.
 
     method : of the lists; the recall of approximate ones is certified. The driver holds a sample, and points beside

@@ -19,7 +19,15 @@ from .exact.blocks import DensePoints, SearchedPoints, plan_exact
 from .exact.inverted_index import SparsePoints, measured_row_bytes, point_rows
 from .exact.layout import MAX_AXES, SAMPLE_ROWS, Layout, layout_bytes
 from .exact.pairs import PairPoints, pair_points, pair_row_bytes
-from .metric import check_kind, measurable, measured_itemsize, metric_of
+from .metric import (
+    AnyMetric,
+    check_kind,
+    described_metric,
+    measurable,
+    measured_itemsize,
+    metric_of,
+    stored_metric,
+)
 
 TREE_QUERIES = 16  # neighbors of the pilot queries that select the search
 SPARSE_BUDGET = 1 << 28  # bytes of points without a layout that are searched at a time
@@ -37,7 +45,7 @@ class NeighborIndex:
     n_features: int
 
     @classmethod
-    def of(cls, rows: Rows, metric: str, execution: Execution) -> "NeighborIndex":
+    def of(cls, rows: Rows, metric: AnyMetric, execution: Execution) -> "NeighborIndex":
         """Return the index of finite rows (m, d), dense or sparse.
 
         Raises BudgetError if twice the layout of all rows does not fit the memory budget.
@@ -56,11 +64,11 @@ class NeighborIndex:
         return cls._dense(searched.held.load(), metric, searched.search)
 
     @classmethod
-    def _by_pairs(cls, points: Any, metric: str) -> "NeighborIndex":
+    def _by_pairs(cls, points: Any, metric: AnyMetric) -> "NeighborIndex":
         return cls(pair_points(as_rows(points), metric, SPARSE_BUDGET), points.shape[1])
 
     @classmethod
-    def _dense(cls, arrays: dict[str, np.ndarray], metric: str, search: str) -> "NeighborIndex":
+    def _dense(cls, arrays: dict[str, np.ndarray], metric: AnyMetric, search: str) -> "NeighborIndex":
         rows = ArrayRows(arrays["rows"])
         return cls(DensePoints(rows, metric, len(rows), HeldArrays(**arrays), search), rows.shape[1])
 
@@ -70,7 +78,7 @@ class NeighborIndex:
     @property
     def attributes(self) -> dict[str, Any]:
         """Return the metric and the search; JSON, unless the metric is a function, which no file holds."""
-        return {"metric": self.searched.metric, "search": self.searched.search}
+        return {**described_metric(self.searched.metric), "search": self.searched.search}
 
     def nearest(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the distances (q, k) float64 and ids (q, k) of the points nearest to rows X (q, d), ascending.
@@ -102,7 +110,7 @@ class NeighborIndex:
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "NeighborIndex":
         """Return the index that `to_arrays` and `attributes` described."""
-        metric = attributes["metric"]
+        metric = stored_metric(attributes)
         if attributes["search"] == PairPoints.search:
             return cls._by_pairs(points_of(arrays, "index"), metric)
         if "index.shape" in arrays:
@@ -119,7 +127,7 @@ class NeighborIndex:
             40 * self.n_features + 16 * k)
 
 
-def require_index(points: Rows, metric: str, budget: int) -> None:
+def require_index(points: Rows, metric: AnyMetric, budget: int) -> None:
     """Raise BudgetError unless twice the layout of dense points fits the memory budget (bytes)."""
     needed = 0 if points.is_sparse else 2 * index_bytes(points, metric)
     require(needed <= budget, f"an index of {len(points):,} points", error=BudgetError,
@@ -127,7 +135,7 @@ def require_index(points: Rows, metric: str, budget: int) -> None:
             fix=f"raise memory_budget to {needed:,} bytes, or use a model on landmarks such as LapRLS")
 
 
-def index_bytes(points: Rows, metric: str) -> int:
+def index_bytes(points: Rows, metric: AnyMetric) -> int:
     """Return an upper bound of the bytes of an index of points with the shape and type of `points`."""
     if points.is_sparse:
         return len(points) * points.row_bytes
@@ -136,7 +144,7 @@ def index_bytes(points: Rows, metric: str) -> int:
     return layout_bytes(len(points), points.shape[1], measured_itemsize(points.dtype, metric))
 
 
-def indexing_bytes(points: Rows, metric: str) -> int:
+def indexing_bytes(points: Rows, metric: AnyMetric) -> int:
     """Return the peak bytes of making an index: a sample in float64, or the points beside their layout."""
     if points.is_sparse or metric_of(metric).by_pairs:
         return 2 * index_bytes(points, metric)

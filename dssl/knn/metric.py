@@ -1,84 +1,158 @@
 """The metrics of the neighbor search by their names in `METRICS`, and the checks of rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ..base.digest import canonical_json, is_real
 from ..base.errors import DataError, ParameterError, require
 from ..base.plugins import Registry
 from ..storage.blocks import Rows
 from ..storage.csr import largest_of_rows
 from .binary_metrics import BINARY_METRICS
-from .embedded_metrics import Correlation, CosineDistance, Euclidean, Hellinger, Metric, Spearman, measured_dtype
+from .distribution_metrics import DISTRIBUTION_METRICS
+from .embedded_metrics import (
+    Correlation,
+    CosineDistance,
+    Euclidean,
+    Hellinger,
+    Mahalanobis,
+    Metric,
+    Spearman,
+    StandardizedEuclidean,
+    measured_dtype,
+)
 from .pair_metrics import PAIR_METRICS, PairMetric, of_function
 from .squared_distances import candidate_distances
 
 CHECK_BYTES = 64 << 20
-METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, *PAIR_METRICS,
-                           *BINARY_METRICS)
+METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, StandardizedEuclidean,
+                           Mahalanobis, *PAIR_METRICS, *DISTRIBUTION_METRICS, *BINARY_METRICS)
+# A metric with its parameters: a name where it has none, a Numba function of two rows, or an instance.
+AnyMetric = str | Callable[..., float] | Metric
 # Names of pynndescent's for metrics that have another one here, and its metrics that are refused: why, and what helps.
 SYNONYMS = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
             "linf": "chebyshev", "linfty": "chebyshev", "linfinity": "chebyshev", "spearman": "spearmanr",
+            "wminkowski": "minkowski", "weighted_minkowski": "minkowski", "standardised_euclidean": "seuclidean",
             "jensen-shannon": "jensen_shannon", "jensenshannon": "jensen_shannon", "symmetric-kl": "symmetric_kl",
             "symmetric_kullback_liebler": "symmetric_kl", "wasserstein-1d": "wasserstein_1d",
-            "kantorovich-1d": "wasserstein_1d", "kantorovich_1d": "wasserstein_1d",
+            "kantorovich-1d": "wasserstein_1d", "kantorovich_1d": "wasserstein_1d", "wasserstein": "kantorovich",
             "circular_wasserstein": "circular_kantorovich"}
 _SIMILAR = ("it is no distance: rows with the largest products need not be near each other", 'use metric="cosine"')
-_WITH_PARAMETERS = ("the metric has parameters, which a name does not give",
-                    "pass metric= a Numba function of two rows that holds them")
 REFUSED = {**dict.fromkeys(("dot", "inner_product", "direct_cosine"), _SIMILAR),
            "true_angular": ("pynndescent's formula is largest for equal rows", 'use metric="cosine", whose order of '
                             "neighbors is that of the angle"),
-           **dict.fromkeys(("minkowski", "wminkowski", "weighted_minkowski", "kantorovich", "wasserstein", "sinkhorn"),
-                           _WITH_PARAMETERS),
-           **dict.fromkeys(("seuclidean", "standardised_euclidean"),
-                           ("it is the Euclidean distance between standardized columns",
-                            'use metric="euclidean" and scale="standardize"')),
+           "sinkhorn": ("pynndescent's formula fails for rows with a zero, and a row is not at distance 0 from itself",
+                        'use metric="kantorovich", the exact distance of the same costs'),
            "tsss": ("pynndescent's formula gives no number for parallel rows", 'use metric="euclidean" or "cosine"'),
-           "mahalanobis": ("it is the Euclidean distance between whitened columns",
-                           'whiten the columns (sklearn.decomposition.PCA(whiten=True)), and use metric="euclidean"'),
            **dict.fromkeys(("bit_hamming", "bit_jaccard"),
                            ("features are numbers, not packed bits", "unpack the bits, and use hamming or jaccard"))}
 
 
-def metric_of(metric: str | Callable[..., float]) -> type[Metric]:
-    """Return the metric of a name, or of a Numba function of two rows."""
-    return of_function(metric) if callable(metric) else METRICS.named(metric)
+class MetricParams(dict[str, Any]):
+    """The parameters of a metric by their names: numbers, and arrays as tuples, so that they have a hash."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(canonical_json(self))
+
+    @classmethod
+    def of(cls, given: Any) -> "MetricParams | None":
+        """Return what is given for `metric_params`; None where that is None or empty.
+
+        Raises ParameterError: it is no mapping by names, or a value is neither a number nor an array.
+        """
+        if given is None or isinstance(given, cls):
+            return given or None
+        require(isinstance(given, Mapping) and all(isinstance(name, str) for name in given),
+                f"metric_params={given!r}", why="a metric's parameters have names", fix='use {"p": 3}')
+        return cls({name: _value_of(name, value) for name, value in given.items() if value is not None}) or None
 
 
-def pair_metric_of(metric: str) -> type[PairMetric] | None:
+def _value_of(name: str, value: Any) -> Any:
+    """Return a number as it is, and an array as tuples of numbers."""
+    if is_real(value) and np.isfinite(value):
+        return value
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    require(array.ndim > 0 and array.size > 0 and not isinstance(value, str) and bool(np.isfinite(array).all()),
+            f"metric_params.{name}={value!r}", why="a parameter is a finite number, or an array of these",
+            fix="pass a number, a list of numbers, or a list of rows of a matrix")
+    return tuple(map(tuple, array.tolist())) if array.ndim > 1 else tuple(array.tolist())
+
+
+def metric_of(metric: AnyMetric) -> Metric:
+    """Return the metric of a name, of a Numba function of two rows, or of itself."""
+    if isinstance(metric, Metric):
+        return metric
+    return of_function(metric) if callable(metric) else METRICS.named(metric)()
+
+
+def pair_metric_of(metric: AnyMetric) -> PairMetric | None:
     """Return the metric if it is a formula of two rows; None for a distance between transformed rows."""
     rule = metric_of(metric)
-    return rule if issubclass(rule, PairMetric) else None
+    return rule if isinstance(rule, PairMetric) else None
 
 
-def require_metric(metric: Any) -> None:
-    """Raise ParameterError unless a metric is a name that the search knows, or a Numba function."""
+def metric_with(metric: Any, metric_params: MetricParams | None) -> AnyMetric:
+    """Return a metric with its parameters: the name or the function itself where it has none.
+
+    Raises
+    ------
+    ParameterError : there is no such metric, or no such parameter of it; one is missing, or out of range.
+    """
+    given: Mapping[str, Any] = metric_params or {}
     if callable(metric):
         of_function(metric)
-        return
+        require(not given, "metric_params of a function", why="a function holds its parameters itself",
+                fix="leave metric_params out, and make the function with them")
+        return metric
     synonym = SYNONYMS.get(metric) if isinstance(metric, str) else None
     require(synonym is None, f"metric={metric!r}", why=f"it is named {synonym!r} here", fix=f"use {synonym!r}")
     why, fix = REFUSED.get(metric, ("", "")) if isinstance(metric, str) else ("", "")
     require(not why, f"metric={metric!r}", why=why, fix=fix)
-    METRICS.named(metric, "metric", "transform the features so that their Euclidean distance is the one you mean, or "
-                  "pass a Numba function")
+    rule = METRICS.named(metric, "metric", "transform the features so that their Euclidean distance is the one you "
+                         "mean, or pass a Numba function")
+    known = {item.name: item.default is MISSING for item in fields(rule)}
+    listed = f"the parameters of {metric} are {', '.join(known)}" if known else f"{metric} has no parameters"
+    unknown, missing = [name for name in given if name not in known], [
+        name for name, is_needed in known.items() if is_needed and name not in given]
+    require(not unknown, f"metric_params.{', '.join(unknown)} of metric={metric!r}", why=listed,
+            fix="leave it out" if not known else f"use {', '.join(known)}")
+    require(not missing, f"metric={metric!r} without {', '.join(missing)}", why=listed,
+            fix=f"set metric_params: {{{missing[0] if missing else ''}: ...}}")
+    return rule(**given) if known else str(metric)
 
 
-def measurable(rows: Any, metric: str) -> Any:
+def described_metric(metric: AnyMetric) -> dict[str, Any]:
+    """Return the `metric` and, where it has some, `metric_params` that `metric_with` takes; JSON but for a function."""
+    if not isinstance(metric, Metric):
+        return {"metric": metric}
+    values = {item.name: getattr(metric, item.name) for item in fields(metric)}
+    return {"metric": metric.name, "metric_params": {name: each for name, each in values.items() if each is not None}}
+
+
+def stored_metric(attributes: Mapping[str, Any]) -> AnyMetric:
+    """Return the metric of stored neighbor lists or of an index by their attributes."""
+    return metric_with(attributes.get("metric", Euclidean.name), MetricParams.of(attributes.get("metric_params")))
+
+
+def measurable(rows: Any, metric: AnyMetric) -> Any:
     """Return rows (n, d), dense or sparse, whose distances by `measured_by(metric)` are those of a metric."""
     rule = metric_of(metric)
     return rule.embedded_sparse(rows) if sparse.issparse(rows) else rule.embedded(rows)
 
 
-def measured_by(metric: str) -> str:
+def measured_by(metric: AnyMetric) -> AnyMetric:
     """Return the metric of measurable rows: a formula of pairs itself, or else the Euclidean distance."""
     return metric if metric_of(metric).by_pairs else Euclidean.name
 
 
-def candidate_squares(X: Any, Z: Any, candidates: np.ndarray, metric: str) -> np.ndarray:
+def candidate_squares(X: Any, Z: Any, candidates: np.ndarray, metric: AnyMetric) -> np.ndarray:
     """Return the squared distances of the candidates j (n, c) of each row i of measurable rows; infinite where j is -1.
     """
     rule = pair_metric_of(metric)
@@ -90,7 +164,7 @@ def sample_ids(n_rows: int, max_rows: int) -> np.ndarray:
     return np.unique(np.linspace(0, n_rows - 1, min(n_rows, max_rows)).astype(np.int64))
 
 
-def measured_itemsize(dtype: np.dtype, metric: str) -> int:
+def measured_itemsize(dtype: np.dtype, metric: AnyMetric) -> int:
     """Return the bytes of one value of `measurable` rows."""
     return 8 if metric_of(metric).transforms else np.dtype(measured_dtype(dtype)).itemsize
 
@@ -130,7 +204,7 @@ def check_shape(X: Rows, n_neighbors: int) -> None:
             fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
 
 
-def check_block(block: Any, first: int, metric: str) -> float:
+def check_block(block: Any, first: int, metric: AnyMetric) -> float:
     """Return the largest of the absolute values of a block of rows from number `first` on, 0 where they are integers.
 
     Raises
@@ -164,7 +238,7 @@ def require_squares(largest: float, dtype: np.dtype) -> None:
             fix="scale the features")
 
 
-def check_kind(X: Rows, metric: str) -> None:
+def check_kind(X: Rows, metric: AnyMetric) -> None:
     """Raise DataError unless a metric takes rows of the kind of X, dense or sparse, and of its number of columns."""
     rule, d = metric_of(metric), X.shape[1]
     require(not X.is_sparse or rule.takes_sparse, f"metric={rule.name!r} of sparse rows", error=DataError,
@@ -174,14 +248,7 @@ def check_kind(X: Rows, metric: str) -> None:
             "metric")
 
 
-def require_unscaled(metric: str, scale: str) -> None:
-    """Raise ParameterError where features are scaled whose values a metric takes as they are, such as angles."""
-    rule = metric_of(metric)
-    require(rule.takes_scaled or scale == "none", f"metric={rule.name!r} and scale={scale!r}",
-            why="scaled values are no longer what the metric measures", fix="set scale to none")
-
-
-def check_rows(X: Rows, n_neighbors: int, metric: str) -> None:
+def check_rows(X: Rows, n_neighbors: int, metric: AnyMetric) -> None:
     """Raise unless each row (n, d) has `n_neighbors` others and finite distances; reads X once.
 
     Raises

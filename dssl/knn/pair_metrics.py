@@ -6,6 +6,7 @@ Distances are never negative.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
@@ -14,9 +15,10 @@ from numba import njit
 from numba.extending import is_jitted
 from scipy import sparse
 
+from ..base.digest import is_real
 from ..base.errors import DataError, ParameterError, require
 from ..storage.blocks import row_ranges
-from .embedded_metrics import Untransformed, no_distribution
+from .embedded_metrics import Untransformed, Values, no_distribution, require_vector
 
 ANGLE_ROWS = 1 << 12  # rows whose candidates are measured at a time
 ROUNDING = 1e-5  # a distance this far below 0 is rounding; of float32 sums that ought to be 0
@@ -37,61 +39,55 @@ class PairMetric(Untransformed):
     scipy_name: ClassVar[str] = ""
     column_ns: ClassVar[float] = 0.6
 
-    @classmethod
-    def compiled(cls) -> Callable[..., float]:
+    def compiled(self) -> Callable[..., float]:
         """Return the compiled distance of two dense rows."""
         from pynndescent.distances import named_distances
 
-        distance: Callable[..., float] = named_distances[cls.name]
+        distance: Callable[..., float] = named_distances[self.name]
         return distance
 
-    @classmethod
-    def compiled_sparse(cls, n_features: int) -> Callable[..., float]:
+    def compiled_sparse(self, n_features: int) -> Callable[..., float]:
         """Return the compiled distance of two sparse rows, each given by its columns and their values."""
-        return _sparse_distance(cls.name, n_features)
+        return _sparse_distance(self.name, n_features)
 
-    @classmethod
-    def between(cls, X: Any, Z: Any) -> np.ndarray:
+    def between(self, X: Any, Z: Any) -> np.ndarray:
         """Return the distances (q, m) float64 of measurable rows X (q, d) and Z (m, d)."""
         if sparse.issparse(X):
             distances = np.empty((X.shape[0], Z.shape[0]))
             _sparse_between(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data,
-                            cls.compiled_sparse(X.shape[1]), distances)
-        elif cls.scipy_name:
-            distances = cls._by_scipy(X, Z)
+                            self.compiled_sparse(X.shape[1]), distances)
+        elif self.scipy_name:
+            distances = self._by_scipy(X, Z)
         else:
             distances = np.empty((len(X), len(Z)))
-            _dense_between(X, Z, cls.compiled(), distances)
-        return cls._checked(distances)
+            _dense_between(X, Z, self.compiled(), distances)
+        return self._checked(distances)
 
-    @classmethod
-    def of_candidates(cls, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+    def of_candidates(self, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
         """Return the distances of the candidates j (n, c) of each row i; infinite where j is -1."""
         distances, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
         if sparse.issparse(X):
             _sparse_candidates(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data,
-                               cls.compiled_sparse(X.shape[1]), rows, distances)
-        elif cls.scipy_name:
+                               self.compiled_sparse(X.shape[1]), rows, distances)
+        elif self.scipy_name:
             for row in range(len(X)):
-                distances[row] = cls._by_scipy(X[row:row + 1], Z[rows[row]])[0]
+                distances[row] = self._by_scipy(X[row:row + 1], Z[rows[row]])[0]
         else:
-            _dense_candidates(X, Z, cls.compiled(), rows, distances)
-        distances = cls._checked(distances)
+            _dense_candidates(X, Z, self.compiled(), rows, distances)
+        distances = self._checked(distances)
         distances[candidates < 0] = np.inf
         return distances
 
-    @classmethod
-    def _by_scipy(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def _by_scipy(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         from scipy.spatial.distance import cdist
 
-        distances: np.ndarray = cdist(X, Z, cls.scipy_name)
+        distances: np.ndarray = cdist(X, Z, self.scipy_name)
         return distances
 
-    @classmethod
-    def _checked(cls, distances: np.ndarray) -> np.ndarray:
+    def _checked(self, distances: np.ndarray) -> np.ndarray:
         """Return distances with rounding below zero raised to zero; raise DataError for what is no distance."""
         smallest = float(distances.min(initial=0))  # NaN if any is
-        require(smallest >= -ROUNDING, f"the metric {cls.name} gave {smallest:.3g} for two rows", error=DataError,
+        require(smallest >= -ROUNDING, f"the metric {self.name} gave {smallest:.3g} for two rows", error=DataError,
                 why="a distance is a number of at least 0", fix="drop rows that the metric is not defined for, or use "
                 'metric="euclidean"')
         return np.maximum(distances, 0, out=distances)
@@ -113,6 +109,78 @@ class Chebyshev(PairMetric):
     takes_sparse = True
 
 
+def require_order(p: Any) -> None:
+    """Raise ParameterError unless the order of a norm is one that all pairs of rows have a distance by."""
+    require(is_real(p) and 1 <= p < np.inf, f"metric_params.p={p!r}, expected a number of at least 1",
+            why="below 1 a detour may be shorter than the straight way", fix='use 1.5 or 3; the limit of large p is '
+            'metric="chebyshev"')
+
+
+@dataclass(frozen=True)
+class Minkowski(PairMetric):
+    """(sum w |x - z|^p)^(1 / p), with a weight w >= 0 of each column where these are given."""
+
+    p: float = 2
+    w: Values | None = None
+    name = "minkowski"
+    column_ns = 2.0
+    takes_sparse = True
+
+    def __post_init__(self) -> None:
+        require_order(self.p)
+        if self.w is not None:
+            require_vector(self.w, "w", "a weight")
+            require(min(self.w) >= 0 < max(self.w), "metric_params.w with a negative weight, or no positive one",
+                    why="a distance would be negative, or zero everywhere", fix="pass weights of at least 0")
+
+    @property
+    def n_columns(self) -> int:
+        return 0 if self.w is None else len(self.w)
+
+    def compiled(self) -> Callable[..., float]:
+        return _minkowski(float(self.p), self.w)
+
+    def compiled_sparse(self, n_features: int) -> Callable[..., float]:
+        return _sparse_minkowski(float(self.p), self.w)
+
+
+@cache
+def _minkowski(p: float, w: Values | None) -> Callable[..., float]:
+    weights = np.ones(0) if w is None else np.array(w)
+    weighted = w is not None
+
+    @njit(nogil=True, fastmath=True)
+    def minkowski(x, z):
+        total = 0.0
+        for column in range(x.shape[0]):
+            power = np.float64(abs(x[column] - z[column])) ** p
+            total += weights[column] * power if weighted else power
+        return total ** (1 / p)
+
+    distance: Callable[..., float] = minkowski
+    return distance
+
+
+@cache
+def _sparse_minkowski(p: float, w: Values | None) -> Callable[..., float]:
+    from pynndescent.sparse import sparse_diff
+
+    weights = np.ones(0) if w is None else np.array(w)
+    weighted = w is not None
+
+    @njit(nogil=True)
+    def minkowski(columns_x, values_x, columns_z, values_z):
+        columns, differences = sparse_diff(columns_x, values_x, columns_z, values_z)
+        total = 0.0
+        for entry in range(len(columns)):
+            power = np.float64(abs(differences[entry])) ** p
+            total += weights[columns[entry]] * power if weighted else power
+        return total ** (1 / p)
+
+    distance: Callable[..., float] = minkowski
+    return distance
+
+
 class SquaredEuclidean(PairMetric):
     """sum (x - z)^2."""
 
@@ -125,6 +193,7 @@ class Canberra(PairMetric):
     """sum |x - z| / (|x| + |z|), in which 0 / 0 is 0."""
 
     name = "canberra"
+    scaled_by_default = False
     scipy_name = "canberra"
     column_ns = 1.3
     takes_sparse = True
@@ -134,6 +203,7 @@ class BrayCurtis(PairMetric):
     """sum |x - z| / sum |x + z|."""
 
     name = "braycurtis"
+    scaled_by_default = False
     scipy_name = "braycurtis"
     takes_sparse = True
     undefined_are = "negative somewhere, or zero"
@@ -141,8 +211,7 @@ class BrayCurtis(PairMetric):
     undefined_fix = 'drop these rows, use scale="none" where scaling made values negative, or metric="manhattan"'
     has_domain = True
 
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Any) -> np.ndarray:
         return no_distribution(rows)
 
 
@@ -150,6 +219,7 @@ class Hamming(PairMetric):
     """The share of columns in which two rows differ."""
 
     name = "hamming"
+    scaled_by_default = False
     scipy_name = "hamming"
     takes_sparse = True
 
@@ -161,23 +231,21 @@ class Haversine(PairMetric):
     column_ns = 25.0
     n_columns = 2
     takes_scaled = False
+    scaled_by_default = False
     has_domain = True
     undefined_are = "no latitude and longitude in radians"
     undefined_why = "a latitude is from -pi / 2 to pi / 2, a longitude from -2 pi to 2 pi"
     undefined_fix = "pass np.radians(degrees), the latitude first"
 
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Any) -> np.ndarray:
         limits = np.array([np.pi / 2, 2 * np.pi]) * (1 + 1e-6)  # float32 rounds pi up
         outside: np.ndarray = (np.abs(rows) > limits).any(axis=1)
         return outside
 
-    @classmethod
-    def between(cls, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def between(self, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         return _angles(X[:, None], Z[None])
 
-    @classmethod
-    def of_candidates(cls, X: np.ndarray, Z: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    def of_candidates(self, X: np.ndarray, Z: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         angles = np.full(candidates.shape, np.inf)
         for start, stop in row_ranges(len(X), ANGLE_ROWS):
             known = candidates[start:stop] >= 0
@@ -195,57 +263,12 @@ def _angles(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
     return angles
 
 
-class DistributionMetric(PairMetric):
-    """A distance of distributions, rows that are scaled to a sum of 1."""
-
-    has_domain = True
-    undefined_are = "negative somewhere, or zero"
-    undefined_why = "a distribution has shares of at least 0 whose sum is positive"
-    undefined_fix = 'drop these rows, use scale="none" where scaling made values negative, or metric="euclidean"'
-
-    @classmethod
-    def undefined(cls, rows: Any) -> np.ndarray:
-        return no_distribution(rows)
-
-
-class JensenShannon(DistributionMetric):
-    """The mean Kullback-Leibler divergence of two distributions from their mean."""
-
-    name = "jensen_shannon"
-    takes_sparse = True
-    column_ns = 27.0
-
-
-class SymmetricKL(DistributionMetric):
-    """The sum of the two Kullback-Leibler divergences of two distributions."""
-
-    name = "symmetric_kl"
-    takes_sparse = True
-    column_ns = 21.0
-
-
-class Wasserstein(DistributionMetric):
-    """sum |F - G| of the cumulative sums of two distributions over ordered columns."""
-
-    name = "wasserstein_1d"
-    takes_sparse = True
-    column_ns = 5.0
-
-
-class CircularWasserstein(DistributionMetric):
-    """`Wasserstein` over columns in a circle, such as the hours of a day."""
-
-    name = "circular_kantorovich"
-    column_ns = 22.0
-
-
-PAIR_METRICS: tuple[type[PairMetric], ...] = (
-    Manhattan, Chebyshev, SquaredEuclidean, Canberra, BrayCurtis, Hamming, Haversine, JensenShannon, SymmetricKL,
-    Wasserstein, CircularWasserstein)
+PAIR_METRICS: tuple[type[PairMetric], ...] = (Manhattan, Chebyshev, Minkowski, SquaredEuclidean, Canberra, BrayCurtis,
+                                              Hamming, Haversine)
 
 
 @cache
-def of_function(function: Callable[..., float]) -> type[PairMetric]:
+def of_function(function: Callable[..., float]) -> PairMetric:
     """Return the metric of a Numba function of two dense rows.
 
     Raises
@@ -254,8 +277,9 @@ def of_function(function: Callable[..., float]) -> type[PairMetric]:
     """
     require(is_jitted(function), f"metric={function!r}, expected a name or a function compiled by Numba",
             why="it is called for millions of pairs of rows", fix="decorate it with @numba.njit", error=ParameterError)
-    return type("FunctionMetric", (PairMetric,), {
-        "name": getattr(function, "__name__", "function"), "compiled": classmethod(lambda cls: function)})
+    made: PairMetric = type("FunctionMetric", (PairMetric,), {
+        "name": getattr(function, "__name__", "function"), "compiled": lambda self: function})()
+    return made
 
 
 @cache

@@ -28,7 +28,15 @@ from .exact.layout import MAX_AXES, layout_bytes
 from .exact.pairs import pair_tile_bytes
 from .heap import EMPTY
 from .lists import Neighbors
-from .metric import Euclidean, candidate_squares, measurable, measured_by, measured_itemsize, metric_of
+from .metric import (
+    AnyMetric,
+    candidate_squares,
+    measurable,
+    measured_by,
+    measured_itemsize,
+    metric_of,
+    stored_metric,
+)
 
 SAMPLE = 500
 TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one
@@ -74,7 +82,7 @@ class TruthTask:
     """Find the k nearest of rows [start, stop) to each sampled row, and the distances of its listed neighbors."""
 
     rows: Rows
-    metric: str
+    metric: AnyMetric
     sampled: Arrays  # rows (q, d), measurable; ids (q,); listed (q, k)
     start: int
     stop: int
@@ -118,7 +126,7 @@ def sampled_ids(n: int, sample: int, random_state: int) -> np.ndarray:
     return np.sort(block_rng(random_state, n).choice(n, min(sample, n), replace=False))
 
 
-def true_neighbors(rows: Rows, sampled_rows: np.ndarray, listed: np.ndarray, metric: str, execution: Execution,
+def true_neighbors(rows: Rows, sampled_rows: np.ndarray, listed: np.ndarray, metric: AnyMetric, execution: Execution,
                    parts: Parts | None = None) -> Share:
     """Return `distances` (q, k), squared, and `ids` of the true neighbors of some rows, ascending, and `reached`.
 
@@ -131,19 +139,19 @@ def true_neighbors(rows: Rows, sampled_rows: np.ndarray, listed: np.ndarray, met
     return execution.reduce(Reduction(tasks, nearer, lambda nearest: nearest), parts)
 
 
-def truth_tasks(rows: Rows, metric: str, sampled: Arrays, k: int, budget: int) -> BlockTasks[TruthTask]:
+def truth_tasks(rows: Rows, metric: AnyMetric, sampled: Arrays, k: int, budget: int) -> BlockTasks[TruthTask]:
     return BlockTasks(lambda start, stop: TruthTask(rows, metric, sampled, start, stop, k), len(rows),
                       truth_rows(rows, metric, budget))
 
 
-def truth_cost(rows: Rows, metric: str, k: int, budget: int) -> Cost:
+def truth_cost(rows: Rows, metric: AnyMetric, k: int, budget: int) -> Cost:
     """Return what the true neighbors of a sample of rows take."""
     tasks = truth_tasks(rows, metric, HeldArrays(), k, budget)
     shares = TRUTH_BYTES * min(SAMPLE, len(rows)) * k
     return tasks.cost() + cost_of(combining_tasks(len(tasks), shares, budget), 0, 0, 0)
 
 
-def truth_rows(rows: Rows, metric: str, budget: int) -> int:
+def truth_rows(rows: Rows, metric: AnyMetric, budget: int) -> int:
     """Return the rows of a block: with their layout they fit half of the budget; blocks have nearly equal sizes."""
     if rows.is_sparse:
         row_bytes, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
@@ -185,7 +193,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
     require(sample >= 1, f"sample={sample}, expected >= 1", why="nothing is certified without a row",
             fix="use 500, or 2000 for a bound within 0.1 %")
     sampled_rows = sampled_ids(n, sample, random_state)
-    metric = neighbors.attributes.get("metric", Euclidean.name)
+    metric = stored_metric(neighbors.attributes)
     truth = true_neighbors(rows, sampled_rows, neighbors.ids.take(sampled_rows), metric, execution or InProcess())
     return recall_of(is_true(truth["reached"], truth["distances"][:, -1:]), random_state)
 

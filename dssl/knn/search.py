@@ -1,7 +1,7 @@
 """The k nearest neighbors of every row, and the selection of a search method."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..storage.csr import as_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
 from .exact.blocks import exact_block_rows, exact_seconds_lower_bound, nearest_tasks, plan_exact
 from .lists import Neighbors
-from .metric import Euclidean, check_kind, check_rows, check_shape, metric_of
+from .metric import AnyMetric, Euclidean, check_kind, check_rows, check_shape, metric_of
 from .params import NeighborParams
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
@@ -27,8 +27,9 @@ EXACT_SLOWDOWN = 5  # "auto" searches exactly if that takes at most this many ti
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
-              metric: str | Callable[..., float] = Euclidean.name, random_state: int = 0, recall: float = 0.95,
-              execution: Execution | None = None, parts: Parts | None = None) -> Neighbors:
+              metric: str | Callable[..., float] = Euclidean.name, metric_params: Mapping[str, Any] | None = None,
+              random_state: int = 0, recall: float = 0.95, execution: Execution | None = None,
+              parts: Parts | None = None) -> Neighbors:
     """Return the nearest other rows of every row.
 
     Where there are fewer other rows than `n_neighbors`, all are returned, with a
@@ -46,6 +47,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
         The distance: "euclidean"; "cosine", the Euclidean distance between the rows
         scaled to unit length; another name of `dssl.knn.metric.METRICS`, as "manhattan",
         "hamming" or "haversine"; or a Numba function of two rows.
+    metric_params : dict or None
+        The parameters of the metric by their names, as in `KNNGraph`.
     random_state : int
         The seed of the approximate searches and of the sample that certifies them.
     recall : float
@@ -112,7 +115,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
     (array([1, 0, 1]), array([1., 1., 2.], dtype=float32))
     """
     params = NeighborParams(n_neighbors=n_neighbors, method=method,  # type: ignore[arg-type]
-                            metric=metric, random_state=random_state, recall=recall)  # type: ignore[arg-type]
+                            metric=metric, metric_params=metric_params,  # type: ignore[arg-type]
+                            random_state=random_state, recall=recall)
     rows = as_rows(X)
     return find_neighbors(rows, lowered_neighbors(params, len(rows), "points"), execution or InProcess(), parts)
 
@@ -128,18 +132,18 @@ def lowered_neighbors(params: NeighborParams, n: int, points: str) -> NeighborPa
     return replace(params, n_neighbors=n - 1)
 
 
-def always_exact_rows(metric: str) -> int:
+def always_exact_rows(metric: AnyMetric) -> int:
     """Return the number of rows up to which "auto" searches exactly, whatever that takes."""
     return PAIRS_EXACT_ROWS if metric_of(metric).by_pairs else ALWAYS_EXACT_ROWS
 
 
-def approximate_method(X: Rows, k: int, metric: str, budget: int) -> str:
+def approximate_method(X: Rows, k: int, metric: AnyMetric, budget: int) -> str:
     """Return the approximate search of "auto": NN-descent, or a partitioned search if that does not fit a task."""
     fits = descent_cost(X, k, metric, budget).peak <= budget
     return "descent" if fits or X.is_sparse or metric_of(metric).by_pairs else "partitioned"
 
 
-def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
+def possible_methods(X: Rows, k: int, metric: AnyMetric, budget: int) -> set[str]:
     """Return the searches that "auto" may select for rows of the shape of X, which are not read."""
     if len(X) <= always_exact_rows(metric):
         return {"exact"}
@@ -152,7 +156,7 @@ def possible_methods(X: Rows, k: int, metric: str, budget: int) -> set[str]:
 
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
     """Return the neighbors of rows (n, d); see `neighbors`."""
-    k, metric, n = params.n_neighbors, params.metric, len(X)
+    k, metric, n = params.n_neighbors, params.distance, len(X)
     check_shape(X, k)  # before anything is sized by it
     check_kind(X, metric)
     method: str = params.method

@@ -13,6 +13,7 @@ from ..base.digest import JsonObject
 from ..execution.tasks import Execution
 from ..graph.weights.rules import Binary
 from ..knn.index import NeighborIndex
+from ..knn.metric import AnyMetric
 from ..storage.blocks import Rows
 from ..storage.csr import Points
 from ..storage.views import SelectedRows
@@ -28,7 +29,7 @@ VERSION = 1
 MAX_NEIGHBORS = 100  # labeled points that are searched for the nearest of each class
 
 
-def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
+def fit_nearest(rows: Rows, target: Target, metric: AnyMetric, execution: Execution,
                 attributes: JsonObject | None = None, k: int = 1) -> GraphModel:
     """Return the model that gives a point the mean label of its k nearest labeled points among rows (n, d).
 
@@ -40,7 +41,7 @@ def fit_nearest(rows: Rows, target: Target, metric: str, execution: Execution,
                       Binary(), min(k, m), scored(target), attributes or {})
 
 
-def fit_nearest_baseline(rows: Rows, target: Target, metric: str, weight: np.ndarray | None,
+def fit_nearest_baseline(rows: Rows, target: Target, metric: AnyMetric, weight: np.ndarray | None,
                         shares: np.ndarray | None, execution: Execution,
                         attributes: JsonObject | None = None) -> Model:
     """Return the baseline for a target with a class prior and a scoring.

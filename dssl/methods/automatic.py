@@ -222,7 +222,7 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
         base = base.shifted(offset_to(base.values(points, execution), base.coding, shares))
     models: dict[str, Model] = {"base": base}
     if len(target.labeled):
-        models["nearest"] = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution)
+        models["nearest"] = fit_nearest_baseline(points, target, params.graph.distance, weight, shares, execution)
     return models
 
 
@@ -276,7 +276,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     m, most, sized = f.n_labeled, params.most, params.prior.sizes is not None
     both = {f.labeled_points.lower > most, f.labeled_points.upper > most}
     cost = f.one_of([automatic_cost(
-        f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.metric, f.n_outputs,
+        f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.distance, f.n_outputs,
         None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget)
         for many in sorted(both)], "labeled points")
     values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
@@ -288,7 +288,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
-                          params.graph.metric, f.n_outputs, f.n_labeled <= params.most, f.budget)
+                          params.graph.distance, f.n_outputs, f.n_labeled <= params.most, f.budget)
 
 
 WORDS = ReportText(

@@ -267,8 +267,8 @@ def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
     """
     k, space, n = params.kmeans.n_clusters, params.space, max(f.n_test, 1)
     if space.space == "graph":
-        return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, space.graph.n_neighbors, space.graph.metric, k, False,
-                              f.budget)
+        return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, space.graph.n_neighbors, space.graph.distance, k,
+                              False, f.budget)
     s = min(f.n, space.max_landmarks)
     return predict_cost(params.kernels.for_costs(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
 

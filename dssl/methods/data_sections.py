@@ -93,11 +93,6 @@ class DataSection:
         require(self.rows == "all" or not self.test.official, "rows='official_train', and test.official",
                 why="the official test rows are then left out", fix="set test.count or test.fraction")
 
-    @property
-    def scaling(self) -> ScalingParams | None:
-        """Return how features are scaled; None where the labels choose."""
-        return ScalingParams(kind=self.scale)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledByLabels(DataSection):
@@ -112,10 +107,6 @@ class ScaledByLabels(DataSection):
 
     scale: ScalingKind = "auto"
     scaled_by_labels = True
-
-    @property
-    def scaling(self) -> ScalingParams | None:
-        return None if self.scale == "auto" else ScalingParams(kind=self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from ..base.digest import require_random_state
 from ..base.errors import require
 from ..graph.regularizer_params import LaplacianKind
 from ..graph.weights.rules import WeightsName
-from ..knn.params import MetricName
+from ..knn.params import MetricName, MetricValues
 from ..learners.laprls.params import HeldOut, HeldOutPoints
 from ..selection.candidates import SelectionRule
 from ..selection.folds import FoldParams
@@ -38,6 +38,7 @@ class GraphGrid(Grid):
 
     n_neighbors: tuple[int, ...] | None = None
     metric: tuple[MetricName, ...] | None = None
+    metric_params: tuple[MetricValues, ...] | None = None
     weights: tuple[WeightsName, ...] | None = None
     bandwidth: tuple[float, ...] | None = None
     width: tuple[float, ...] | None = None

@@ -46,7 +46,6 @@ from ..knn.descent.search import descent_cost
 from ..knn.exact.blocks import exact_cost
 from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
-from ..knn.metric import require_unscaled
 from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
 from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
@@ -186,11 +185,8 @@ class ListParams:
     search: NeighborParams | None
 
 
-def _list_params(graph: GraphSection, scale: str) -> ListParams:
-    if graph.given:
-        return ListParams(None)
-    require_unscaled(graph.metric, scale)
-    return ListParams(graph.search)
+def _list_params(graph: GraphSection) -> ListParams:
+    return ListParams(None if graph.given else graph.search)
 
 
 def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
@@ -276,15 +272,15 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
         return given_cost(f.vertices * k * (given.kind == "neighbors")).guessing("given graph")
     if f.growing:
         known = f.growing.attributes["neighbors"]
-        return grow_cost(f.distinct, known["n"], k, graph.metric, known["method"], f.budget)
-    costs = {"exact": lambda: exact_cost(f.distinct, k, graph.metric, f.budget),
-             "descent": lambda: descent_cost(f.distinct, k, graph.metric, f.budget),
-             "partitioned": lambda: partitioned_cost(f.distinct, k, graph.metric, f.budget, len(ROUNDS) if
+        return grow_cost(f.distinct, known["n"], k, graph.distance, known["method"], f.budget)
+    costs = {"exact": lambda: exact_cost(f.distinct, k, graph.distance, f.budget),
+             "descent": lambda: descent_cost(f.distinct, k, graph.distance, f.budget),
+             "partitioned": lambda: partitioned_cost(f.distinct, k, graph.distance, f.budget, len(ROUNDS) if
                                                      f.bound == "upper" else 1).guessing("rounds of the search")}
     if "neighbors" in f.attributes:
         methods = {f.attributes["neighbors"]["method"]}
     elif graph.method == "auto":
-        methods = possible_methods(f.distinct, k, graph.metric, f.budget)
+        methods = possible_methods(f.distinct, k, graph.distance, f.budget)
     else:
         methods = {graph.method}
     return f.one_of((costs[search]() for search in sorted(methods)), "search")
@@ -293,7 +289,7 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
-                  lambda spec: _list_params(spec.graph, spec.data.scale), make_neighbors, _neighbors_cost,
+                  lambda spec: _list_params(spec.graph), make_neighbors, _neighbors_cost,
                   "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else

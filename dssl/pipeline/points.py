@@ -14,7 +14,7 @@ from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.moments import chunk_of, moments_cost
 from ..data.scaling.outliers import SHOWN, describe_outlier_rows
 from ..data.scaling.rows import ScaledRows, scaled_rows
-from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, fit_scaling
+from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..execution.counting import BlockTasks
@@ -92,8 +92,9 @@ def points_cost(f: PlanInputs, kind: ScalingKind, fits: int = 1) -> Cost:
 
 def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     """Scale the training and test points, with a warning where columns of unlike spreads stay as they are."""
-    dataset = dataset_of(context)
-    warn_unlike(dataset.X, context.rows("split", "train"), params.kind, dataset.feature_names)
+    if not isinstance(params, Unscaled):
+        dataset = dataset_of(context)
+        warn_unlike(dataset.X, context.rows("split", "train"), params.kind, dataset.feature_names)
     return scale_points(context, params)
 
 
@@ -393,7 +394,6 @@ def points_notes(attributes: Attributes) -> list[str]:
 
 LABELS = Stage("labels", 8, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels", OPINION), notes=labels_notes, grows=True)
-POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.data.scaling, make_points,
-               lambda f, spec: points_cost(f, spec.data.scale),
-               "read fewer columns, or lower data.read.block_rows", files=("source",), section=data_section,
-               notes=points_notes, grows=True)
+POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.scaling, make_points,
+               lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",
+               files=("source",), section=data_section, notes=points_notes, grows=True)

@@ -21,7 +21,7 @@ from ..graph.layout_2d import BLOCK, edges_of, nearest_edges, plane_coordinates
 from ..graph.vertices import find_vertices
 from ..graph.weights.build import read_graph
 from ..kernels.points import as_points, squared_distances
-from ..knn.metric import Euclidean, measurable, pair_metric_of
+from ..knn.metric import AnyMetric, Euclidean, measurable, pair_metric_of
 from ..learners.model import BlockValues, Model, predict_blocks, stored_models
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
@@ -59,7 +59,7 @@ class SampleParams:
     random_state : of the draw. read : of the source.
     """
 
-    metric: str | None
+    metric: AnyMetric | None
     n_neighbors: int
     random_state: int
     read: IngestParams
@@ -67,7 +67,7 @@ class SampleParams:
     @classmethod
     def of(cls, spec: Spec) -> "SampleParams":
         graph = getattr(spec, "graph", None)
-        return cls(graph.metric if graph else None, graph.n_neighbors if graph else 0, spec.data.random_state,
+        return cls(graph.distance if graph else None, graph.n_neighbors if graph else 0, spec.data.random_state,
                    spec.read)
 
 
@@ -148,7 +148,7 @@ def _picture(context: Context, params: SampleParams, points: Any, vertex: np.nda
             "labeled": [], "codes": [], "classes": []}
 
 
-def _distances(X: Any, metric: str) -> np.ndarray:
+def _distances(X: Any, metric: AnyMetric) -> np.ndarray:
     """Return the distances of all pairs of points, (s, s) float32."""
     rule, rows = pair_metric_of(metric), measurable(X, metric)
     points = as_points(rows) if rule is None else rows

@@ -14,6 +14,7 @@ from ..base.digest import require_at_least, require_one_of, require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
 from ..data.ingest_params import IngestParams
 from ..data.label_files import have_column
+from ..data.scaling.scaling import ScalingParams
 from ..data.sources import find_source
 from ..execution.size import budget_of
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
@@ -190,6 +191,17 @@ class Spec(Sections):
         require(weight == ClassWeight() or self.task == "classification",
                 "model.class_weight, and data.task is regression", why="quantities have no classes", fix="leave it out")
         return weight
+
+    @property
+    def scaling(self) -> ScalingParams | None:
+        """Return how features are scaled for the graph's metric; None where the labels choose.
+
+        Raises ParameterError: the metric takes values as they are, and a scaling is asked for by name.
+        """
+        params = ScalingParams(kind=self.data.scale)
+        if isinstance(self, GraphSections) and self.graph.given is None:
+            params = self.graph.scaling(self.data.scale)
+        return None if params.kind == "auto" and self.data.scaled_by_labels else params
 
     @property
     def given_graph(self) -> GivenGraph | None:

@@ -314,6 +314,15 @@ def test_residuals_by_nearest_labels_leave_out_the_label_itself():
     assert np.isfinite(equal).all()
 
 
+@pytest.mark.parametrize("metric", ["manhattan", "cosine"])
+def test_the_nearest_labels_are_those_of_the_metric_of_the_graph(metric):
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
+    nearest = KNeighborsClassifier(3, metric=metric).fit(X, codes).kneighbors(return_distance=False)
+    losses = losses_by_nearest(X, Classes(np.arange(80), codes, np.array([0, 1])), np.arange(60), metric)
+    np.testing.assert_allclose(losses, 2 * (codes - codes[nearest].mean(axis=1))[:60] ** 2)
+
+
 def test_a_few_labels_choose_the_scale():
     """Thirteen narrow columns say the class, a hundred wide ones are noise: ten labels a class tell, and two."""
     X, true = load_wine(return_X_y=True)

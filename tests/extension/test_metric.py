@@ -1,12 +1,14 @@
 """A metric of the neighbor search that dssl does not have: one class, and one line that registers it."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 
 import dssl
-from dssl.base.errors import DataError
+from dssl.base.errors import DataError, ParameterError
 from dssl.knn.metric import METRICS, Metric
 
 
@@ -15,8 +17,7 @@ class SignedRoot(Metric):
 
     name = "signed_root"
 
-    @classmethod
-    def embedded(cls, rows):
+    def embedded(self, rows):
         return np.sign(rows) * np.sqrt(np.abs(rows, dtype=np.float64))
 
 
@@ -30,6 +31,27 @@ def test_every_search_finds_the_neighbors_of_a_metric_that_is_one_class(register
     assert np.mean(np.isclose(found.distances.read_all(), nearest, atol=1e-5)) > 0.95
     with pytest.raises(DataError, match="of sparse rows"):
         dssl.neighbors(sparse.csr_array(X), 4, metric="signed_root", method=method)
+
+
+@dataclass(frozen=True)
+class SignedPower(Metric):
+    """The Euclidean distance of powers, in which a power has the sign of its value."""
+
+    power: float
+    name = "signed_power"
+
+    def embedded(self, rows):
+        return np.sign(rows) * np.abs(rows, dtype=np.float64) ** self.power
+
+
+def test_the_parameters_of_a_metric_are_the_fields_of_its_class(registered):
+    registered(METRICS, SignedRoot)
+    registered(METRICS, SignedPower)
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    by_power = dssl.neighbors(X, 4, metric="signed_power", metric_params={"power": 0.5})
+    assert_allclose(by_power.distances.read_all(), dssl.neighbors(X, 4, metric="signed_root").distances.read_all())
+    with pytest.raises(ParameterError, match="without power"):
+        dssl.KNNGraph(metric="signed_power")
 
 
 def test_a_metric_is_one_class(registered, pipeline, moons):

@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -15,7 +17,7 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.knn.grow import grow_neighbors
 from dssl.knn.index import NeighborIndex
-from dssl.knn.metric import METRICS, metric_of, pair_metric_of
+from dssl.knn.metric import METRICS, MetricParams, metric_of, metric_with, pair_metric_of
 from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
 from dssl.knn.search import possible_methods
@@ -24,6 +26,10 @@ from dssl.storage.csr import as_rows
 from tests import reference
 
 NAMES = sorted(reference.METRICS)
+ROOT = np.random.default_rng(3).normal(size=(6, 6))
+PARAMS = [("minkowski", {"p": 3}), ("minkowski", {"p": 1.5, "w": [1, 2, 0, 0.5, 3, 1]}),
+          ("seuclidean", {"V": np.arange(1, 7)}), ("mahalanobis", {"VI": ROOT @ ROOT.T}),
+          ("kantorovich", {"cost": np.sqrt(np.abs(np.subtract.outer(np.arange(6), np.arange(6))))})]
 # Numba compiles the formulas of these for a second or more, that of circular_kantorovich for half a minute.
 COMPILED = {"circular_kantorovich", "symmetric_kl", "wasserstein_1d"}
 COMPILED_SPARSE = {"chebyshev", "hamming", "jensen_shannon", "sqeuclidean", "symmetric_kl", "wasserstein_1d"}
@@ -47,7 +53,7 @@ def points_of(metric, n, d, seed=0):
     rng = np.random.default_rng(seed)
     if metric == "haversine":
         return rng.uniform([-1.5, -3], [1.5, 3], size=(n, 2)).astype(np.float32)
-    if "ones" in metric_of(metric).undefined_why:
+    if "ones" in METRICS.named(metric).undefined_why:
         return np.unique((rng.random((3 * n, max(d, 12))) < 0.4).astype(np.float32), axis=0)[:n]
     if metric == "hamming":
         return np.unique(rng.integers(0, 3, (3 * n, d)), axis=0)[:n].astype(np.float32)
@@ -56,7 +62,7 @@ def points_of(metric, n, d, seed=0):
 
 
 def test_every_metric_has_a_formula():
-    assert {*METRICS} <= {*NAMES, "euclidean", "cosine"}
+    assert {*METRICS} <= {*NAMES, *reference.PARAMETRIZED, "euclidean", "cosine"}
 
 
 @pytest.mark.parametrize("metric", cases(NAMES, COMPILED))
@@ -72,7 +78,108 @@ def test_exact_neighbors_are_those_of_the_formula(metric):
     assert lists.attributes["recall"]["certified"] == "exact"
 
 
-@pytest.mark.parametrize("metric", cases([name for name in NAMES if metric_of(name).takes_sparse], COMPILED_SPARSE))
+@pytest.mark.parametrize(("metric", "params"), [
+    pytest.param(*case, marks=[pytest.mark.slow] * (case[0] == "kantorovich")) for case in PARAMS])
+def test_exact_neighbors_are_those_of_the_formula_with_parameters(metric, params):
+    X = points_of("hellinger", 40, 6)
+    lists = dssl.neighbors(X, 5, metric=metric, metric_params=params, method="exact")
+    distances = reference.distances_by(metric, X.astype(np.float64), params)
+    np.fill_diagonal(distances, np.inf)
+    assert_allclose(lists.distances.read_all(), np.sort(distances, axis=1)[:, :5], rtol=2e-5)
+    assert json.loads(json.dumps(lists.attributes["metric_params"])).keys() == params.keys()
+    assert certify_recall(X, lists)["recall"] == 1
+
+
+@pytest.mark.parametrize(("metric", "params"), [case for case in PARAMS if METRICS.named(case[0]).takes_sparse])
+def test_sparse_rows_have_the_distances_of_dense_ones_with_parameters(metric, params):
+    X = sparse.random_array((80, 6), density=0.6, rng=np.random.default_rng(1), dtype=np.float32)
+    dense, rows = (dssl.neighbors(rows, 4, metric=metric, metric_params=params, method="exact")
+                   for rows in (X.toarray(), X.tocsr()))
+    assert_allclose(rows.distances.read_all(), dense.distances.read_all(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("metric", "params", "method"), [(*PARAMS[1], "descent"), (*PARAMS[3], "descent"),
+                                                          (*PARAMS[3], "partitioned")])
+def test_approximate_searches_honor_parameters(metric, params, method):
+    X = points_of("hellinger", 1500, 6)
+    lists = dssl.neighbors(X, 5, metric=metric, metric_params=params, method=method)
+    exact = dssl.neighbors(X, 5, metric=metric, metric_params=params, method="exact").distances.read_all()
+    assert np.mean(lists.distances.read_all() <= exact[:, -1:] * (1 + 1e-6)) > 0.95
+    assert lists.attributes["recall"]["recall"] > 0.95
+
+
+@pytest.mark.parametrize(("metric", "params"), [PARAMS[1], PARAMS[3]])
+def test_lists_grow_and_an_index_is_opened_with_parameters(metric, params):
+    X = points_of("hellinger", 200, 6)
+    wanted = NeighborParams(n_neighbors=4, metric=metric, metric_params=params, method="exact")
+    base = dssl.neighbors(X[:150], 4, metric=metric, metric_params=params, method="exact")
+    grown = grow_neighbors(as_rows(X), base, wanted, InProcess())
+    fresh = dssl.neighbors(X, 4, metric=metric, metric_params=params, method="exact")
+    assert_array_equal(grown.ids.read_all(), fresh.ids.read_all())
+    other = NeighborParams(n_neighbors=4, metric="minkowski", metric_params={"p": 2.5}, method="exact")
+    with pytest.raises(ParameterError, match="the metric of the neighbor lists is"):
+        grow_neighbors(as_rows(X), base, other, InProcess())
+    index = NeighborIndex.of(as_rows(X[:150]), wanted.distance, InProcess())
+    opened = NeighborIndex.from_arrays(index.to_arrays(), json.loads(json.dumps(index.attributes)))
+    for entry, again in zip(index.nearest(X[150:], 4), opened.nearest(X[150:], 4), strict=True):
+        assert_array_equal(entry, again)
+    assert_allclose(index.nearest(X[:9], 1)[0], 0, atol=1e-6)
+
+
+@pytest.mark.slow  # each example is compiled
+@given(st.floats(1, 6), st.lists(st.floats(0.01, 10), min_size=4, max_size=4))
+@settings(max_examples=8, deadline=None)
+def test_minkowski_is_a_norm_of_differences(p, w):
+    X = np.random.default_rng(0).normal(size=(12, 4))
+    rule = metric_of(metric_with("minkowski", MetricParams.of({"p": p, "w": w})))
+    distances = rule.between(X, X)
+    assert_allclose(distances, distances.T)
+    assert_allclose(rule.between(3 * X, 3 * X), 3 * distances, rtol=1e-9)
+    assert (distances <= distances[:, [0]] + distances[[0], :] + 1e-9).all()
+
+
+def test_a_graph_with_parameters_is_a_value():
+    graph = dssl.KNNGraph(metric="minkowski", metric_params={"p": 3, "w": np.ones(2)})
+    same = dssl.KNNGraph(metric="minkowski", metric_params={"w": [1, 1], "p": 3})
+    assert graph == same
+    assert hash(graph) == hash(same)
+    assert graph.searched_alike(10).metric_params == graph.metric_params
+    assert dssl.KNNGraph(metric_params={}).metric_params is None
+
+
+@pytest.mark.parametrize(("metric", "params", "message"), [
+    ("euclidean", {"p": 3}, "metric_params.p of metric='euclidean'.*has no parameters.*leave it out"),
+    ("minkowski", {"q": 3}, "metric_params.q of .*the parameters of minkowski are p, w"),
+    ("minkowski", {"p": 0.5}, "metric_params.p=0.5"), ("minkowski", {"p": "x"}, "metric_params.p='x'"),
+    ("minkowski", {"w": [1, -1]}, "negative weight"), ("minkowski", {"w": 2}, "metric_params.w=2"),
+    ("minkowski", [3], "metric_params=.3."),
+    ("seuclidean", None, "metric='seuclidean' without V"), ("seuclidean", {"V": [1, 0]}, "metric_params.V with 0.0"),
+    ("mahalanobis", {"VI": [[1, 2], [2, 1]]}, "has the eigenvalue -1"),
+    ("mahalanobis", {"VI": [[1, 2], [0, 1]]}, "not symmetric"), ("mahalanobis", {"VI": [1, 2]}, "of shape"),
+    ("mahalanobis", {"VI": [[1, 2], [0]]}, "array of these"),
+    ("mahalanobis", {"VI": np.eye(300)}, "at most 256"),
+    ("kantorovich", {"cost": np.eye(2)}, "one on the diagonal"),
+    (taxi, {"p": 3}, "metric_params of a function")])
+def test_parameters_that_a_metric_has_not_are_refused(metric, params, message):
+    with pytest.raises(ParameterError, match=f"(?s){message}"):
+        dssl.KNNGraph(metric=metric, metric_params=params)
+
+
+def test_parameters_of_other_columns_are_refused():
+    with pytest.raises(DataError, match="metric='seuclidean' of 3 columns"):
+        dssl.neighbors(np.eye(3), 1, metric="seuclidean", metric_params={"V": [1, 2]})
+
+
+def test_a_grid_compares_parameters():
+    X = points_of("manhattan", 90, 4)
+    y = np.where(np.arange(90) % 3 == 0, (X[:, 0] > np.median(X[:, 0])).astype(int), -1)
+    search = dssl.GridSearch(dssl.LapSVC(graph=dssl.KNNGraph(n_neighbors=5, metric="minkowski")), {
+        "graph__metric_params": [{"p": 1.5}, {"w": [5, 1, 1, 1]}]}, cv=3).fit(X, y)
+    assert search.n_graphs_ == 2
+    assert np.mean(search.predict(X[::3]) == y[::3]) > 0.7
+
+
+@pytest.mark.parametrize("metric", cases([name for name in NAMES if METRICS.named(name).takes_sparse], COMPILED_SPARSE))
 def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     X = points_of(metric, 60, 6)
     X[np.random.default_rng(1).random(X.shape) < 0.3] = 0
@@ -144,8 +251,8 @@ def test_the_selection_follows_from_the_shape():
 
 
 @pytest.mark.parametrize(("metric", "message"), [
-    ("l1", "named 'manhattan'"), ("inner_product", "no distance"), ("minkowski", "has parameters"),
-    ("mahalanobis", "whiten"), ("true_angular", "largest for equal rows"), ("nothing", "there is no metric"),
+    ("l1", "named 'manhattan'"), ("inner_product", "no distance"), ("wminkowski", "named 'minkowski'"),
+    ("sinkhorn", "kantorovich"), ("true_angular", "largest for equal rows"), ("nothing", "there is no metric"),
     pytest.param(lambda x, z: 0.0, "numba.njit", id="a function of Python")])
 def test_a_metric_that_is_refused_says_what_to_do(metric, message):
     with pytest.raises(ParameterError, match=message):
@@ -177,10 +284,45 @@ def test_a_function_that_is_no_distance():
 def test_what_cannot_be():
     with pytest.raises(ParameterError, match="method='partitioned' with metric='manhattan'"):
         dssl.KNNGraph(metric="manhattan", method="partitioned")
-    with pytest.raises(ParameterError, match="set scale to none"):
-        dssl.KNNGraph(metric="haversine").build(points_of("haversine", 50, 2))
-    with pytest.raises(ParameterError, match="set scale to none"):
-        dssl.LaplaceLearning(dssl.KNNGraph(metric="haversine")).fit(points_of("haversine", 50, 2), np.arange(50) % 2)
+    with pytest.raises(ParameterError, match="set scale to auto or none"):
+        dssl.KNNGraph(metric="haversine").build(points_of("haversine", 50, 2), scale="standardize")
+    with pytest.raises(ParameterError, match="set scale to auto or none"):
+        dssl.LaplaceLearning(dssl.KNNGraph(metric="haversine"), scale="standardize").fit(
+            points_of("haversine", 50, 2), np.arange(50) % 2)
+
+
+UNSCALED = {"hamming", "haversine", "canberra", "braycurtis", "hellinger", "jensen_shannon", "symmetric_kl",
+            "wasserstein_1d", "circular_kantorovich", "kantorovich", "seuclidean", "mahalanobis", "jaccard", "dice",
+            "matching", "kulsinski", "rogerstanimoto", "russellrao", "sokalmichener", "sokalsneath", "yule"}
+
+
+def test_codes_sets_shares_counts_and_angles_are_not_scaled():
+    assert {name for name in METRICS if not METRICS.named(name).scaled_by_default} == UNSCALED
+
+
+@pytest.mark.parametrize("estimator", [dssl.LaplaceLearning, dssl.SemiSupervisedClassifier, dssl.LapSVC])
+@pytest.mark.parametrize(("metric", "params"), [("hamming", None), ("braycurtis", None),
+                                                ("seuclidean", {"V": [1, 1, 1e4]})])
+def test_estimators_leave_features_as_they_are_for_such_a_metric(estimator, metric, params):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 9, (120, 3)) * np.array([1.0, 1, 100])
+    known = np.where(np.arange(120) < 40, (X[:, 0] > 4).astype(int), -1)
+    graph = dssl.KNNGraph(n_neighbors=6, metric=metric, metric_params=params)
+    model = estimator(graph=graph).fit(X + 1, known)
+    assert model.scaling_.kind == "none"
+    assert graph.build(X + 1).scaling.kind == "none"
+    assert estimator(graph=dssl.KNNGraph(n_neighbors=6)).fit(X + 1, known).scaling_.kind != "none"
+
+
+def test_a_grid_of_metrics_scales_for_each():
+    rng = np.random.default_rng(0)
+    X = 1 + rng.integers(0, 9, (90, 3)) * np.array([1.0, 1, 100])
+    known = np.where(np.arange(90) < 40, (X[:, 0] > 5).astype(int), -1)
+    search = dssl.GridSearch(dssl.LapSVC(graph=dssl.KNNGraph(n_neighbors=5)),
+                             {"graph__metric": ["braycurtis", "euclidean"]}, cv=3).fit(X, known)
+    best = search.best_params_["graph__metric"]
+    assert search.best_estimator_.scaling_.kind == ("none" if best == "braycurtis" else "standardize")
+    assert search.n_graphs_ == 2
 
 
 @pytest.mark.parametrize("metric", ["manhattan", "hellinger", pytest.param(taxi, id="taxi")])

@@ -42,6 +42,7 @@ def moved(spec, *overrides):
     ("graph.ridge=0.1", {"system", *SOLVED}), ("graph.laplacian=unnormalized", {"system", *SOLVED}),
     ("graph.weights=binary", ON_GRAPH), ("graph.width=0.7", ON_GRAPH), ("graph.symmetrize=mean", ON_GRAPH),
     ("graph.n_neighbors=7", {"neighbors", *ON_GRAPH}), ("graph.metric=cosine", {"neighbors", *ON_GRAPH}),
+    ("graph.metric=minkowski", {"neighbors", *ON_GRAPH}),
     ("data.scale=none", ON_POINTS), ("graph.duplicates=keep", ON_POINTS - {"points"}),
     ("data.random_state=1", set(NAMES) - {"dataset"}), ("data.test.count=50", set(NAMES) - {"dataset"}),
     ("data.points=150", set(NAMES) - {"dataset"}), ("data.keep=[0, 1]", set(NAMES) - {"dataset"}),
@@ -49,6 +50,12 @@ def moved(spec, *overrides):
 ])
 def test_a_change_moves_what_depends_on_it(small_spec, override, expected):
     assert moved(small_spec, override) == expected
+
+
+def test_the_parameters_of_a_metric_are_in_the_address(small_spec):
+    spec = {**small_spec, "graph": {**small_spec.get("graph", {}), "metric": "minkowski"}}
+    assert moved(spec, "graph.metric_params={p: 3}") == {"neighbors", *ON_GRAPH}
+    assert moved(spec, "graph.metric_params={}") == set()
 
 
 @pytest.mark.parametrize("override", ["model.eta=auto", "model.loss=squared", "model.kind=ridge", "graph.power=2",

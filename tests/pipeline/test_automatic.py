@@ -171,7 +171,7 @@ def test_what_is_not_its_own_is_refused(change, message):
     spec = {"name": "small", "data": {"source": "digits"}, "labels": {"per_class": 2}, "model": {"kind": "automatic"}}
     with pytest.raises(SpecError, match=message):
         load_spec({**spec, **change})
-    assert load_spec(spec).data.scaling is None
+    assert load_spec(spec).scaling is None
 
 
 def test_the_loss_of_huber_is_of_quantities():

@@ -48,6 +48,13 @@ class ScalingParams:
                 fix=f"use one of {', '.join(KINDS)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unscaled(ScalingParams):
+    """Features as they are, for a metric that asks for no common unit of columns, as that of codes or shares."""
+
+    kind: ScalingKind = "none"
+
+
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 ONE_UNIT = 3.0  # maximum of the largest range over the lower quartile, for columns in one unit
 APART = 2.0  # distance of the levels of a category, in distances to near neighbors

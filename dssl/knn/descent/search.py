@@ -21,6 +21,7 @@ from ..exact.blocks import points_in_blocks
 from ..exact.inverted_index import measured_row_bytes
 from ..exact.pairs import pair_ns
 from ..metric import (
+    AnyMetric,
     Euclidean,
     candidate_squares,
     measurable,
@@ -54,7 +55,7 @@ ENTRY_PAIRS = 60  # pairs that are measured for a row and candidate, of a metric
 
 def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, threads: int = 1,
             missed: Callable[[np.ndarray], float] = lambda distances: 0.0,
-            metric: str = Euclidean.name) -> tuple[np.ndarray, np.ndarray, int, int]:
+            metric: AnyMetric = Euclidean.name) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), of each row.
 
     With them, the number of rows that were searched exactly, and that of the searches.
@@ -83,7 +84,7 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, t
 
 
 def _searched(rows: np.ndarray | sparse.csr_array, points: Points, is_outlier: np.ndarray, k: int, entries: int,
-              rng: np.random.Generator, threads: int, metric: str) -> tuple[np.ndarray, np.ndarray, int]:
+              rng: np.random.Generator, threads: int, metric: AnyMetric) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the lists of a search with lists of so many entries, and the number of rows that were searched exactly."""
     n, max_candidates = rows.shape[0], CANDIDATES if entries == k + extra_of(k) else MAX_CANDIDATES
     _, candidates = nearest_in_memory(points, min(n - 1, entries), rng, max_candidates, threads)
@@ -99,7 +100,7 @@ def _searched(rows: np.ndarray | sparse.csr_array, points: Points, is_outlier: n
 
 
 def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator, pool: ThreadPoolExecutor,
-                   metric: str) -> tuple[Points, np.ndarray, bool]:
+                   metric: AnyMetric) -> tuple[Points, np.ndarray, bool]:
     """Return the points of the joins, which rows are outliers, whose neighbors float32 cannot tell apart, and `EASY`.
     """
     rule, is_outlier = pair_metric_of(metric), np.zeros(rows.shape[0], bool)
@@ -121,7 +122,7 @@ def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator
     return Coordinates(coordinates), outlier_rows(coordinates), projection.listed >= EASY
 
 
-def _measured(rows: np.ndarray | sparse.csr_array, candidates: np.ndarray, k: int, metric: str, start: int,
+def _measured(rows: np.ndarray | sparse.csr_array, candidates: np.ndarray, k: int, metric: AnyMetric, start: int,
               stop: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k nearest of the candidates (n, c) of rows [start, stop), sorted, by (distance, id)."""
     row_candidates = candidates[start:stop].astype(np.int64)
@@ -140,7 +141,7 @@ class DescentTask:
 
     rows: Rows
     k: int
-    metric: str
+    metric: AnyMetric
     random_state: int
     threads: int
     block_rows: int
@@ -161,7 +162,7 @@ class DescentTask:
         return {"filled_exactly": filled, "recall": recall_at(distances), "searches": searches}
 
 
-def descent_seconds(X: Rows, k: int, metric: str = Euclidean.name) -> float:
+def descent_seconds(X: Rows, k: int, metric: AnyMetric = Euclidean.name) -> float:
     """Return the predicted seconds of NN-descent on one core, for k neighbors and `extra_of(k)` more candidates."""
     if metric_of(metric).by_pairs:
         pair = ENTRY_PAIRS * pair_ns(X, metric)
@@ -170,7 +171,7 @@ def descent_seconds(X: Rows, k: int, metric: str = Euclidean.name) -> float:
     return len(X) * (k + extra_of(k)) * (ROW_NS + pair) * 1e-9
 
 
-def descent_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
+def descent_cost(X: Rows, k: int, metric: AnyMetric, budget: int) -> Cost:
     """Return what NN-descent takes for rows of the shape and dtype of X, which are not read.
 
     Peak memory: all rows, transformed by the metric; their coordinates in two orders and the joins, or once and the

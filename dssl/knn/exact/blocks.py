@@ -21,7 +21,7 @@ from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..heap import empty_heaps, sort_heaps
-from ..metric import measurable, measured_itemsize, metric_of, sample_ids, stored_distances
+from ..metric import AnyMetric, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
 from .inverted_index import (
     SparsePoints,
     inverted_seconds,
@@ -63,7 +63,7 @@ class DensePoints:
     """
 
     rows: Rows
-    metric: str
+    metric: AnyMetric
     block_rows: int
     held: Arrays | Frame
     search: str = "tiles"
@@ -126,7 +126,7 @@ class DensePoints:
 SearchedPoints = DensePoints | SparsePoints | PairPoints
 
 
-def points_in_blocks(rows: Rows, metric: str, block_rows: int, sample: np.ndarray) -> SearchedPoints:
+def points_in_blocks(rows: Rows, metric: AnyMetric, block_rows: int, sample: np.ndarray) -> SearchedPoints:
     """Return points that a search reads in blocks, projected to the axes of a transformed `sample` (m, d)."""
     if metric_of(metric).by_pairs:
         return PairPoints(rows, metric, block_rows)
@@ -166,7 +166,7 @@ def nearest_tasks(points: SearchedPoints, n: int, k: int, height: int,
     return BlockTasks(lambda start, stop: NearestTask(points, first + start, first + stop, k, first), n, height)
 
 
-def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int = 0) -> int:
+def exact_block_rows(X: Rows, k: int, metric: AnyMetric, budget: int, entry_bytes: int = 0) -> int:
     """Return the rows of one task's block: at most `MAX_TASKS` tasks, unless blocks would grow too large.
 
     A dense row takes 40 d bytes (itself and its coordinates, each twice) and 16 k for its heap, in a quarter of the
@@ -184,13 +184,13 @@ def exact_block_rows(X: Rows, k: int, metric: str, budget: int, entry_bytes: int
     return min(fit, max(MIN_BLOCK_ROWS, min(MAX_BLOCK_ROWS, -(-n // MAX_TASKS))), n)
 
 
-def laid_out_rows(X: Rows, metric: str, budget: int) -> int:
+def laid_out_rows(X: Rows, metric: AnyMetric, budget: int) -> int:
     """Return the rows of a layout: all rows if twice their layout fits the budget, or what fits a quarter of it."""
     n, row_bytes = len(X), 2 * layout_bytes(1, X.shape[1], measured_itemsize(X.dtype, metric))
     return n if n * row_bytes <= budget else rows_that_fit(budget, row_bytes, n, share=4)
 
 
-def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[SearchedPoints, float]:
+def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution) -> tuple[SearchedPoints, float]:
     """Return the points, laid out if they fit, with the faster search, and its predicted seconds on one core.
 
     Peak memory: twice `layout_bytes`; or, if that exceeds the budget, blocks of points that fill a quarter of it.
@@ -206,12 +206,12 @@ def plan_exact(X: Rows, k: int, metric: str, execution: Execution) -> tuple[Sear
     return with_search(points, layout, measurable(X.take(pilot), metric), pilot, k, n)
 
 
-def sampled_frame(X: Rows, metric: str) -> Frame:
+def sampled_frame(X: Rows, metric: AnyMetric) -> Frame:
     """Return the frame of a sample of dense rows."""
     return principal_frame(measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric))
 
 
-def dense_points(X: Rows, metric: str, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:
+def dense_points(X: Rows, metric: AnyMetric, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:
     """Return dense points, laid out if all of them fit, and the layout of the first block."""
     points = DensePoints(X, metric, laid_out_rows(X, metric, execution.memory_budget), frame)
     layout = next(points.layouts())
@@ -241,7 +241,7 @@ def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_
     return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
 
 
-def exact_seconds_lower_bound(X: Rows, metric: str, budget: int) -> float:
+def exact_seconds_lower_bound(X: Rows, metric: AnyMetric, budget: int) -> float:
     """Return a lower bound of the seconds that `plan_exact` predicts for rows of the shape of X, which are not read.
 
     It is that of tiles, or of trees without visits; 0 for sparse rows; the prediction itself for a formula of two rows.
@@ -254,13 +254,13 @@ def exact_seconds_lower_bound(X: Rows, metric: str, budget: int) -> float:
     return n * min(TREE_QUERY_NS * block_count(n, laid_out_rows(X, metric, budget)), TILE_PAIR_NS * n) * 1e-9
 
 
-def sampling_bytes(X: Rows, metric: str) -> int:
+def sampling_bytes(X: Rows, metric: AnyMetric) -> int:
     """Return the bytes of a sample of dense rows in float64 and of the frame fitted to it."""
     n, d = X.shape
     return min(n, SAMPLE_ROWS) * d * (X.dtype.itemsize + 16 + 8 * metric_of(metric).transforms) + 24 * d * d
 
 
-def points_of_shape(X: Rows, metric: str, budget: int) -> SearchedPoints:
+def points_of_shape(X: Rows, metric: AnyMetric, budget: int) -> SearchedPoints:
     """Return points of the shape and dtype of X, which are not read, in the blocks of a search."""
     if metric_of(metric).by_pairs:
         return pair_points(X, metric, budget)
@@ -269,7 +269,7 @@ def points_of_shape(X: Rows, metric: str, budget: int) -> SearchedPoints:
     return DensePoints(X, metric, laid_out_rows(X, metric, budget), HeldArrays())
 
 
-def exact_cost(X: Rows, k: int, metric: str, budget: int) -> Cost:
+def exact_cost(X: Rows, k: int, metric: AnyMetric, budget: int) -> Cost:
     """Return what an exact search takes for rows of the shape and dtype of X, which are not read.
 
     The driver checks the rows, samples them, and lays them out where all fit; a task holds the layout and its queries.

@@ -23,7 +23,7 @@ from scipy import sparse
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ...storage.csr import add_products, squared_lengths
 from ..heap import empty_heaps, put, sift_down, sort_heaps
-from ..metric import measurable, metric_of, sample_ids
+from ..metric import AnyMetric, measurable, metric_of, sample_ids
 from ..squared_distances import sparse_squared_distance
 
 QUERY_TILE, POINT_TILE = 64, 2048
@@ -156,7 +156,7 @@ class SparsePoints:
     """Sparse points to search, read in blocks."""
 
     rows: Rows
-    metric: str
+    metric: AnyMetric
     block_rows: int
     search = "inverted index"
     shared_bytes = 0  # of a layout of all points that is made once
@@ -189,13 +189,13 @@ class SparsePoints:
         return nearest.nearest()
 
 
-def measured_row_bytes(X: Rows, metric: str) -> int:
+def measured_row_bytes(X: Rows, metric: AnyMetric) -> int:
     """Return the bytes of a sparse row during a search: as read, transformed by the metric, and in float64."""
     entries = X.row_bytes // (X.dtype.itemsize + 4) + 1
     return 2 * X.row_bytes + 12 * entries * (1 + metric_of(metric).transforms) + 8
 
 
-def point_rows(X: Rows, metric: str, budget: int) -> int:
+def point_rows(X: Rows, metric: AnyMetric, budget: int) -> int:
     """Return the rows of points that a task reads at a time, whole parts where X is stored in parts."""
     per_row = measured_row_bytes(X, metric)
     fit = rows_that_fit(budget, per_row, len(X), share=4)

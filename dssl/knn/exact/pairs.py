@@ -8,7 +8,7 @@ from numba import njit
 
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ..heap import empty_heaps, put, sort_heaps
-from ..metric import measurable, measured_itemsize, pair_metric_of
+from ..metric import AnyMetric, measurable, measured_itemsize, pair_metric_of
 
 QUERY_TILE, POINT_TILE = 128, 1024  # rows of a matrix of distances
 # Measured on one core, in nanoseconds: a pair of dense rows beside its columns, a pair of sparse rows, and each of its
@@ -21,7 +21,7 @@ class PairPoints:
     """Dense or sparse points to search, read in blocks."""
 
     rows: Rows
-    metric: str
+    metric: AnyMetric
     block_rows: int
     search = "pairs"
     shared_bytes = 0  # of a layout of all points that is made once
@@ -76,12 +76,12 @@ def _offer_all(squared, first, query_ids, distances, ids):
                 put(squared[row, other], first + other, distances[row], ids[row])
 
 
-def pair_points(rows: Rows, metric: str, budget: int) -> PairPoints:
+def pair_points(rows: Rows, metric: AnyMetric, budget: int) -> PairPoints:
     """Return points in blocks that fill at most a quarter of the budget."""
     return PairPoints(rows, metric, rows_that_fit(budget, pair_row_bytes(rows, metric), len(rows), share=4))
 
 
-def pair_row_bytes(X: Rows, metric: str) -> int:
+def pair_row_bytes(X: Rows, metric: AnyMetric) -> int:
     """Return the bytes of a row: as read, and in the type in which it is measured."""
     if X.is_sparse:
         return 2 * X.row_bytes + 8 * (X.row_bytes // (X.dtype.itemsize + 4) + 1)
@@ -94,7 +94,7 @@ def pair_tile_bytes(X: Rows) -> int:
     return 16 * QUERY_TILE * POINT_TILE + (QUERY_TILE + POINT_TILE) * row_bytes
 
 
-def pair_ns(X: Rows, metric: str) -> float:
+def pair_ns(X: Rows, metric: AnyMetric) -> float:
     """Return the nanoseconds of a pair of rows of the shape and dtype of X on one core."""
     if X.is_sparse:
         return SPARSE_PAIR_NS + SPARSE_ENTRY_NS * 2 * X.row_bytes / (X.dtype.itemsize + 4)

@@ -10,7 +10,7 @@ from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rn
 from ..descent.local_joins import choose_candidates, empty_neighbor_lists, local_join, push_candidates, salt_of
 from ..exact.blocks import points_in_blocks
 from ..heap import EMPTY
-from ..metric import measurable, sample_ids, stored_distances
+from ..metric import AnyMetric, measurable, sample_ids, stored_distances
 from ..pair_distances import Coordinates
 from ..projection import outlier_rows
 from ..squared_distances import candidate_distances
@@ -156,7 +156,7 @@ class MeasureTask:
     ordered: PermutedRows
     lists: Parts | None
     rows: Rows
-    metric: str
+    metric: AnyMetric
     k: int
     max_nearby_rows: int
     fill_rows: int

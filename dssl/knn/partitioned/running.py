@@ -8,7 +8,7 @@ import numpy as np
 from ...base.errors import BudgetError, DataError, explain, require
 from ...execution.tasks import Execution, Steps, one_thread
 from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
-from ..metric import measured_itemsize, require_squares
+from ..metric import AnyMetric, measured_itemsize, require_squares
 from ..projection import Projection
 from ..recall import true_neighbors
 from .partitions import Partition, fit_partition
@@ -25,7 +25,7 @@ class Search:
 
     X: Rows
     k: int
-    metric: str
+    metric: AnyMetric
     random_state: int
     execution: Execution
     steps: Steps

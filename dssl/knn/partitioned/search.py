@@ -27,7 +27,7 @@ from ...base.digest import plain
 from ...base.errors import DataError, require
 from ...execution.tasks import Execution, Steps
 from ...storage.blocks import Parts, Rows
-from ..metric import measured_itemsize, stored_distances
+from ..metric import AnyMetric, measured_itemsize, stored_distances
 from ..recall import SAMPLE, recall_of, sampled_ids, wilson_lower
 from .join_tasks import WriteTask
 from .rounds import PermutedLists
@@ -37,7 +37,7 @@ from .sizes import LONGEST, exact_hours, partitioned_seconds, task_sizes
 MAX_OUTLIERS = 500  # outliers are searched exactly if there are no more than these
 
 
-def find_partitioned(X: Rows, k: int, metric: str, random_state: int, target: float, execution: Execution,
+def find_partitioned(X: Rows, k: int, metric: AnyMetric, random_state: int, target: float, execution: Execution,
                      parts: Parts) -> dict[str, Any]:
     """Write the neighbor lists of dense rows (n, d), and the permutation of the rows; return their attributes.
 

@@ -11,7 +11,7 @@ from ..descent.local_joins import CANDIDATES, MAX_CANDIDATES, in_memory_bytes
 from ..exact.blocks import TILE_PAIR_NS
 from ..exact.layout import MAX_AXES
 from ..exact.layout import SAMPLE_ROWS as FRAME_ROWS
-from ..metric import measured_itemsize
+from ..metric import AnyMetric, measured_itemsize
 from ..projection import max_coordinates, projection_bytes
 from ..recall import truth_cost, truth_row_bytes, truth_rows
 from .join_tasks import DRAWN, SENT
@@ -129,7 +129,7 @@ def sample_rows(n: int, row_bytes: int, budget: int) -> int:
     return max(64, min(n, SAMPLE_ROWS, budget // (16 * row_bytes)))
 
 
-def list_rows(X: Rows, k: int, metric: str, budget: int) -> int:
+def list_rows(X: Rows, k: int, metric: AnyMetric, budget: int) -> int:
     """Return the rows of a chunk of the lists."""
     return task_sizes(len(X), X.shape[1], measured_itemsize(X.dtype, metric), k, budget).range_rows
 
@@ -178,7 +178,7 @@ def _pairs_seconds(X: Rows) -> float:
     return (TILE_PAIR_NS + COLUMN_NS * d) * 1e-9 * float(n) * n
 
 
-def partitioned_cost(X: Rows, k: int, metric: str, budget: int, rounds: int = len(ROUNDS)) -> Cost:
+def partitioned_cost(X: Rows, k: int, metric: AnyMetric, budget: int, rounds: int = len(ROUNDS)) -> Cost:
     """Return what a partitioned search takes for rows of the shape and dtype of X, which are not read.
 
     That is an upper bound, of `rounds` rounds with all of their joins and a scan, if the sizes of leaves are as a

@@ -8,7 +8,7 @@ from ...execution.exchange.shuffle import gather, scatter
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, block_rng
 from ..descent.local_joins import FIRST_AXES, nearest_in_memory
 from ..exact.layout import Frame, bisect, tree_depth
-from ..metric import check_block, measurable, sample_ids
+from ..metric import AnyMetric, check_block, measurable, sample_ids
 from ..pair_distances import Coordinates
 from ..projection import Projection, outlier_rows
 from .partitions import Partition
@@ -37,7 +37,7 @@ class SampleTask:
     """Check rows [start, stop), and write an evenly spread sample of `count` of them, transformed by the metric."""
 
     rows: Rows
-    metric: str
+    metric: AnyMetric
     start: int
     stop: int
     count: int
@@ -53,7 +53,7 @@ class RouteTask:
     """Send rows [start, stop), with their numbers, to their blocks."""
 
     rows: Rows
-    metric: str
+    metric: AnyMetric
     fitted: Arrays
     start: int
     stop: int

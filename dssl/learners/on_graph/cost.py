@@ -8,6 +8,7 @@ from ...graph.regularizer import system_cost
 from ...kernels.gram import BLOCK_BYTES
 from ...knn.exact.inverted_index import measured_row_bytes
 from ...knn.index import index_bytes, indexing_bytes, require_index
+from ...knn.metric import AnyMetric
 from ...solvers.solve import possible_solvers
 from ...storage.blocks import Rows
 from ...storage.store import whole_bytes
@@ -99,7 +100,7 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
                    max(one.smallest_peak for one in costs), sum(one.seconds for one in costs))
 
 
-def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: bool, budget: int, *,
+def model_cost(points: Rows, row_bytes: int, m: int, metric: AnyMetric, c: int, base: bool, budget: int, *,
                sized: bool = False) -> Cost:
     """Return the cost of the models on distinct points of the shape and type of `points`, with the index.
 
@@ -115,7 +116,7 @@ def model_cost(points: Rows, row_bytes: int, m: int, metric: str, c: int, base: 
     return cost_of(0, 2 * n * row_bytes, stored, peak, lower, INDEXED_SECONDS * n)
 
 
-def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, c: int,
+def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: AnyMetric, c: int,
                    family: GraphRidgeParams | None, *, guess: bool, sized: bool, budget: int) -> Cost:
     """Return the cost of the automatic fit of m labels on distinct points of the shape and type of `points`.
 
@@ -134,7 +135,7 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: str, 
                    max(learner.smallest_peak, model.smallest_peak), fits * learner.seconds + model.seconds)
 
 
-def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: str, c: int,
+def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: AnyMetric, c: int,
                    base: bool, budget: int) -> Cost:
     """Return the cost of predicting n_test points with a model of `points` and its baselines on m labels.
 

@@ -61,7 +61,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     part, train_weight = target.take(train), None if weight is None else weight[train]
     on_graph = fit_harmonic(graph, part, train_weight, solver, execution)
     vertices = graph.vertices.vertex[target.labeled[test]]
-    nearest = fit_nearest(rows, part, knn.metric, execution, k=N_NEAREST)
+    nearest = fit_nearest(rows, part, knn.distance, execution, k=N_NEAREST)
     by_nearest = nearest.values(SelectedRows(rows, target.labeled[test]), execution)
     by_graph = np.where(on_graph.reached[vertices][:, None], signed(on_graph.values, target)[vertices], by_nearest)
     # Both are averages of labels, and so assume the frequencies of the labels.
@@ -73,7 +73,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     losses = {name: held_out_loss(target.take(test), target.coding, values, test_weight)
               for name, values in (("graph", by_graph), ("nearest_labels", by_nearest))}
     attributes: JsonObject = {"chosen": min(losses, key=lambda name: losses[name]), "held_out_labels": n_held}
-    supervised = fit_nearest(rows, target, knn.metric, execution, k=N_NEAREST).shifted(nearest_shift.columns)
+    supervised = fit_nearest(rows, target, knn.distance, execution, k=N_NEAREST).shifted(nearest_shift.columns)
     if attributes["chosen"] == "nearest_labels":
         return ManyLabelsFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
                              nearest_shift.calibration, nearest_shift.calibration, attributes)

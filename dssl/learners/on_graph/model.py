@@ -141,7 +141,7 @@ def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarr
     scales = kth_distances(graph.neighbors) if graph.neighbors is not None else np.zeros(v)
     rule = rule_at_new_points(graph.attributes["weights"], params.weighting)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
-    return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.metric, execution),
+    return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.distance, execution),
                       values, reached, scales, rule, k, coding, attributes or {})
 
 

@@ -208,7 +208,7 @@ def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight:
             if shares is not None:
                 models[name] = base.shifted(offset_to(base.values(points, execution), base.coding, shares))
         else:
-            models[name] = fit_nearest_baseline(points, target, params.graph.metric, weight, shares, execution,
+            models[name] = fit_nearest_baseline(points, target, params.graph.distance, weight, shares, execution,
                                                {"name": name, "n_labeled": len(target.labeled)})
     return models
 
@@ -285,13 +285,13 @@ def _selection_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
 
 
 def _models_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
-    return model_cost(f.distinct, f.row_bytes, f.n_labeled, params.graph.metric, f.n_outputs,
+    return model_cost(f.distinct, f.row_bytes, f.n_labeled, params.graph.distance, f.n_outputs,
                       "base" in params.baselines, f.budget, sized=params.prior.sizes is not None)
 
 
 def _scores_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
-                          params.graph.metric, f.n_outputs, "base" in params.baselines, f.budget)
+                          params.graph.distance, f.n_outputs, "base" in params.baselines, f.budget)
 
 
 FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "

@@ -7,6 +7,7 @@ from typing import Any
 from ...data.scaling.scaling import ScalingParams
 from ...estimators.feature_scales import choose_scale, choosing_bytes
 from ...execution.cost import Cost
+from ...knn.metric import AnyMetric
 from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Context
 from ..dataset import dataset_of
@@ -19,11 +20,11 @@ class ScaleParams:
 
     scaling: ScalingParams | None
     random_state: int
-    metric: str
+    metric: AnyMetric
 
     @classmethod
     def of(cls, spec: Any) -> "ScaleParams":
-        return cls(spec.data.scaling, spec.model.random_state, spec.graph.metric)
+        return cls(spec.scaling, spec.model.random_state, spec.graph.distance)
 
 
 def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
 
 
 def _points_cost(f: PlanInputs, spec: Any) -> Cost:
-    scaling = spec.data.scaling
+    scaling = spec.scaling
     if scaling is not None:
         return points_cost(f, scaling.kind)
     cost = points_cost(f, "standardize", 1 if f.growing else 2)

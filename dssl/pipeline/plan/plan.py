@@ -123,8 +123,8 @@ class Plan:
         inputs = plan_inputs(self.spec, self.budget, scan,
                              {name: artifact.attributes for name, artifact in cached.items()}, growing)
         require_rows(self.spec, inputs.n_rows)
-        if inputs.sparse_entries is not None and self.spec.data.scaling is not None:
-            require_zeros_stay(self.spec.data.scaling.kind, inputs.n_rows, inputs.d)
+        if inputs.sparse_entries is not None and self.spec.scaling is not None:
+            require_zeros_stay(self.spec.scaling.kind, inputs.n_rows, inputs.d)
         room, run = Room(self.budget, self.worker), stages[:self.kind.names.index(self.until) + 1]
         return replace(self, inputs=inputs, stages=[price(item, inputs, self.spec, room, run) for item in stages])
 
