@@ -20,9 +20,11 @@ from ..learners.class_prior import ClassWeight
 from ..learners.metrics import require_decisions
 from ..learners.on_graph.automatic import Loss, label_limit
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
+from ..learners.target.tags import Tags
 from ..learners.target.target import Classes
 from ..methods.automatic import AUTOMATIC, AutomaticParams
-from ..methods.step import Context
+from ..methods.step import Context, HeldOutValues
+from ..methods.tags import evidence_of_tags
 from ..selection.graph_gain import Gain
 from ..selection.scoring import with_scoring
 from ..storage.blocks import Rows
@@ -58,6 +60,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
     scoring: Any = None  # of a classifier
     loss: Any = "squared"  # of a regressor
     gain_: Gain
+    _held_out: HeldOutValues | None
     random_state: int
 
     def _params(self) -> AutomaticParams:
@@ -78,6 +81,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
         if graph is not None or self._scaling_params().kind != "auto":
             return super()._chosen_scaling(X, rows, target, graph, execution)
         self._warn_of_identifiers(rows)
+        target = target.most_balanced() if isinstance(target, Tags) else target
         scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
                                       X.categories if isinstance(X, Dataset) else None, self.group("graph").distance)
         warn_outlier_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
@@ -101,6 +105,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
     def _told(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
         choice = context.attributes("models")["choice"]
         self.gain_ = Gain(**choice["gain"])
+        self._held_out = context.fit.held_out if context.fit is not None else None
         return {**context.graph().attributes, **choice}
 
 
@@ -120,6 +125,10 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
     a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
     if there is one, in threads of this process otherwise, with the same result.
+
+    Of several labels a point (tags), y has a column for each: 1 where a point has it, 0
+    where not, -1 or NaN where that is unknown. Each column has a fit of its own, on the
+    same graph, and `evidence_` says whether the unlabeled points help over all.
 
     Parameters
     ----------
@@ -184,7 +193,10 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-        The classes, in ascending order.
+        The classes, in ascending order; of several labels a point the names of the
+        columns of y, or their numbers.
+    estimators_ : list of SemiSupervisedClassifier
+        Of several labels a point, the fit of each.
     model_ : Model
         What predicts points, of scaled features.
     transduction_ : ndarray, shape (n,)
@@ -197,7 +209,10 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         What is known of the fit: `in_words` says what the gain means and which
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
         the weight of each, `odd_labels` which targets the others contradict, and
-        `other_model` what held-out labels say of another model.
+        `other_model` what held-out labels say of another model. Of several labels a
+        point, `held_out` has the scores of the model and of its supervised baseline on
+        held-out labels (`dssl.selection.tag_scores`), `over_tags` their differences, and
+        `tags` the evidence of each label.
     calibration_ : Calibration
         What makes scores probabilities.
     by_labels_ : dict
@@ -239,6 +254,16 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     >>> model = SemiSupervisedClassifier().fit(X, soft_labels=0.2 + 0.6 * np.eye(2)[said])
     >>> model.score(X, classes)
     0.96
+
+    Two labels a point, the half circle and whether a point is in the upper half:
+
+    >>> both = np.column_stack([classes, X[:, 1] > 0.25])
+    >>> y = np.where(np.arange(200)[:, None] < 30, both, -1)
+    >>> model = SemiSupervisedClassifier().fit(X, y)
+    >>> model.predict(X).shape
+    (200, 2)
+    >>> model.score(X, both) > 0.9
+    True
     """
     regressor = "SemiSupervisedRegressor"
 
@@ -251,8 +276,19 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         self.base_estimator, self.class_embeddings, self.classes = base_estimator, class_embeddings, classes
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
-    def _target(self, y: Any, n: int) -> Classes:
-        return with_scoring(super()._target(y, n), self.scoring)
+    def _decided(self, target: Classes) -> Classes:
+        return with_scoring(super()._decided(target), self.scoring)
+
+    def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
+        assert self._transduction is not None
+        self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self.estimators_], self.calibration_,
+                                                len(self._transduction))
+        never = self.model_.coding.unpredicted_classes(self._transduction)
+        return {**super()._evidence_of_tags(target), **evidence, "never_predicted": never,
+                "in_words": evidence["in_words"] + never_in_words(never)}
+
+    def _of_all_tags(self, category: type[Warning]) -> bool:
+        return issubclass(category, GraphDoesNotHelp)
 
 
 class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):

@@ -1,11 +1,10 @@
 """What the estimators share: the steps of a fit, points of any input, predictions, scores of labeled points."""
 
 from abc import abstractmethod
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
@@ -18,13 +17,11 @@ from ..data.scaling.scaling import Scaling
 from ..execution.tasks import Execution, on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of
-from ..learners.class_prior import ClassWeight
-from ..learners.target.coding import ClassCoding
-from ..learners.target.target import Classes, Quantities, Target
+from ..learners.target.target import Quantities, Target
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
 from .points import PointPredictor
-from .targets import classes_of, prior_of, quantities_of, require_classes, require_per_class, require_unequal, weighed
+from .targets import quantities_of, require_unequal, weighed
 
 
 class PointEstimator(PointPredictor):
@@ -43,8 +40,10 @@ class PointEstimator(PointPredictor):
         X : array-like, shape (n, d)
             All points, or any other input that `dssl.data.inputs.rows_of` reads.
         y : array-like, shape (n,) or (n, c), or None
-            The labels, with the marker of points that have none; of a regressor the
-            targets, of which a row with a NaN is unlabeled. None takes the target of a
+            The labels, with the marker of points that have none; of several labels a
+            point a column each, 1 where the point has it, 0 where not, and -1 or NaN
+            where that is unknown; of a regressor the targets, of which a row with a NaN
+            is unlabeled. None takes the target of a
             Dataset X.
         sample_weight : array-like, shape (n,), or None
             What the loss of each labeled point counts, finite and >= 0; with 0 the point
@@ -86,12 +85,12 @@ class PointEstimator(PointPredictor):
         self.scaling_, tried = self._chosen_scaling(X, rows, target, graph, execution)
         self._fit_X: Any = X
         self._transduction: np.ndarray | None = None
-        self._learn(scaled(rows, self.scaling_, execution), target, weight, graph, params, execution)
+        self._learn_from(scaled(rows, self.scaling_, execution), target, weight, graph, params, execution)
         self.evidence_ |= {"scale": {**self.scaling_.to_arrays()[1], **tried}, "n_labeled": len(target.labeled),
                            "n_unlabeled": len(rows) - len(target.labeled)}
         return self
 
-    def _chosen_scaling(self, X: Any, rows: Rows, target: Target, graph: Any,
+    def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:
         """Return the scaling of the training points, and the evidence for it."""
         return self._scaling_of(X, rows, execution, graph), {}
@@ -101,20 +100,25 @@ class PointEstimator(PointPredictor):
         """Return the parameters of what learns; raise ParameterError where one is out of range."""
 
     @abstractmethod
-    def _target(self, y: Any, n: int) -> Target:
-        """Return what n points say that is to be learned."""
+    def _target(self, y: Any, n: int) -> Any:
+        """Return what n points say that is to be learned: a `Target`, or of a classifier `Tags`."""
 
-    def _known(self, y: Any, n: int) -> Target:
+    def _known(self, y: Any, n: int) -> Any:
         """Return what n points say that predictions are compared with."""
         return self._target(y, n)
 
-    def _check(self, target: Target) -> None:
+    def _check(self, target: Any) -> None:
         """Raise DataError where the target cannot be learned."""
 
     @abstractmethod
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
                execution: Execution) -> None:
         """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
+
+    def _learn_from(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: Any,
+                    execution: Execution) -> None:
+        """Do the same with whatever `_target` returns."""
+        self._learn(rows, target, weight, graph, params, execution)
 
     @property
     def transduction_(self) -> np.ndarray:
@@ -160,80 +164,6 @@ class PointEstimator(PointPredictor):
         require(len(target.labeled) > 0, "y has no label", why="predictions are compared at labeled points alone",
                 fix="pass labels of some points", error=DataError)
         return target, self._predicted(SelectedRows(rows, target.labeled), execution), weight
-
-
-class PointClassifier(ClassifierMixin, PointEstimator):
-    """An estimator of classes: any number of them, numbers or text."""
-
-    classes_: np.ndarray
-    class_prior: Any
-    class_weight: Any
-    regressor: ClassVar[str]  # the estimator that does the same for quantities
-
-    def _target(self, y: Any, n: int) -> Classes:
-        prior = prior_of(self.class_prior, getattr(self, "class_sizes", None))
-        return replace(classes_of(y, self.unlabeled, n), prior=prior)
-
-    def _known(self, y: Any, n: int) -> Classes:
-        """Return the labels of n points, which may lack a class or the marker that `fit` determined."""
-        marker = self.unlabeled
-        if marker is None:
-            marker = np.nan if self.classes_.dtype.kind in "iuf" and -1 in self.classes_ else -1
-        return classes_of(y, marker, n, occurs=False)
-
-    def _check(self, target: Any) -> None:
-        require_classes(target.names, self.regressor)
-        require_per_class(target, 1, "no labeled point of weight > 0", "mark its points unlabeled, or raise a weight")
-        target.with_prior(target.prior)  # raises where shares are of other classes
-        target.label_weights(ClassWeight.of(self.class_weight))  # and where weights are
-        self.classes_ = target.names
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of right predictions among labeled points.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            The points.
-        y : array-like, shape (n,), or None
-            Their labels, as in `fit`; unlabeled points do not count.
-        sample_weight : array-like, shape (n,), or None
-            What each point counts; None is 1 each.
-
-        Returns
-        -------
-        float
-            The accuracy, from 0 to 1.
-
-        Raises
-        ------
-        DataError
-            No point has a label.
-        """
-        target, predicted, weight = self._compared(X, y, sample_weight)
-        return float(np.average(predicted == target.names[target.coded], weights=weight))
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the scores of the classes.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            The points.
-
-        Returns
-        -------
-        ndarray, shape (n, n_classes) or (n,)
-            One score a class, in the order of `classes_`; for two classes one score,
-            which is > 0 for the second.
-        """
-        return self._coding.decision(self._values(X))
-
-    @property
-    def _coding(self) -> ClassCoding:
-        check_is_fitted(self, "model_")
-        assert isinstance(self.model_.coding, ClassCoding)
-        return self.model_.coding
 
 
 class PointRegressor(RegressorMixin, PointEstimator):

@@ -7,15 +7,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..learners.probabilities import Calibration
-from .base import PointClassifier
+from ..learners.target.target import Classes
+from .classifier import PointClassifier
 from .targets import require_per_class
 
 
 class CalibratedClassifier(PointClassifier):
     """A classifier whose `fit` calibrates held-out scores."""
 
-    calibration_: Calibration | None
     model_: Any
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -30,7 +29,8 @@ class CalibratedClassifier(PointClassifier):
         -------
         ndarray, shape (n, n_classes)
             The probabilities, in the order of `classes_`; each row sums to 1, and is NaN
-            where there is no prediction.
+            where there is no prediction. Of several labels a point the probability of
+            each; rows do not sum to 1.
 
         Raises
         ------
@@ -75,11 +75,10 @@ class ClassifierCalibratedOnRequest(PointClassifier):
     """
 
     probability: bool
-    calibration_: Calibration | None
 
     def _check(self, target: Any) -> None:
         super()._check(target)
-        if self.probability:
+        if self.probability and isinstance(target, Classes):
             require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
                               "label a second point of it, or set probability=False")
 
@@ -102,7 +101,8 @@ class ClassifierCalibratedOnRequest(PointClassifier):
         -------
         ndarray, shape (n, n_classes)
             The probabilities, in the order of `classes_`; each row sums to 1, and is NaN
-            where there is no prediction.
+            where there is no prediction. Of several labels a point the probability of
+            each; rows do not sum to 1.
 
         Raises
         ------

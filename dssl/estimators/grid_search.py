@@ -11,11 +11,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..base.digest import require_random_state
-from ..base.errors import ParameterError, explain, require
+from ..base.errors import DataError, ParameterError, explain, require
 from ..data.scaling.rows import scaled
 from ..execution.tasks import on_one_thread
 from ..graph.knn_graph import graph_of
-from ..learners.target.target import Classes
+from ..learners.target.target import Classes, Target
 from ..methods.evaluation import Evaluation, ResultCache, require_named
 from ..methods.step import Fit
 from ..selection.candidates import CandidateScores, SelectionRule, cv_results
@@ -213,6 +213,8 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         y = estimator._labels(X, y)
         rows = estimator._points(X, execution, reset=True)
         target, weight = weighed(estimator._target(y, len(rows)), sample_weight, len(rows))
+        require(isinstance(target, Target), f"y has shape {np.shape(y)}", error=DataError,
+                why="candidates are compared by one label a point", fix="search for each column of y by itself")
         estimator._check(target)
         require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
         rule = SelectionRule(scoring=self.scoring, one_standard_error=self.one_standard_error)

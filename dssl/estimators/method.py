@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.errors import explain
+from ..base.errors import explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.vertices import Vertices
 from ..learners.model import Model
+from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
 from ..methods.memory import MemoryWorkspace
@@ -22,6 +23,7 @@ from ..report.page import leading_and_following, page
 from ..report.record import RunRecord
 from ..report.sections.answer import answer_section
 from ..report.sections.scores import curve_section
+from ..report.sections.tags import tags_section
 from ..storage.blocks import Rows
 from .base import PointEstimator
 
@@ -31,9 +33,10 @@ class MethodEstimator(PointEstimator):
 
     method: ClassVar[Method]
     kept_steps: ClassVar[tuple[str, ...]] = ()  # intermediate steps whose arrays `_told` reads
-    calibration_: Calibration | None  # of a classifier
+    calibration_: Any  # of a classifier: a Calibration, of several labels a point a TagCalibration, or None
     model_: Model
     _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
+    estimators_: list[Any]  # of several labels a point, the fit of each
     _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
     _by_labels: dict[str, Any] | None
 
@@ -68,7 +71,8 @@ class MethodEstimator(PointEstimator):
         errors by the number of labels. Each label is predicted by fits without it; the unlabeled points are the same.
 
         It takes several fits of the learner, on features or a kernel that `fit` has left, and is computed when it is
-        first asked for. A pickle holds it only if it has been asked for.
+        first asked for. A pickle holds it only if it has been asked for. Of several labels a point it is a dict of
+        these by label.
 
         Raises
         ------
@@ -77,6 +81,9 @@ class MethodEstimator(PointEstimator):
             stored.
         """
         check_is_fitted(self, "model_")
+        if isinstance(self.model_, TagModel):
+            return {name: tag.by_labels_ for name, tag in zip(self.model_.coding.classes.tolist(), self.estimators_,
+                                                              strict=True)}
         if self._by_labels is None:
             if self._begun is None:
                 raise NotFittedError(explain(
@@ -125,17 +132,26 @@ class MethodEstimator(PointEstimator):
             `fit` was not called.
         """
         check_is_fitted(self, "model_")
+        of = f"{self.evidence_['n_labeled']:,} labeled and {self.evidence_['n_unlabeled']:,} unlabeled points"
+        if isinstance(self.model_, TagModel):
+            require("held_out" in self.evidence_, "y has several columns", why="this learner has no held-out values of "
+                    "all of them", fix="write the report of each column, estimators_[0].report(path)")
+            html: str = page(type(self).__name__, of, [tags_section(
+                "Did the unlabeled data help?", self.evidence_["in_words"], self.evidence_["held_out"],
+                "as predicted without its own labels")])
+        else:
+            html = self._report(of)
+        if path is not None:
+            Path(path).write_text(html, encoding="utf-8")
+        return html
+
+    def _report(self, of: str) -> str:
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
         run = RunRecord({**self._facts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)
         sections = [section(run) for section in (*leading, *following)]
-        html = page(type(self).__name__, f"{self.evidence_['n_labeled']:,} labeled and "
-                    f"{self.evidence_['n_unlabeled']:,} unlabeled points", [
-                        answer_section(run, self.method.words, self.method.baselines), curve_section(run),
-                        *sections])
-        if path is not None:
-            Path(path).write_text(html, encoding="utf-8")
-        return html
+        return page(type(self).__name__, of, [answer_section(run, self.method.words, self.method.baselines),
+                                              curve_section(run), *sections])
 
 
 class SearchedEstimator(MethodEstimator):

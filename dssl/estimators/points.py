@@ -154,8 +154,9 @@ class PointPredictor(PointReader):
         Returns
         -------
         ndarray, shape (n,) or (n, c)
-            The labels or clusters; of a regressor the targets, a column each where there
-            are several.
+            The labels or clusters; of several labels a point 1 and 0 in a column each, -1
+            where there is no prediction; of a regressor the targets, a column each where
+            there are several.
 
         Raises
         ------

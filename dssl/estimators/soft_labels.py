@@ -8,6 +8,7 @@ from ..base.errors import DataError, ParameterError, require
 from ..data.inputs import labels_of
 from ..execution.tasks import Execution
 from ..learners.soft_labels import require_embeddings, require_soft_labels, vector_probabilities
+from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import base_estimator_of
 from ..storage.blocks import Rows
@@ -36,8 +37,10 @@ class SoftLabelsEstimator(MethodEstimator):
         X : array-like, shape (n, d)
             All points, or any other input that `dssl.data.inputs.rows_of` reads.
         y : array-like, shape (n,) or (n, c), or None
-            The labels, with the marker of points that have none; of a regressor the
-            targets, of which a row with a NaN is unlabeled. None takes the target of a
+            The labels, with the marker of points that have none; of several labels a
+            point a column each, 1 where the point has it, 0 where not, and -1 or NaN
+            where that is unknown; of a regressor the targets, of which a row with a NaN
+            is unlabeled. None takes the target of a
             Dataset X; with soft labels or class embeddings of a classifier it says that
             no point is labeled.
         sample_weight : array-like, shape (n,), or None
@@ -51,7 +54,8 @@ class SoftLabelsEstimator(MethodEstimator):
         soft_labels : array-like, shape (n, n_classes), (n,) or (n, c), or None
             What another model says of the points: the probabilities of the classes,
             with rows of sum 1 and columns in the order of `classes_`, or as `classes`
-            names them; of a regressor predicted targets. It must not have seen the
+            names them; of several labels a point the probability of each; of a regressor
+            predicted targets. It must not have seen the
             labels. How much it counts beside the labels is chosen by these.
 
         Returns
@@ -154,14 +158,38 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
         names = self._class_names(target.names)
         return target if names is None else target.of_names(names)
 
-    def _target(self, y: Any, n: int) -> Classes:
+    def _check_tags(self, target: Tags) -> None:
+        super()._check_tags(target)
+        for name in ("class_embeddings", "classes"):
+            require(getattr(self, name) is None, f"{name} is given, and y has {len(target.names)} columns",
+                    error=ParameterError, why="it is of classes of which a point has one",
+                    fix="leave it out; soft_labels takes the probability of each tag")
+        if self._soft_labels is not None:
+            require(np.ndim(self._soft_labels) == 2 and self._soft_labels.shape[1] == len(target.names),
+                    f"soft_labels has shape {np.shape(self._soft_labels)}, and y has {len(target.names)} columns",
+                    why="each tag has a column of probabilities", fix="pass one column a tag", error=DataError)
+
+    def _of_tag(self, column: int) -> Self:
+        tag = super()._of_tag(column)
+        if self._soft_labels is not None:
+            tag._soft_labels = np.column_stack([1 - self._soft_labels[:, column], self._soft_labels[:, column]])
+        return tag
+
+    def _learn_tag(self, *given: Any) -> Self:
+        try:
+            return super()._learn_tag(*given)
+        finally:
+            self._soft_labels = None
+
+    def _target(self, y: Any, n: int) -> Classes | Tags:
         if y is not None:
-            return self._with_all_classes(y, super()._target(y, n))
+            target = super()._target(y, n)
+            return target if isinstance(target, Tags) else self._with_all_classes(y, target)
         nothing = np.full(n, -1 if self.unlabeled is None else self.unlabeled)
         return self._with_all_classes(y, super()._target(nothing, n))
 
     def _check(self, target: Any) -> None:
-        if self._n_opinions is None:
+        if self._n_opinions is None or isinstance(target, Tags):
             super()._check(target)
             return
         require(len(target.names) >= 2, f"one class, {target.names.tolist()}", error=DataError,

@@ -107,6 +107,12 @@ class NeighborIndex:
         assert isinstance(self.searched.held, Arrays)
         return {f"index.{name}": np.asarray(array) for name, array in self.searched.held.load().items()}
 
+    def equals(self, other: "NeighborIndex") -> bool:
+        """Return whether both are of the same points, and answer alike."""
+        arrays, others = self.to_arrays(), other.to_arrays()
+        return self.attributes == other.attributes and arrays.keys() == others.keys() and all(
+            array is others[name] or np.array_equal(array, others[name]) for name, array in arrays.items())
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "NeighborIndex":
         """Return the index that `to_arrays` and `attributes` described."""

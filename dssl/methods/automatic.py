@@ -58,7 +58,7 @@ from .linear import NO_WEIGHTS
 from .other_model import OtherModel, PooledModel, can_learn, evidence_of, other_cost
 from .plan_inputs import PlanInputs
 from .sections import GraphSections
-from .step import Context, Method, Step
+from .step import Context, HeldOutValues, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
 Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
@@ -156,8 +156,10 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     if other is not None:
         fit = partial(_pool, fit, other, context.graph(), points, params, execution)
     fitted = fit(target, weight)
-    PartWriter(context.parts, VALUES).write(values=fitted.values)
     coding, held = target.coding, target.take(fitted.held)
+    PartWriter(context.parts, VALUES).write(values=fitted.values)
+    if context.fit is not None:
+        context.fit.held_out = HeldOutValues(held.labeled, coding, fitted.held_out, fitted.held_out_supervised)
     models = {"model": fitted.model}
     at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:

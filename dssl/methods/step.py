@@ -22,6 +22,7 @@ from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model, predict_cost
 from ..learners.soft_labels import vector_probabilities
+from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
 from ..report.words import Baseline, ReportText
@@ -60,6 +61,16 @@ class Made(Protocol):
     def attributes(self) -> dict[str, Any]: ...
 
 
+@dataclass(frozen=True)
+class HeldOutValues:
+    """Values (h, c) of a model and its supervised baseline at labeled `points` (h,), without their own labels."""
+
+    points: np.ndarray
+    coding: Coding
+    model: np.ndarray
+    base: np.ndarray
+
+
 @dataclass
 class Fit:
     """What the fit of an estimator begins with, and the models that it ends with, in memory.
@@ -67,7 +78,8 @@ class Fit:
     points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
     points, of a method that has one. distinct : which points are copies, where no graph says so. evaluator : by which
     parameters were chosen, whose systems the models follow from. fitted : what the models were returned in. soft : what
-    another model says of the points, (n, c), if any does.
+    another model says of the points, (n, c), if any does. held_out : what a method that knows it says of labels without
+    themselves.
     """
 
     points: Rows
@@ -79,6 +91,7 @@ class Fit:
     evaluator: CandidateEvaluator | None = None
     fitted: "FittedModels | None" = None
     soft: np.ndarray | None = None
+    held_out: HeldOutValues | None = None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ..prior_shift import prior_shift
 from ..target.coding import Coding
 from ..target.target import Target
 from .graph_ridge import GraphMembers, GraphRidgeParams, graph_members, sampled
-from .model import GraphModel, graph_model, signed
+from .model import GraphModel, Nearest, graph_model, signed
 from .vertex_labels import VertexValues
 
 VERSION = 1
@@ -58,8 +58,8 @@ class BlendedModel(Model):
     def n_columns(self) -> int:
         return self.graph.n_columns
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
-        values, unreachable = self.graph.block_values(X)
+    def block_values(self, X: Points, nearest: Nearest | None = None) -> tuple[np.ndarray, np.ndarray]:
+        values, unreachable = self.graph.block_values(X, nearest)
         values += self.kernels.block_values(X)[0]
         if unreachable.any():
             values[unreachable] = self.supervised.block_values(X[unreachable])[0]

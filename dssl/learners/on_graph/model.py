@@ -30,6 +30,7 @@ from ..target.target import Classes, Target
 from .vertex_labels import VertexValues
 
 VERSION = 1
+Nearest = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,9 @@ class GraphModel(Model):
     def n_columns(self) -> int:
         return self.values_at.shape[1]
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
-        distances, ids = self.index.nearest(X, self.k)
+    def block_values(self, X: Points, nearest: Nearest | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """As in the base class; nearest : the distances (b, k) and ids (b, k) of the nearest vertices, if known."""
+        distances, ids = self.index.nearest(X, self.k) if nearest is None else nearest
         logs = self.rule.log_weights(distances, distances[:, -1:], self.scales[ids])
         logs[~self.reached[ids]] = -np.inf
         unsupported: np.ndarray = np.all(np.isneginf(logs), axis=1)

@@ -1,0 +1,219 @@
+"""What classifiers share. Of several labels a point, y (n, c), each has a fit of its own, on one graph."""
+
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from ..base.errors import DataError, DsslError, ParameterError, require
+from ..execution.tasks import Execution
+from ..learners.class_prior import ClassWeight
+from ..learners.on_graph.tags import TagCalibration, TagModel
+from ..learners.target.coding import ClassCoding
+from ..learners.target.tags import TagCoding, Tags, encode_tags, is_indicator
+from ..learners.target.target import Classes
+from ..methods.step import Method
+from ..storage.blocks import Rows
+from .base import PointEstimator
+from .targets import classes_of, prior_of, require_classes, require_per_class
+
+OF_ALL = ("scaling_", "n_features_in_", "feature_names_in_", "_fit_X")  # what the fits of all tags share
+
+
+class PointClassifier(ClassifierMixin, PointEstimator):
+    """An estimator of classes: any number of them, numbers or text; or of several labels a point.
+
+    estimators_ : of several labels, the fitted estimator of each.
+    """
+
+    classes_: np.ndarray
+    class_prior: Any
+    class_weight: Any
+    regressor: ClassVar[str]  # the estimator that does the same for quantities
+    method: ClassVar[Method]
+    calibration_: Any
+    estimators_: list[Any]
+
+    def _target(self, y: Any, n: int) -> Classes | Tags:
+        if not is_indicator(y):
+            return self._decided(classes_of(y, self.unlabeled, n))
+        codes, names = encode_tags(y, self.unlabeled)
+        require(len(codes) == n, f"y has {len(codes)} rows for {n} points", error=DataError,
+                why="each point has a row of entries", fix="pass one row a point")
+        return Tags.of(codes, names)
+
+    def _decided(self, target: Classes) -> Classes:
+        """Return labels with what parameters say of the frequencies of their classes."""
+        return replace(target, prior=prior_of(self.class_prior, getattr(self, "class_sizes", None)))
+
+    def _known(self, y: Any, n: int) -> Classes | Tags:
+        """Return the labels of n points, which may lack a class or the marker that `fit` determined."""
+        if isinstance(getattr(self, "model_", None), TagModel):
+            require(is_indicator(y) and np.shape(y)[1] == len(self.classes_), error=DataError,
+                    what=f"y has shape {np.shape(y)}, and the fit was of {len(self.classes_)} tags",
+                    why="each tag is compared with its column", fix="pass a column for each tag, in their order")
+            tags = self._target(y, n)
+            require(not hasattr(y, "columns") or tags.names.tolist() == self.classes_.tolist(), error=DataError,
+                    what=f"y has the columns {tags.names.tolist()[:5]}, and the fit {self.classes_.tolist()[:5]}",
+                    why="each tag is compared with its column", fix="pass y[model.classes_]")
+            return tags
+        marker = self.unlabeled
+        if marker is None:
+            marker = np.nan if self.classes_.dtype.kind in "iuf" and -1 in self.classes_ else -1
+        return classes_of(y, marker, n, occurs=False)
+
+    def _check(self, target: Any) -> None:
+        if isinstance(target, Tags):
+            self._check_tags(target)
+        else:
+            require_classes(target.names, self.regressor)
+            require_per_class(target, 1, "no labeled point of weight > 0",
+                              "mark its points unlabeled, or raise a weight")
+            target.with_prior(target.prior)  # raises where shares are of other classes
+            target.label_weights(ClassWeight.of(self.class_weight))  # and where weights are
+        self.classes_ = target.names
+
+    def _check_tags(self, target: Tags) -> None:
+        """Raise DataError where a tag cannot be learned, and ParameterError where a parameter is of one column."""
+        for name in ("class_prior", "class_sizes"):
+            value = getattr(self, name, None)
+            require(value is None or isinstance(value, str), f"{name}={value!r}, and y has {len(target.names)} columns",
+                    error=ParameterError, why="it names the classes of one column, and each tag has two of its own",
+                    fix="leave it out, or fit one estimator a column with graph=KNNGraph().build(X)")
+        target.require_both()
+
+    def _learn_from(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: Any,
+                    execution: Execution) -> None:
+        """Learn; of several labels a point by an estimator of each, on the same rows and, where there is one, graph."""
+        if not isinstance(target, Tags):
+            self.__dict__.pop("estimators_", None)  # of an earlier fit
+            super()._learn_from(rows, target, weight, graph, params, execution)
+            return
+        if self.method.has_graph and self.method.uses_graph(params):
+            graph = self._graph(rows, graph, execution)
+        self.estimators_ = []
+        warned = dict[tuple[type[Warning], str], list[str]]()
+        weights = None if weight is None else np.zeros(len(rows))
+        if weights is not None:
+            weights[target.labeled] = weight
+        for column, name in enumerate(target.names.tolist()):
+            with warnings.catch_warnings(record=True) as raised:
+                warnings.simplefilter("always")
+                try:
+                    self.estimators_.append(self._of_tag(column)._learn_tag(
+                        rows, target.of_tag(column), weights, graph, params, execution))
+                except DsslError as error:
+                    error.add_note(f"This is of the column {name!r} of y.")
+                    raise
+            for warning in raised:
+                warned.setdefault((warning.category, str(warning.message)), []).append(str(name))
+        self.model_ = TagModel.of([tag.model_ for tag in self.estimators_], target.names)
+        for tag, model in zip(self.estimators_, self.model_.models, strict=True):
+            tag.model_ = model
+        calibrations = [tag.calibration_ for tag in self.estimators_ if tag.calibration_ is not None]
+        self.calibration_ = TagCalibration(calibrations) if len(calibrations) == len(self.estimators_) else None
+        if all(tag._transduction is not None for tag in self.estimators_):
+            self._transduction = np.column_stack([tag._transduction for tag in self.estimators_])
+        self.evidence_ = self._evidence_of_tags(target)
+        for (category, message), names in warned.items():
+            if not self._of_all_tags(category):
+                some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+                warnings.warn(f"{some}: {message}", category, stacklevel=3)
+
+    def _of_tag(self, column: int) -> Self:
+        """Return the estimator of one tag, which is not fitted yet."""
+        tag = clone(self).set_params(unlabeled=None)
+        for name in OF_ALL:
+            if hasattr(self, name):
+                setattr(tag, name, getattr(self, name))
+        return tag
+
+    def _learn_tag(self, rows: Rows, target: Classes, weights: np.ndarray | None, graph: Any, params: Any,
+                   execution: Execution) -> Self:
+        """Fit to the labels of one tag, with weights (n,); return self."""
+        target = self._decided(target)
+        self._check(target)
+        self._transduction = None
+        self._learn(rows, target, None if weights is None else weights[target.labeled], graph, params, execution)
+        self.evidence_ |= {"scale": self.scaling_.to_arrays()[1], "n_labeled": len(target.labeled),
+                           "n_unlabeled": len(rows) - len(target.labeled)}
+        return self
+
+    def _transduced(self, X: Any) -> np.ndarray:
+        if isinstance(self.model_, TagModel):
+            return np.column_stack([tag.transduction_ for tag in self.estimators_])
+        return super()._transduced(X)
+
+    def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
+        """Return what is known of the fits of all tags."""
+        evidence = dict(zip(target.names.tolist(), (tag.evidence_ for tag in self.estimators_), strict=True))
+        return {"tags": evidence}
+
+    def _of_all_tags(self, category: type[Warning]) -> bool:
+        """Return whether what a warning says of single tags is said of all together."""
+        return False
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the share of right predictions among labeled points.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+        y : array-like, shape (n,) or (n, n_tags), or None
+            Their labels, as in `fit`; unlabeled points do not count. Of several labels a
+            point, only points of which all are known count, and all must be right, as in
+            scikit-learn's subset accuracy.
+        sample_weight : array-like, shape (n,), or None
+            What each point counts; None is 1 each.
+
+        Returns
+        -------
+        float
+            The accuracy, from 0 to 1.
+
+        Raises
+        ------
+        DataError
+            No point has a label.
+        """
+        target, predicted, weight = self._compared(X, y, sample_weight)
+        if isinstance(target, Classes):
+            return float(np.average(predicted == target.names[target.coded], weights=weight))
+        whole = (target.coded >= 0).all(axis=1)
+        require(bool(whole.any()), "y has no row without unknown entries", error=DataError,
+                why="the accuracy counts the points of which all labels are right",
+                fix="score points of which all labels are known, or one column of predict(X) at a time")
+        right = (predicted == target.coded).all(axis=1)[whole]
+        return float(np.average(right, weights=None if weight is None else weight[whole]))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes) or (n,)
+            One score a class, in the order of `classes_`; for two classes one score,
+            which is > 0 for the second. Of several labels a point one score a label,
+            which is > 0 where it is predicted.
+        """
+        return self._coding.decision(self._values(X))
+
+    @property
+    def _coding(self) -> ClassCoding | TagCoding:
+        check_is_fitted(self, "model_")
+        assert isinstance(self.model_.coding, (ClassCoding, TagCoding))
+        return self.model_.coding
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -1,0 +1,138 @@
+"""Tags: several labels a point, each of them a class of its own that a point has or has not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from ...base.digest import JsonObject
+from ...base.errors import DataError, require
+from ...base.missing import missing_values
+from .coding import Coding
+from .encoding import UNLABELED
+from .target import Classes
+
+SHOWN = 10  # names that a message lists
+
+
+@dataclass(frozen=True, eq=False)
+class Tags:
+    """labeled (l,) : the row numbers of points with a known entry. coded (l, c) : 1, 0, or -1 where unknown.
+
+    names (c,) : of the tags.
+    """
+
+    labeled: np.ndarray
+    coded: np.ndarray
+    names: np.ndarray
+
+    @classmethod
+    def of(cls, codes: np.ndarray, names: np.ndarray) -> "Tags":
+        """Return the tags from the entries of all points (n, c), see `encode_tags`."""
+        labeled = np.flatnonzero((codes != UNLABELED).any(axis=1))
+        return cls(labeled, codes[labeled], names)
+
+    def take(self, positions: np.ndarray) -> Self:
+        """Return the tags of the labeled points at these positions."""
+        return replace(self, labeled=self.labeled[positions], coded=self.coded[positions])
+
+    def of_tag(self, column: int) -> Classes:
+        """Return the labels of one tag, of the classes 0 and 1."""
+        known = np.flatnonzero(self.coded[:, column] != UNLABELED)
+        return Classes(self.labeled[known], self.coded[known, column].astype(np.int64), np.arange(2))
+
+    def most_balanced(self) -> Classes:
+        """Return the labels of the tag that has the most labels of the rarer of its two classes."""
+        rarer = np.minimum((self.coded == 1).sum(axis=0), (self.coded == 0).sum(axis=0))
+        return self.of_tag(int(rarer.argmax()))
+
+    def require_both(self) -> None:
+        """Raise DataError unless each tag is known to be at a point, and known to be absent at another."""
+        for code, what in ((1, "no labeled point has"), (0, "every labeled point has")):
+            lacking = self.names[~(self.coded == code).any(axis=0)].tolist()
+            require(not lacking, f"tags that {what}: {_listed(lacking)}", error=DataError,
+                    why="each tag is learned as a class of its own, from points with it and points without it",
+                    fix=f"label a point {'with' if code else 'without'} each of these tags, or leave their columns out "
+                        "of y")
+
+
+def is_indicator(y: Any) -> bool:
+    """Return whether labels are a matrix of two columns or more."""
+    if sparse.issparse(y):
+        return bool(y.shape[1] > 1)
+    shape = tuple(np.shape(y) if hasattr(y, "shape") else np.shape(y[:1]) if isinstance(y, (list, tuple)) else ())
+    return len(shape) == 2 and shape[-1] > 1
+
+
+def encode_tags(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries (n, c), int8, 1, 0 and -1 where unknown, and the names (c,) of the tags.
+
+    y : array-like, shape (n, c) : of 0 and 1, or booleans; the names are those of the columns of a DataFrame, else 0 to
+        c - 1. The entries that a sparse matrix does not store are 0.
+    unlabeled : a marker of unknown entries beside -1 and missing values.
+
+    Raises DataError: an entry is none of these, or two columns have one name.
+    """
+    names = np.array(list(getattr(y, "columns", range(np.shape(y)[1] if hasattr(y, "shape") else len(y[0])))))
+    twice = sorted({str(name) for name in names.tolist() if names.tolist().count(name) > 1})
+    require(not twice, f"two columns of y are named {_listed(twice)}", error=DataError,
+            why="a tag is told by its name", fix="rename one, or join them")
+    values = np.asarray(y.toarray() if sparse.issparse(y) else y)
+    values = values.astype(object) if values.dtype.kind in "UT" else values
+    missing = missing_values(values.ravel()).reshape(values.shape)
+    filled = np.where(missing, UNLABELED, values)
+    unknown = filled == UNLABELED if unlabeled is None else (filled == UNLABELED) | (filled == unlabeled)
+    yes, no = ((filled == code) & ~unknown for code in (1, 0))
+    wrong = np.argwhere(~(yes | no | unknown))
+    first = [(row, names[column].item(), values[row, column:column + 1].tolist()[0]) for row, column in
+             wrong[:1].tolist()]
+    require(not first, error=DataError,
+            what=f"y has {len(names)} columns, and entries that are not 0, 1 or -1: {len(wrong):,}; the first as "
+                 f"(row, column, entry): {first}",
+            why="of several columns each is a tag, 1 at points that have it and 0 at those that do not",
+            fix="pass 1, 0, and -1 or NaN where it is unknown; for one of several classes pass one column")
+    return np.where(unknown, UNLABELED, yes).astype(np.int8), names
+
+
+def _listed(names: Sequence[Any]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(repr, names[:SHOWN])) + more
+
+
+class TagCoding(Coding):
+    """A column for each tag, positive where a point has it, NaN where nothing is known; classes : the tags."""
+
+    name = "tags"
+    can_mark_missing = True
+    entry_type = np.dtype(np.int64)
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(values), UNLABELED, values > 0).astype(np.int64)
+
+    def decision(self, values: np.ndarray) -> np.ndarray:
+        """Return the decision function, (n, c)."""
+        return values
+
+    margins = decision
+
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        return {"codes": self.labels(values)}
+
+    def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
+        return values - (2 * true - 1)
+
+    def unpredicted_classes(self, labels: np.ndarray) -> list[Any]:
+        return self.classes[~(labels == 1).any(axis=0)].tolist()
+
+    @property
+    def entry_names(self) -> list[str]:
+        return [str(name) for name in self.classes]
+
+    def summary(self, entries: np.ndarray) -> JsonObject:
+        return {"counts": (entries == 1).sum(axis=0).tolist()}
+
+    def total(self, summaries: Sequence[JsonObject]) -> JsonObject:
+        counts = np.sum([part["counts"] for part in summaries], axis=0) if summaries else []
+        return {"counts": {str(name): int(count) for name, count in zip(self.classes, counts, strict=False)}}
