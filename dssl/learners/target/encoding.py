@@ -187,7 +187,8 @@ def _one_dimension(y: Any) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     require(values.ndim == 1, f"labels have shape {values.shape}, expected (n,)", error=DataError,
-            why="each point has one label", fix="pass one column; the classifiers in Python take several labels a point")
+            why="each point has one label here",
+            fix="pass one column; the classifiers in Python take several labels a point")
     return values
 
 
