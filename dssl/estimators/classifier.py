@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.errors import DataError, DsslError, ParameterError, require
 from ..execution.tasks import Execution
 from ..learners.class_prior import ClassWeight
+from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.on_graph.tags import TagCalibration, TagModel
 from ..learners.target.coding import ClassCoding
 from ..learners.target.tags import TagCoding, Tags, encode_tags, is_indicator
@@ -94,7 +95,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
             return
         if self.method.has_graph and self.method.uses_graph(params):
             graph = self._graph(rows, graph, execution)
-        self.estimators_ = []
+        self.estimators_, last = [], LastKernelRows()
         warned = dict[tuple[type[Warning], str], list[str]]()
         weights = None if weight is None else np.zeros(len(rows))
         if weights is not None:
@@ -103,8 +104,11 @@ class PointClassifier(ClassifierMixin, PointEstimator):
             with warnings.catch_warnings(record=True) as raised:
                 warnings.simplefilter("always")
                 try:
-                    self.estimators_.append(self._of_tag(column)._learn_tag(
+                    tag = self._of_tag(column)
+                    tag._last = last
+                    self.estimators_.append(tag._learn_tag(
                         rows, target.of_tag(column), weights, graph, params, execution))
+                    del tag._last
                 except DsslError as error:
                     error.add_note(f"This is of the column {name!r} of y.")
                     raise

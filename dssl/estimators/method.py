@@ -14,6 +14,7 @@ from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.vertices import Vertices
 from ..learners.model import Model
+from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
@@ -37,6 +38,7 @@ class MethodEstimator(PointEstimator):
     model_: Model
     _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
     estimators_: list[Any]  # of several labels a point, the fit of each
+    _last: LastKernelRows | None = None  # while several labels a point are learned
     _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
     _by_labels: dict[str, Any] | None
 
@@ -46,8 +48,8 @@ class MethodEstimator(PointEstimator):
 
         vertices : which points are copies, where there is no graph that says so.
         """
-        made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices, soft=self._soft(rows, target, execution)),
-                               execution)
+        made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices, soft=self._soft(rows, target, execution),
+                                   last=self._last), execution)
         made.run(self.method.steps, self._comparing(params, False), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {

@@ -152,7 +152,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     _warn_if_memory_binds(len(target.labeled), params)
     fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
                        max_labels=params.most, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
-                       loss=params.loss)
+                       loss=params.loss, last=None if context.fit is None else context.fit.last)
     if other is not None:
         fit = partial(_pool, fit, other, context.graph(), points, params, execution)
     fitted = fit(target, weight)

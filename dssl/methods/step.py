@@ -21,6 +21,7 @@ from ..kernels.base import Kernel
 from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.model import Model, predict_cost
+from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.soft_labels import vector_probabilities
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
@@ -79,7 +80,7 @@ class Fit:
     points, of a method that has one. distinct : which points are copies, where no graph says so. evaluator : by which
     parameters were chosen, whose systems the models follow from. fitted : what the models were returned in. soft : what
     another model says of the points, (n, c), if any does. held_out : what a method that knows it says of labels without
-    themselves.
+    themselves. last : what an earlier fit on the same graph has left, see `graph_members`.
     """
 
     points: Rows
@@ -92,6 +93,7 @@ class Fit:
     fitted: "FittedModels | None" = None
     soft: np.ndarray | None = None
     held_out: HeldOutValues | None = None
+    last: LastKernelRows | None = None
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dssl import (
     SemiSupervisedClassifier,
 )
 from dssl.base.errors import DataError, ParameterError
+from dssl.learners.on_graph.graph_ridge import KernelRows
 from dssl.learners.on_graph.tags import TagModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -93,6 +94,17 @@ def test_one_search_of_the_graph_serves_all_labels(fitted, monkeypatch, tagged):
     assert searches == [7]
     arrays, _ = fitted.model_.to_arrays()
     assert sum("index.rows" in name for name in arrays) == 1
+
+
+def test_kernels_on_the_graph_are_computed_once_for_labels_of_the_same_points(monkeypatch, tagged):
+    X, _, y = tagged
+    made, of = [], KernelRows.of
+    monkeypatch.setattr(KernelRows, "of", lambda *given: made.append(1) or of(*given))
+    SemiSupervisedClassifier(scale="none").fit(X, y)
+    assert len(made) == 1
+    different = np.where((np.arange(3) == 1) & (np.arange(150)[:, None] < 60), -1, y)
+    SemiSupervisedClassifier(scale="none").fit(X, different)
+    assert len(made) == 4
 
 
 def test_a_stored_model_predicts_the_same(fitted, tagged):

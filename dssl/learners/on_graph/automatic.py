@@ -30,7 +30,7 @@ from ..target.coding import margins_of
 from ..target.target import Classes, Target
 from .blend import BLENDED, BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
-from .graph_ridge import GraphRidgeParams, members_bytes
+from .graph_ridge import GraphRidgeParams, LastKernelRows, members_bytes
 from .many_labels import HeldOutLoss, fit_many_labels
 from .model import GraphModel, graph_model, signed
 from .pooled import OwnValues, Pooled, fit_pool
@@ -129,12 +129,13 @@ def fit_huber(fit: Callable[[np.ndarray], AutomaticFit], target: Target, weight:
 
 def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: ClassSizes | None,
                   params: GraphRidgeParams, max_labels: int, knn: KNNGraph, held_out_loss: HeldOutLoss,
-                  execution: Execution, loss: Loss = "squared") -> AutomaticFit:
+                  execution: Execution, loss: Loss = "squared", last: LastKernelRows | None = None) -> AutomaticFit:
     """Return the automatic fit on a graph of rows (n, d) with the parameters `knn`.
 
     class_sizes : known sizes, see `with_class_sizes`, or None. max_labels : see `label_limit`; a parameter of the
     result and not of the machine. held_out_loss : selects a model for many labels. loss : of quantities, see
-    `fit_huber`. Kernels of classes are weighted by the probabilities of held-out labels, whatever the scoring.
+    `fit_huber`. last : see `graph_members`. Kernels of classes are weighted by the probabilities of held-out labels,
+    whatever the scoring.
 
     Raises
     ------
@@ -145,11 +146,12 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         require(len(target.labeled) <= max_labels, f"loss 'huber' with {len(target.labeled):,} labels",
                 error=ParameterError, fix="use the squared loss, or raise memory_budget",
                 why=f"it weighs labels by leave-one-out residuals, which are computed for up to {max_labels:,}")
+        last = {} if last is None else last
         return fit_huber(lambda weights: fit_automatic(graph, rows, target, weights, class_sizes, params, max_labels,
-                                                       knn, held_out_loss, execution), target, weight)
+                                                       knn, held_out_loss, execution, last=last), target, weight)
     if target.unit != 1:
         return fit_automatic(graph, rows, target.in_units(), weight, class_sizes, params, max_labels, knn,
-                             held_out_loss, execution).times(target.unit)
+                             held_out_loss, execution, last=last).times(target.unit)
     if len(target.labeled) > max_labels:
         require(class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
                 why=f"the memory budget allows kernels of up to {max_labels:,} labels, and the harmonic functions for "
@@ -160,7 +162,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         return AutomaticFit(many.model, many.supervised, many.values, many.held, many.held_out,
                             many.held_out_supervised, many.attributes, calibration=many.calibration,
                             calibration_supervised=many.calibration_supervised)
-    blend = fit_blend(graph, rows, target, weight, params, knn, execution)
+    blend = fit_blend(graph, rows, target, weight, params, knn, execution, last)
     supervised = prior_shift(target, blend.held_out_supervised, blend.model.coding, weight, EQUAL,
                              at_points=partial(spaced_values, blend.model.supervised, rows))
     whole = prior_shift(target, blend.held_out, blend.model.coding, weight, EQUAL,

@@ -26,7 +26,7 @@ from ..model import Model, fit_attributes, register_model
 from ..prior_shift import prior_shift
 from ..target.coding import Coding
 from ..target.target import Target
-from .graph_ridge import GraphMembers, GraphRidgeParams, graph_members, sampled
+from .graph_ridge import GraphMembers, GraphRidgeParams, LastKernelRows, graph_members, sampled
 from .model import GraphModel, Nearest, graph_model, signed
 from .vertex_labels import VertexValues
 
@@ -175,12 +175,12 @@ def supervised_prior(concentration: float, target: Target) -> float:
 
 
 def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-              knn: KNNGraph, execution: Execution) -> Blend:
-    """Return the blend on a graph of rows (n, d).
+              knn: KNNGraph, execution: Execution, last: LastKernelRows | None = None) -> Blend:
+    """Return the blend on a graph of rows (n, d); last : see `graph_members`.
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`, or where the index of the vertices does not fit.
     """
-    on_graph = graph_members(graph, target, weight, params, execution, blended=True)
+    on_graph = graph_members(graph, target, weight, params, execution, blended=True, last=last)
     concentration = on_graph.rows.concentration
     assert concentration is not None
     # Scaled at all points, since the supervised model predicts the unreachable ones.

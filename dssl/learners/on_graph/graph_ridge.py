@@ -34,6 +34,7 @@ CONCENTRATION_KERNEL = RIDGE, POWER
 
 Kernel = tuple[float, int, bool]  # ridge, power, whether it is scaled by degrees
 KernelColumns = dict[FunctionParams, "KernelRows"]  # of one graph and its labeled points
+LastKernelRows = dict[bytes, "KernelRows"]  # of one graph and family, those of the last set of labeled points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +142,10 @@ def members_bytes(n_labeled: int, n_kernels: int) -> int:
 
 
 def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                  execution: Execution, *, blended: bool = False) -> GraphMembers:
+                  execution: Execution, *, blended: bool = False, last: LastKernelRows | None = None) -> GraphMembers:
     """Return the functions of all kernels of a family; errors as `fit_graph_ridge`.
+
+    last : what an earlier fit has left, which serves labels of the same points.
 
     blended : whether to compute `Member.group_held_out` and the spectral concentration of the graph, on at least
         `CONCENTRATION_VERTICES` labeled or sampled vertices.
@@ -154,7 +157,12 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     sample = sampled(reached[vertices.vertex], params.random_state)
     n_extra = 0 if not blended else CONCENTRATION_VERTICES - len(np.unique(vertices.vertex[target.labeled]))
     extra = block_rng(params.random_state, SAMPLE_STREAM, 1).permutation(sample)[:max(n_extra, 0)]
-    rows = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution, extra, blended)
+    last = {} if last is None else last
+    key = target.labeled.tobytes()
+    if key not in last:
+        last.clear()
+        last[key] = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution, extra, blended)
+    rows = last[key]
     members = [fit_member(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
     return GraphMembers(kernels, members, rows, reached)
 
