@@ -1,11 +1,8 @@
-"""Docstrings of public names are numpydoc and whole, their examples run, and Sphinx shows them without a warning."""
+"""Docstrings of public names are numpydoc and whole, and their examples run."""
 
 import doctest
 import inspect
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,23 +69,3 @@ def test_the_examples_run(name, tmp_path, monkeypatch):
             runner.run(example, out=output.append)
     assert runner.tries > 0, f"{name} has no example"
     assert runner.failures == 0, "".join(output)
-
-
-CONF = """
-project = "dssl"
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-autosummary_generate = True
-numpydoc_class_members_toctree = False
-"""
-
-
-@pytest.mark.slow
-def test_sphinx_shows_all_public_names_without_a_warning(tmp_path: Path):
-    names = "\n".join(f"   {name}" for name in dssl.__all__)
-    (tmp_path / "conf.py").write_text(CONF)
-    (tmp_path / "index.rst").write_text(
-        f"Reference\n=========\n\n.. currentmodule:: dssl\n\n.. autosummary::\n   :toctree: names\n\n{names}\n")
-    built = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", tmp_path,
-                            tmp_path / "html"], capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    assert all((tmp_path / f"html/names/dssl.{name}.html").is_file() for name in dssl.__all__)

@@ -99,8 +99,11 @@ def test_scikit_learn_accepts_the_estimator(estimator):
     assert len(by_status["passed"]) > 40
 
 
-@pytest.mark.parametrize("page", [pytest.param("docs/estimators.md", marks=pytest.mark.slow), "README.md"])
-def test_the_examples_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
+PAGES = ["docs/estimators.md", "docs/start.md", *(f"docs/have/{path.name}" for path in DOCS.parent.glob("have/*.md"))]
+
+
+@pytest.mark.parametrize("page", [*(pytest.param(page, marks=pytest.mark.slow) for page in sorted(PAGES)), "README.md"])
+def test_the_examples_of_a_page_run_in_their_order_and_print_what_it_says(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     X, digits = load_digits(return_X_y=True)
     X, y = X[:200], np.where(np.arange(200) < 60, digits[:200], -1)
@@ -109,6 +112,9 @@ def test_the_examples_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of more landmarks than these few points
             exec(code, names)
+        said = [float(number) for number in re.findall(r"^print\(.*\) +# (\d\.\d+)", code, re.MULTILINE)]
+        printed = [float(line) for line in capsys.readouterr().out.splitlines() if re.fullmatch(r"\d\.\d+", line)]
+        assert_allclose(printed[:len(said)], said, atol=0.02)
 
 
 def test_the_documentation_names_each_check_that_fails():

@@ -1,0 +1,56 @@
+"""The site is built without a warning and has what it promises; the examples of its gallery run."""
+
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import dssl
+from dssl.cli.main import main
+from dssl.pipeline.kinds.registry import KINDS
+
+REPOSITORY = Path(__file__).parents[1]
+EXAMPLES = sorted((REPOSITORY / "docs" / "gallery").glob("plot_*.py"))
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_has_all_names_keys_and_commands(tmp_path):
+    made = shutil.ignore_patterns("names", "gallery_of_examples")
+    shutil.copytree(REPOSITORY / "docs", tmp_path / "docs", ignore=made)
+    for folder in ("tests/benchmarks/RESULTS.md", "tests/benchmarks/curves.svg", "cluster"):
+        (tmp_path / folder).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder).symlink_to(REPOSITORY / folder)
+    built = subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-D",
+                            "plot_gallery=0", tmp_path / "docs", tmp_path / "html"], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    reference = tmp_path / "html" / "reference"
+    assert all((reference / "names" / f"dssl.{name}.html").is_file() for name in dssl.__all__)
+    keys, commands = ((reference / f"{name}.html").read_text() for name in ("pipeline-file", "commands"))
+    assert all(f">{kind}<" in keys for kind in KINDS)
+    assert all(f"dssl {name}" in commands for name, command in main.commands.items() if not command.hidden)
+    assert len(list((tmp_path / "html" / "gallery_of_examples").glob("plot_*.html"))) == len(EXAMPLES) >= 14
+    for page in (tmp_path / "html").rglob("*.html"):
+        for link in re.findall(r'href="(?!https?:|mailto:|data:|file:)([^"#?]+)', page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links {link}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_of_the_gallery_runs_and_draws_a_picture(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    plt.switch_backend("agg")
+    plt.close("all")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=UserWarning)
+        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), {"__name__": "__main__"})
+    assert len(plt.get_fignums()) == 1
+    assert capsys.readouterr().out
+    plt.close("all")
+    text = path.read_text(encoding="utf-8")
+    assert all(f"**{part}." in text for part in ("Problem", "Pitfall"))
