@@ -250,13 +250,16 @@ class BaseKernels:
         """Return the kernels; a median distance is computed from the rows."""
         return [self.at(bandwidth, rows) for bandwidth in self.bandwidths]
 
-    def at(self, bandwidth: float | str | None, rows: Rows) -> Kernel:
-        """Return the kernel with one bandwidth."""
+    def at(self, bandwidth: float | str | None, rows: Rows | None) -> Kernel:
+        """Return the kernel with one bandwidth, which needs rows unless it is a number."""
         return kernel_from(self.name, bandwidth, rows=rows, random_state=self.random_state, **self.parameters)
 
     def for_costs(self) -> Kernel:
-        """Return the first kernel for a cost, with two points in place of the data of a median."""
-        return self.at(self.bandwidths[0], as_rows(np.array([[0.0], [1.0]])))
+        """Return the first kernel for a cost, with 1 in place of the median distance."""
+        bandwidth = self.bandwidths[0]
+        if isinstance(self.name, str) and has_bandwidth(self.name) and not isinstance(bandwidth, int | float):
+            bandwidth = multiple_of("median", bandwidth or BANDWIDTH)
+        return self.at(bandwidth, None)
 
 
 def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:

@@ -221,7 +221,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         _note_stages(folder, made)  # of the graph that was chosen
         estimated.seconds = {}
         for item in made.selected:
-            estimated.note(item)
+            estimated.note(item, item.cost)
     run_stages(made, made, records, execution, estimated, tell)
     made.workspace.tidy(item.artifact for item in made.selected
                         if records[item.artifact.address].status != "cached")

@@ -4,12 +4,13 @@ import time
 from dataclasses import dataclass, replace
 
 from ..base.profiler import PeakMemory
+from ..execution.cost import Cost
 from ..execution.tasks import Execution, TaskCount, one_thread
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
 from .plan.inputs import known_after
 from .plan.plan import Plan
-from .plan.preflight import PlannedStage, Room, price, refuse_what_cannot_fit
+from .plan.preflight import PlannedStage, Room, cost_within, refuse_what_cannot_fit
 from .plan.rates import Rates
 from .progress import Events
 from .records import StageRun
@@ -27,13 +28,13 @@ class Estimates:
     def of(cls, made: Plan, tasks_at_once: int) -> "Estimates":
         estimates = cls(made.rates, tasks_at_once, {})
         for item in made.selected:
-            estimates.note(item)
+            estimates.note(item, item.cost)
         return estimates
 
-    def note(self, item: PlannedStage) -> None:
+    def note(self, item: PlannedStage, cost: Cost | None) -> None:
         """Take over the cost of a stage to run."""
-        if item.status != "cached" and item.cost is not None:
-            self.seconds[item.artifact.address] = self.rates.of(item.stage.name) * item.cost.wall_seconds(
+        if item.status != "cached" and cost is not None:
+            self.seconds[item.artifact.address] = self.rates.of(item.stage.name) * cost.wall_seconds(
                 self.tasks_at_once)
 
     def later(self) -> float:
@@ -49,7 +50,7 @@ def run_stages(made: Plan, whole: Plan, records: dict[str, StageRun], execution:
             refuse_what_cannot_fit(made.own_stages[place:], known, made.spec, Room.of(execution))
             if known is not None:  # more is known than when the plan was made
                 for other in made.own_stages[place:]:
-                    estimated.note(price(other, known, made.spec))
+                    estimated.note(other, cost_within(other, known, made.spec, Room(known.budget))[0])
             record = _run_stage(item, made, known, execution, estimated, tell)
             records[item.artifact.address] = replace(record, graph=whole.graph_of(item))
             known = known and known_after(known, made.spec, item.stage.name, item.artifact.attributes)
@@ -102,7 +103,7 @@ def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: E
         execution.counter = None  # the execution may be used again after a run that failed
     artifact.publish(attributes, execution.allowed)
     now = known and known_after(known, made.spec, name, artifact.attributes)
-    cost = None if now is None else price(item, now, made.spec).cost
+    cost = None if now is None else cost_within(item, now, made.spec, Room(now.budget))[0]
     peaks = (execution.largest_task_bytes, driver.bytes)
     measured = max((peak for peak in peaks if peak is not None), default=None)
     predicted = cost.peak if cost else None

@@ -96,15 +96,27 @@ def price(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room | None 
         return item
     room = room or Room(inputs.budget)
     priced = replace(item, refused=refusal(item, inputs, spec, room, stages))
-    for bound in BOUNDS if item.stage.cost else ():  # the upper bound of something may not fit where the thing does
-        bounded = replace(inputs, bound=bound)
-        cost = _outcome(item, bounded, spec)
-        if isinstance(cost, Cost):
-            guesses = cost.guesses | guessed_by(bounded, lambda other: _outcome(item, other, spec))
-            priced = replace(priced, cost=cost, estimated=tuple(sorted(guesses)), bound=bound)
-            if not guesses or room.has(cost):
+    cost, bound = cost_within(item, inputs, spec, room)
+    if cost is None:
+        return priced
+    guesses = cost.guesses | guessed_by(replace(inputs, bound=bound), lambda other: _outcome(item, other, spec))
+    return replace(priced, cost=cost, estimated=tuple(sorted(guesses)), bound=bound)
+
+
+def cost_within(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room) -> tuple[Cost | None, Bound]:
+    """Return the cost of a stage by the upper bounds, or by the lower ones where that does not fit, and by which.
+
+    None where neither is a cost, since something cannot fit, and of a stage that exists.
+    """
+    cost: Cost | None = None
+    which: Bound = "upper"
+    for bound in BOUNDS if item.stage.cost and item.status != "cached" else ():
+        outcome = _outcome(item, replace(inputs, bound=bound), spec)
+        if isinstance(outcome, Cost) and outcome != cost:
+            cost, which = outcome, bound
+            if room.has(outcome):
                 break
-    return priced
+    return cost, which
 
 
 def _outcome(item: PlannedStage, inputs: PlanInputs, spec: Spec) -> Cost | str:
