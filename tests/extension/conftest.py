@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from dssl.base.plugins import Registry
 from dssl.cli.main import main
 
-from ..figures import unrendered
+from ..figures import undrawn
 from ..moons import moons_spec
 
 Pipeline = Callable[[dict[str, Any]], "Commands"]
@@ -57,7 +57,7 @@ class Commands:
 
 @pytest.fixture(scope="package", autouse=True)
 def _figures() -> Iterator[None]:
-    with unrendered():
+    with undrawn():
         yield
 
 

@@ -15,7 +15,7 @@ from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.pipeline.stage import Kind, Stage
 
-from ..figures import unrendered
+from ..figures import undrawn
 
 
 def by_name(kind: Kind) -> dict[str, Stage]:
@@ -24,7 +24,7 @@ def by_name(kind: Kind) -> dict[str, Stage]:
 
 @pytest.fixture(scope="package", autouse=True)
 def _figures():
-    with unrendered():
+    with undrawn():
         yield
 
 

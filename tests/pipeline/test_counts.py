@@ -16,9 +16,11 @@ from dssl.pipeline.run import run
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.store import StoredParts
 
-MANIFOLDS = {"data": {"source": "manifolds:3000x20", "test": {"count": 300}}, "labels": {"per_class": 5},
+from ..figures import unrendered
+
+MANIFOLDS = {"data": {"source": "manifolds:1200x20", "test": {"count": 200}}, "labels": {"per_class": 5},
              "graph": {"method": "exact"}}
-DIGITS = {"data": {"source": "digits", "test": {"count": 360}}, "labels": {"per_class": 2}}
+DIGITS = {"data": {"source": "digits", "points": 600, "test": {"count": 100}}, "labels": {"per_class": 2}}
 LAPRLS = {**MANIFOLDS, "model": {"kind": "laprls"}}
 GRID = {"gamma_A": ["0.1*auto", "auto"], "gamma_I": ["auto", "10*auto"]}
 SPECS = {
@@ -43,6 +45,13 @@ SPECS = {
 # Stages that stop as soon as what they find lets them; all others are counted from shapes, labels and parameters.
 AT_MOST = {"health", "neighbors of partitioned"} | {f"models of {name}" for name in ("svm", "kernel_clustering")}
 BY_WAVES = {"basis of multiscale"}  # whose finished tasks are mapped again with those that follow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures():
+    """Draw the figures of every kind of model, in place of the fixture of all pipelines, which draws none."""
+    with unrendered():
+        yield
 
 
 class BlockTask:
