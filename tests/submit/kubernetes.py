@@ -49,6 +49,7 @@ class Pod:
     def __init__(self, template, index, environment):
         container = template["spec"]["containers"][0]
         own = {entry["name"]: entry.get("value", "127.0.0.1") for entry in container["env"]}
+        del own["NUMBA_CACHE_DIR"]  # this machine has compiled the functions beside their files
         command = container["command"]
         assert command[0] == "dssl"
         # The interpreter's folder is where the image has `dssl`.

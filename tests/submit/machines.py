@@ -5,12 +5,14 @@ import os
 import socket
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import chdir, closing, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import psutil
+from click.testing import CliRunner
 
+from dssl.cli.main import main
 from dssl.pipeline.status import STATUS
 from dssl.runtime.engine import Rank
 
@@ -61,11 +63,20 @@ class Submitted:
         self.environment, self.inside, self.options = os.environ | SLOWLY, (), ("--memory-budget", BUDGET)
 
     def dssl(self, *command, code=0, seconds=600):
-        """Run a command in the workspace; return what it prints."""
-        done = subprocess.run([*self.inside, sys.executable, "-m", "dssl.cli", *map(str, command), "--workspace",
-                               str(self.workspace)], capture_output=True, text=True, timeout=seconds, check=False,
-                              env=self.environment, cwd=self.folder)
-        assert done.returncode == code, done.stdout + done.stderr + self.logs()
+        """Run a command in the workspace; return what it prints.
+
+        It is called in this process, or started by the command of `inside`, which `env` is where it needs its own.
+        """
+        command = [*map(str, command), "--workspace", str(self.workspace)]
+        if self.inside:
+            done = subprocess.run([*self.inside, sys.executable, "-m", "dssl.cli", *command], capture_output=True,
+                                  text=True, timeout=seconds, check=False, env=self.environment, cwd=self.folder)
+            ended, error = done.returncode, None
+        else:
+            with chdir(self.folder):
+                done = CliRunner(env=self.environment).invoke(main, command)
+            ended, error = done.exit_code, done.exception
+        assert ended == code, f"{done.stdout}{done.stderr}{error}{self.logs()}"
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout
 

@@ -35,7 +35,7 @@ def ended_alike(submitted, run, undisturbed, starts):
 
 @pytest.mark.extended
 def test_a_run_needs_nobody_who_waits_for_it(submitted, undisturbed):
-    submitted.environment = os.environ | CANARY
+    submitted.inside, submitted.environment = ("env",), os.environ | CANARY
     run = submitted.submit()
     again = submitted.submit()
     assert again == run, "the same spec is submitted once while it is under way"
