@@ -97,6 +97,11 @@ def test_balanced_weights_make_classes_equal(kind):
     weight = np.where(y == 0, 30 / 48, 30 / 12)
     by_class = kind(class_weight="balanced").fit(X, y).decision_function(X)
     assert_allclose(by_class, kind().fit(X, y, sample_weight=weight).decision_function(X), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [SemiSupervisedClassifier, LapSVC])
+def test_weights_of_named_classes_are_those_of_their_points(kind):
+    X, y, _ = blobs((24, 6))
     given = kind(class_weight={0: 1, 1: 4}).fit(X, y).decision_function(X)
     assert_allclose(given, kind().fit(X, y, sample_weight=np.where(y == 1, 4, 1)).decision_function(X))
 

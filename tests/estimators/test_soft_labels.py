@@ -130,6 +130,13 @@ def test_a_regressor_takes_another_regressor(estimator):
     known = np.where(rng.random(200) < 0.3, y, np.nan)
     model = SemiSupervisedRegressor(base_estimator=estimator).fit(X, known)
     assert model.score(X, y) >= SemiSupervisedRegressor().fit(X, known).score(X, y) - 0.02
+
+
+def test_a_regressor_takes_predictions_of_another_model():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 4))
+    y = X @ [1.0, -2.0, 0.5, 0.0]
+    known = np.where(rng.random(200) < 0.3, y, np.nan)
     given = SemiSupervisedRegressor().fit(X, known, soft_labels=y + 0.01 * rng.normal(size=200))
     assert given.score(X, y) > 0.99
 

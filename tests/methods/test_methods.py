@@ -42,6 +42,8 @@ from dssl.methods.step import Fit
 from dssl.methods.transductive.method import TRANSDUCTIVE
 from dssl.storage.csr import as_rows
 
+from ..figures import unrendered
+
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
            "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100)),
            "svm": (DEFORMED_SVM, LapSVC(n_subsample=100)),
@@ -49,6 +51,12 @@ METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
            "ridge on the graph": (GRAPH_LEARNER, GraphKernelRidge()), "harmonic": (GRAPH_LEARNER, LaplaceLearning()),
            "automatic": (AUTOMATIC, SemiSupervisedClassifier()),
            "transductive": (TRANSDUCTIVE, TransductiveSVC(landmarks=100))}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _figures():
+    with unrendered():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def test_all_edges_and_labels_are_the_system_itself():
 def test_samples_are_the_system_in_the_mean():
     problem = case(m=60, edges=1, s=12, weighted=False)
     made, exactly = [made_of(problem, random_state=random_state)
-                     for random_state in range(250)], made_of(problem, edges=1000)
+                     for random_state in range(100)], made_of(problem, edges=1000)
     for name in ("E", "J"):
         found = np.array([getattr(own, name) for own in made])
         error = found.std(axis=0) / np.sqrt(len(found))
