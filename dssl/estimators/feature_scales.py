@@ -28,7 +28,7 @@ from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
 from ..knn.exact.pairs import PAIR_NS, pair_points
-from ..knn.metric import AnyMetric, Euclidean, measurable, metric_of, pair_metric_of, sample_ids
+from ..knn.metric import AnyMetric, Euclidean, check_kind, measurable, metric_of, pair_metric_of, sample_ids
 from ..learners.kernel_family import KERNELS, KernelMembers
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
@@ -60,6 +60,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     encode text. At most `MAX_LABELS` labels are used, or `labels_searched` of more than
     `MAX_BLENDED`, in this process.
     """
+    check_kind(rows, metric)
     made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution, categories=categories)
     first = made["auto"].kind
     fitted = {**made, first: made["auto"]}

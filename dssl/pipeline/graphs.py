@@ -46,6 +46,7 @@ from ..knn.descent.search import descent_cost
 from ..knn.exact.blocks import exact_cost
 from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
+from ..knn.metric import check_kind
 from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
 from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
@@ -266,13 +267,17 @@ def _vertices_cost(f: PlanInputs, spec: Any) -> Cost:
 
 
 def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
-    """Return that of the searches that may be used; or of lists from a file."""
+    """Return that of the searches that may be used; or of lists from a file.
+
+    Raises DataError: the metric is of other columns, or of dense rows alone.
+    """
     graph, k, given = spec.graph, spec.graph.n_neighbors, spec.graph.given
     if given is not None:
         return given_cost(f.vertices * k * (given.kind == "neighbors")).guessing("given graph")
     if f.growing:
         known = f.growing.attributes["neighbors"]
         return grow_cost(f.distinct, known["n"], k, graph.distance, known["method"], f.budget)
+    check_kind(f.distinct, graph.distance)
     costs = {"exact": lambda: exact_cost(f.distinct, k, graph.distance, f.budget),
              "descent": lambda: descent_cost(f.distinct, k, graph.distance, f.budget),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.distance, f.budget, len(ROUNDS) if

@@ -323,6 +323,13 @@ def test_the_nearest_labels_are_those_of_the_metric_of_the_graph(metric):
     np.testing.assert_allclose(losses, 2 * (codes - codes[nearest].mean(axis=1))[:60] ** 2)
 
 
+def test_weights_of_other_columns_are_refused_before_a_scale_is_chosen():
+    X, codes = np.random.default_rng(0).normal(size=(80, 3)) * [1, 10, 100], np.arange(80) % 2
+    graph = KNNGraph(metric="minkowski", metric_params={"w": [1, 1]})
+    with pytest.raises(DataError, match="metric='minkowski' of 3 columns"):
+        SemiSupervisedClassifier(graph=graph).fit(X, codes)
+
+
 def test_a_few_labels_choose_the_scale():
     """Thirteen narrow columns say the class, a hundred wide ones are noise: ten labels a class tell, and two."""
     X, true = load_wine(return_X_y=True)

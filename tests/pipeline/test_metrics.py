@@ -68,6 +68,15 @@ def test_a_parameter_out_of_range_is_refused_with_its_place(tmp_path):
     assert "graph" in refused.stderr
 
 
+def test_parameters_of_other_columns_are_refused_before_the_run(tmp_path):
+    spec = spec_of(tmp_path, "seuclidean")
+    spec["graph"]["metric_params"] = {"V": [1, 4, 1]}
+    refused = CliRunner().invoke(main, ["plan", *Commands(spec, tmp_path).common])
+    assert refused.exit_code != 0
+    assert "metric='seuclidean' of 2 columns" in refused.stderr
+    assert "defined for 3 columns" in refused.stderr
+
+
 def test_scaled_angles_are_refused_before_the_run(tmp_path):
     commands = Commands(spec_of(tmp_path, "haversine", scale="standardize"), tmp_path)
     refused = CliRunner().invoke(main, ["plan", *commands.common])
