@@ -94,6 +94,8 @@ LEARNERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "graph": lambda X, k: KernelKMeans(k).fit(X).labels_,
     "base": lambda X, k: KernelKMeans(k, space="base").fit(X).labels_,
     "deformed": lambda X, k: KernelKMeans(k, space="deformed").fit(X).labels_,
+    "deformed_narrow": lambda X, k: KernelKMeans(k, space="deformed", eta=100, bandwidth="0.2*median",
+                                                 regularizer=REGULARIZER).fit(X).labels_,
     "cluster": lambda X, k: KernelKMeans(k, space="cluster").fit(X).labels_,
     "multiscale": lambda X, k: KernelKMeans(k, space="multiscale").fit(X).labels_,
     "sklearn_kmeans": lambda X, k: KMeans(k, n_init=10, random_state=0).fit_predict(X),
