@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, column_label, explain, require
+from ..base.notebook import values_table
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json
@@ -164,6 +165,15 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def _repr_html_(self) -> str:
+        names, classes = self.feature_names, self.attributes.get("label_names")
+        return values_table("Dataset", {
+            "source": self.attributes.get("source"), "points": f"{len(self):,}",
+            "columns": f"{self.X.shape[1]:,}" + (f": {', '.join(names[:8])}{' ...' if len(names) > 8 else ''}" if names
+                                                 else ""),
+            "values": f"{self.X.dtype}, sparse" if self.X.is_sparse else self.X.dtype,
+            "target": "none" if self.y is None else self.y.dtype if classes is None else ", ".join(map(str, classes))})
 
     @property
     def feature_names(self) -> list[str] | None:

@@ -20,7 +20,7 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
 from ..methods.memory import MemoryWorkspace
 from ..methods.step import Context, Fit, Method
-from ..report.page import leading_and_following, page
+from ..report.page import Page, leading_and_following, page
 from ..report.record import RunRecord
 from ..report.sections.answer import answer_section
 from ..report.sections.scores import curve_section
@@ -138,7 +138,7 @@ class MethodEstimator(PointEstimator):
         if isinstance(self.model_, TagModel):
             require("held_out" in self.evidence_, "y has several columns", why="this learner has no held-out values of "
                     "all of them", fix="write the report of each column, estimators_[0].report(path)")
-            html: str = page(type(self).__name__, of, [tags_section(
+            html = page(type(self).__name__, of, [tags_section(
                 "Did the unlabeled data help?", self.evidence_["in_words"], self.evidence_["held_out"],
                 "as predicted without its own labels")])
         else:
@@ -147,7 +147,7 @@ class MethodEstimator(PointEstimator):
             Path(path).write_text(html, encoding="utf-8")
         return html
 
-    def _report(self, of: str) -> str:
+    def _report(self, of: str) -> Page:
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
         run = RunRecord({**self._facts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..base.errors import require
+from ..base.notebook import values_table
 from ..data.scaling.scaling import Scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
@@ -241,6 +242,13 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.n} points, {len(self.vertices)} vertices, {self.attributes['weights']['nnz'] // 2} edges)"
+
+    def _repr_html_(self) -> str:
+        lists, weights = self.attributes["neighbors"], self.attributes["weights"]
+        return values_table("Graph", {
+            "points": f"{self.n:,}", "vertices": f"{len(self.vertices):,}", "edges": f"{weights['nnz'] // 2:,}",
+            "neighbors": lists.get("n_neighbors"), "metric": lists.get("metric"), "search": lists.get("method"),
+            "weights": weights.get("weights"), "features": self.attributes.get("scaling", {}).get("kind")})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the state of a pickle: the arrays, without the execution that stores them."""

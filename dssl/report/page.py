@@ -65,10 +65,20 @@ def leading_and_following(steps: Sequence[Reported]) -> tuple[list[SectionOf], l
             [step.section for step in steps if step.section and not step.leads])
 
 
-def page(title: str, of: str, sections: Iterable[Section | None]) -> Markup:
+FRAME = Markup('<iframe srcdoc="{}" title="Report" style="width: 100%; height: 80vh; border: 1px solid gray"></iframe>')
+
+
+class Page(Markup):
+    """A whole page, which a notebook shows in a frame of its own."""
+
+    def _repr_html_(self) -> str:
+        return FRAME.format(str(self))
+
+
+def page(title: str, of: str, sections: Iterable[Section | None]) -> Page:
     """Return the page as one HTML text; sections that are None are left out.
 
     of : what it is of, below the title.
     """
     shown = [section for section in sections if section is not None]
-    return rendered("page.html", title=title, of=of, sections=shown, light=LIGHT, dark=DARK)
+    return Page(rendered("page.html", title=title, of=of, sections=shown, light=LIGHT, dark=DARK))
