@@ -219,7 +219,7 @@ def kept_no_longer(event: dict[str, Any]) -> None:
     "graph, ridge, class sizes", "graph, ridge, wide", "graph, ridges to choose from",
     "graph, sparse", "laprls, all points, direct", "laprls, all points, iterations",
     "laprls, inductive", "laprls, iterations", "laprls, sparse, leverage", "lapsvm",
-    "lapsvm, inductive", "multiscale", "regression", "svmlight", "tall", "text", "wide")
+    "lapsvm, inductive", "multiscale", "parquet", "regression", "svmlight", "tall", "text", "wide")
 def test_stages_take_what_is_predicted(case, workspaces, tmp_path):
     """Never a quarter more, of light stages too; and never less than half, beside what any step takes.
 

@@ -178,6 +178,7 @@ def whole(test):
 
 
 @whole
+@pytest.mark.extended
 def test_a_run_whose_driver_was_killed_goes_on_in_the_same_job(submitted, undisturbed):
     run = submitted.submit()
     assert submitted.submit() == run, "a job that the batch system knows is not handed over twice"

@@ -47,6 +47,7 @@ def state_of(submitted, run):
     return json.loads(submitted.dssl("status", run.name, "--json"))["state"]
 
 
+@pytest.mark.extended
 def test_two_who_submit_at_once_get_one_job_whose_script_can_be_read(submitted, slurm, undisturbed):
     submitted.environment = os.environ | CANARY | slurm.variables
     submitted.cluster.write_text(CLUSTER.replace("}", ", nodes: '2'}"))
