@@ -5,11 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.validation import has_fit_parameter
 
 from ..base.errors import ParameterError, require
+from ..base.profiler import library
 from ..learners.soft_labels import SoftLabels
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Rows
@@ -29,9 +28,11 @@ def base_estimator_of(given: Any, *, classes: bool, random_state: int) -> Any:
         require(given in names, f"base_estimator={given!r}", why="it names an estimator of scikit-learn",
                 fix=f"use one of {names}, or pass an estimator")
         if given == "boosting":
-            made = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+            ensemble = library("sklearn.ensemble")
+            made = ensemble.HistGradientBoostingClassifier if classes else ensemble.HistGradientBoostingRegressor
             return made(random_state=random_state)
-        return LogisticRegression(max_iter=1000) if classes else Ridge()
+        linear = library("sklearn.linear_model")
+        return linear.LogisticRegression(max_iter=1000) if classes else linear.Ridge()
     fits = hasattr(given, "fit") and (is_classifier(given) and hasattr(given, "predict_proba") if classes
                                       else is_regressor(given))
     require(fits, f"base_estimator={given!r}", error=ParameterError,
@@ -95,5 +96,6 @@ def _dense(X: Any, estimator: Any) -> Any:
     """Return points as an estimator takes them: sparse ones become dense for boosted trees."""
     if not hasattr(X, "toarray"):
         return X
-    boosted = isinstance(estimator, (HistGradientBoostingClassifier, HistGradientBoostingRegressor))
+    ensemble = library("sklearn.ensemble")
+    boosted = isinstance(estimator, (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor))
     return X.toarray() if boosted else X
