@@ -96,6 +96,21 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
                f"{len(dataset)} points x {dataset.X.shape[1]} features in {folder}")
 
 
+@click.command("export")
+@click.argument("model", type=PathType())
+@click.argument("out", type=PathType())
+@click.option("--of", "name", default="model", show_default=True, help="The model of the run: model, base, ...")
+def export_command(model: Path, out: Path, name: str) -> None:
+    """Write the MODEL of a run to OUT, one file (.dssl.zip) that Python and NumPy can predict with, without dssl.
+
+    MODEL is the folder of the model or the result.json of a run. In Python: `sys.path.insert(0, OUT)`, `import
+    dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling.
+    """
+    from ..pipeline.predict.model import open_model
+
+    click.echo(open_model(model, name).export(out))
+
+
 @click.command("predict")
 @click.argument("model", type=PathType())
 @click.argument("source", nargs=-1, required=True)

@@ -174,6 +174,39 @@ class PointPredictor(PointReader):
         labels = self.model_.coding.labels(values)
         return self.model_.coding.mask_labels(labels, unsupported) if self.model_.abstains else labels
 
+    def export(self, path: str | Path) -> Path:
+        """Write the model to one file, which NumPy alone can predict with.
+
+        The file is a zip of JSON, arrays and the module `dssl_model`, which reads it:
+        no pickle, and nothing of dssl. It predicts dense rows with the columns of the
+        fit, before scaling.
+
+        Parameters
+        ----------
+        path : str or Path
+            A path that ends in .dssl.zip. The file may be 1 MB for each million numbers
+            of the points that the model keeps.
+
+        Returns
+        -------
+        Path
+            The path.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called.
+        ParameterError
+            The model is of another kind than of a graph by Euclidean distance or
+            cosine, or of a named kernel.
+        """
+        from .export import export_model
+
+        check_is_fitted(self, "model_")
+        names = getattr(self, "feature_names_in_", None)
+        return export_model(path, self.model_, self.scaling_, getattr(self, "calibration_", None),
+                            None if names is None else list(map(str, names)))
+
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array, in blocks, where the tasks run.
 

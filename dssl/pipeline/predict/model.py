@@ -25,6 +25,7 @@ from ...data.scaling.scaling import Scaling
 from ...data.source_files import Source
 from ...data.sources import find_source
 from ...data.targets import MAX_NAMES
+from ...estimators.export import export_model
 from ...estimators.predict_to import predict_to_zarr
 from ...execution.tasks import Execution
 from ...learners.model import Model, stored_models
@@ -102,6 +103,17 @@ class FittedPipeline:
         """
         calibration, values = self.calibration(), self.model.values(self._scaled(X, execution), execution)
         return calibration.probabilities(margins_of(values, self.model.coding))
+
+    def export(self, path: str | Path) -> Path:
+        """Write the model to one file, which NumPy alone can predict with; see `PointPredictor.export`.
+
+        Raises DataError: text or missing cells became numbers, which the file does not know of.
+        """
+        require(not self.dataset.get("columns"), error=DataError,
+                what="the points were made of a table with text or missing cells",
+                why="an exported model predicts numbers as they are", fix="predict with `dssl predict`, or make the "
+                "columns numbers before the run")
+        return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,

@@ -1,0 +1,124 @@
+"""Write a fitted model as one file, a zip of JSON, arrays and the module `numpy_model.py`, which needs NumPy alone."""
+
+import io
+import json
+import zipfile
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..base.digest import JsonObject
+from ..base.errors import DsslError, ParameterError, explain, require
+from ..data.scaling.scaling import Scaling
+from ..graph.weights.rules import Binary, Heat, SelfTuned
+from ..kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
+from ..knn.exact.blocks import DensePoints
+from ..knn.metric import metric_of
+from ..learners.kernel_family import KernelSum
+from ..learners.linear.kernel_model import KernelModel
+from ..learners.model import Model
+from ..learners.on_graph.blend import BlendedModel
+from ..learners.on_graph.model import GraphModel
+from ..learners.probabilities import CALIBRATION, Calibration
+from ..learners.target.coding import ClassCoding
+from . import numpy_model
+
+MODULE = "dssl_model.py"  # the name of the loader in the file
+Described = tuple[JsonObject, dict[str, np.ndarray]]  # a node of the model for JSON, and its arrays
+FIX = "predict with dssl itself: `dssl predict`, or a pickle of the estimator"
+
+
+def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | None,
+                 feature_names: list[str] | None = None) -> Path:
+    """Write a model with the scaling of its features to a file; return its path.
+
+    calibration : of the probabilities; None takes that of the model's attributes, if it has one.
+
+    Raises ParameterError: the model, its kernel, metric or weights are of a kind that the module does not evaluate.
+    """
+    out = Path(path)
+    require(out.suffix == ".zip", f"{out} ends in {out.suffix or 'nothing'}", why="the model is a zip file",
+            fix="name a path that ends in .dssl.zip")
+    node, arrays = _node(model, "model")
+    known = model.attributes.get(CALIBRATION)
+    of_classes = isinstance(model.coding, ClassCoding)
+    described = {
+        "format": numpy_model.FORMAT, "dssl": __version__, "n_features": model.n_features,
+        "feature_names": feature_names, "coding": model.coding.name,
+        "classes": model.coding.classes.tolist() if of_classes else None,
+        "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
+        "model": {**node, "abstains": model.abstains}}
+    stored, _ = scaling.to_arrays()
+    arrays |= {f"scaling.{name}": array for name, array in stored.items()}
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.json", json.dumps(described, indent=1))
+        archive.write(numpy_model.__file__, MODULE)
+        for name, array in arrays.items():
+            with io.BytesIO() as buffer:
+                np.save(buffer, array, allow_pickle=False)
+                archive.writestr(f"{name}.npy", buffer.getvalue())
+    return out
+
+
+def _scaling_kind(scaling: Scaling) -> str:
+    """Return "none", "unit_norm" or "columns": whether rows or columns are scaled."""
+    return scaling.kind if scaling.kind in ("none", "unit_norm") else "columns"
+
+
+def _unknown(what: str) -> DsslError:
+    return ParameterError(explain(what, why="an exported model is evaluated by NumPy alone, which has the common kinds",
+                                  fix=FIX))
+
+
+@singledispatch
+def _node(model: Any, at: str) -> Described:
+    """Return the node of a model whose arrays are named from `at` on."""
+    raise _unknown(f"a {type(model).__name__} cannot be exported")
+
+
+@_node.register
+def _(model: BlendedModel, at: str) -> Described:
+    parts = {name: _node(getattr(model, name), f"{at}.{name}") for name in ("graph", "kernels", "supervised")}
+    arrays = {key: array for _, some in parts.values() for key, array in some.items()}
+    return {"type": "blend", "at": at, **{name: node for name, (node, _) in parts.items()}}, arrays
+
+
+@_node.register
+def _(model: GraphModel, at: str) -> Described:
+    searched, rule = model.index.searched, model.rule
+    metric = metric_of(searched.metric).name
+    if metric not in ("euclidean", "cosine") or not isinstance(searched, DensePoints):
+        raise _unknown(f"a graph of {'sparse' if searched.rows.is_sparse else ''} points by the metric {metric}")
+    if not isinstance(rule, Binary | Heat | SelfTuned):
+        raise _unknown(f"weights={rule.name!r}")
+    (layout,) = searched.layouts()
+    points = np.empty_like(layout.rows)
+    points[layout.ids] = layout.rows
+    return ({"type": "graph", "at": at, "metric": metric, "k": model.k, "rule": rule.name, "scale": rule.scale},
+            _named(at, points=points, values=model.values_at, reached=model.reached, scales=model.scales))
+
+
+@_node.register
+def _(model: KernelSum, at: str) -> Described:
+    return ({"type": "kernel_sum", "at": at, "bandwidths": list(model.bandwidths)},
+            _named(at, points=_dense(model.points), coef=model.coef, offset=model.offset))
+
+
+@_node.register
+def _(model: KernelModel, at: str) -> Described:
+    kernel = model.kernel
+    if not isinstance(kernel, RBF | LaplacianKernel | Linear | Polynomial | Cosine):
+        raise _unknown(f"kernel={kernel!r}")
+    return ({"type": "kernel", "at": at, "kernel": kernel.to_dict()},
+            _named(at, points=_dense(model.points), coef=model.coef, intercept=model.intercept))
+
+
+def _named(at: str, **arrays: np.ndarray) -> dict[str, np.ndarray]:
+    return {f"{at}.{name}": np.asarray(array) for name, array in arrays.items()}
+
+
+def _dense(points: Any) -> np.ndarray:
+    return points.toarray() if hasattr(points, "toarray") else np.asarray(points)

@@ -1,0 +1,203 @@
+"""Predict with an exported model of dssl. Needs Python 3.9 and NumPy, and nothing of dssl.
+
+    import sys
+    sys.path.insert(0, "model.dssl.zip")      # the file carries this module
+    import dssl_model
+    model = dssl_model.load("model.dssl.zip")
+    model.predict(X), model.predict_proba(X)
+"""
+
+import io
+import json
+import zipfile
+from itertools import combinations
+
+import numpy as np
+
+FORMAT = 1
+BLOCK_NUMBERS = 1 << 24  # of a block of similarities
+
+
+def load(path):
+    """Return the model in a file that `export` wrote; raise ValueError if it is of another format."""
+    with zipfile.ZipFile(path) as archive:
+        described = json.loads(archive.read("model.json"))
+        if described["format"] != FORMAT:
+            raise ValueError(f"{path} has format {described['format']}, this module reads {FORMAT}: take the one in it")
+        arrays = {name[:-4]: np.load(io.BytesIO(archive.read(name))) for name in archive.namelist()
+                  if name.endswith(".npy")}
+    return Model(described, arrays)
+
+
+class Model:
+    """A fitted model.
+
+    classes (n_classes,) : the classes, None of quantities. feature_names : of the columns of X, None if they have none.
+    n_features : the columns of X.
+    """
+
+    def __init__(self, described, arrays):
+        self.described, self.arrays = described, arrays
+        self.n_features, self.feature_names = described["n_features"], described["feature_names"]
+        self.classes = None if described["classes"] is None else np.array(described["classes"])
+        self.n_classes = 0 if self.classes is None else len(self.classes)
+
+    def predict(self, X):
+        """Return the classes or quantities (n,) or (n, c) of rows X (n, d) before scaling.
+
+        A point of which the model knows nothing has the quantity of a mean point, and no class: NaN among floats, -1
+        among integers, None among others.
+        """
+        values, unsupported = self.values(X)
+        if self.classes is None:
+            return values[:, 0] if values.shape[1] == 1 else values
+        labels = self.classes[np.argmax(self._scores(values), axis=1)]
+        if unsupported.any():
+            if labels.dtype.kind != "f" and (labels.dtype.kind != "i" or -1 in self.classes):
+                labels = labels.astype(object)
+            labels[unsupported] = {"O": None, "f": np.nan}.get(labels.dtype.kind, -1)
+        return labels
+
+    def predict_proba(self, X):
+        """Return the probabilities (n, n_classes) of the classes; raise ValueError where the model has none."""
+        calibration = self.described["calibration"]
+        if calibration is None:
+            raise ValueError("the model has no probabilities")
+        logs = calibration["slope"] * self._margins(self.values(X)[0]) - np.array(calibration.get("decision", 0.0))
+        logs = np.where(calibration["present"], logs, -np.inf)
+        P = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return P / P.sum(axis=1, keepdims=True)
+
+    def values(self, X):
+        """Return the values (n, c) of rows X (n, d), and of which of these the model knows nothing, (n,) bool."""
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features:
+            raise ValueError(f"X has shape {X.shape}, the model was fitted on {self.n_features} features")
+        if not np.isfinite(X).all():
+            raise ValueError("X holds NaN or infinite values: drop these rows, or fill the values")
+        root = self.described["model"]
+        held = max(len(array) for array in self.arrays.values())
+        height = max(1, BLOCK_NUMBERS // max(held, 1))
+        starts = range(0, max(len(X), 1), height)
+        blocks = [self._values(root, self._scaled(X[start:start + height])) for start in starts]
+        values, unsupported = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
+        return values, unsupported & root["abstains"]
+
+    def _scaled(self, X):
+        scaling, arrays = self.described["scaling"], self.arrays
+        dtype = np.result_type(X.dtype, np.float32)
+        lower, upper = arrays["scaling.lower"], arrays["scaling.upper"]
+        if scaling == "unit_norm":
+            return _unit(X.astype(np.float64)).astype(dtype)
+        if scaling == "none":
+            return np.clip(X, lower, upper).astype(dtype) if len(lower) else X.astype(dtype)
+        Z = X - arrays["scaling.shift"]
+        if len(lower):
+            Z = np.clip(Z, lower - arrays["scaling.shift"], upper - arrays["scaling.shift"])
+        return (Z * arrays["scaling.factor"]).astype(dtype)
+
+    # Values of a node of the model
+
+    def _values(self, node, X):
+        return getattr(self, f"_{node['type']}")(node, X, lambda name: self.arrays[f"{node['at']}.{name}"])
+
+    def _blend(self, node, X, array):
+        values, unsupported = self._values(node["graph"], X)
+        values = values + self._values(node["kernels"], X)[0]
+        if unsupported.any():
+            values[unsupported] = self._values(node["supervised"], X[unsupported])[0]
+        return values, np.zeros(len(X), bool)
+
+    def _graph(self, node, X, array):
+        distances, ids = _nearest(X, array("points"), node["k"], node["metric"])
+        scales, reached, at = array("scales"), array("reached"), array("values")
+        logs = _log_weights(node["rule"], node["scale"], distances, distances[:, -1:], scales[ids])
+        logs[~reached[ids]] = -np.inf
+        unsupported = np.isneginf(logs).all(axis=1)
+        weights = np.exp(logs - np.where(unsupported, 0.0, logs.max(axis=1))[:, None])
+        weights /= np.where(unsupported, 1.0, weights.sum(axis=1))[:, None]
+        values = np.einsum("qk,qkc->qc", weights, at[ids])
+        same = np.flatnonzero(distances[:, 0] == 0)
+        equal = (distances[same] == 0) & reached[ids[same]]
+        unsupported[same] = ~equal.any(axis=1)
+        values[same] = np.einsum("qk,qkc->qc", equal / np.maximum(equal.sum(axis=1, keepdims=True), 1), at[ids[same]])
+        values[unsupported] = 0.0 if self.classes is not None else at[reached].mean(axis=0)
+        return values, unsupported
+
+    def _kernel(self, node, X, array):
+        block = _kernel_block(node["kernel"], X, array("points"))
+        return block @ array("coef") + array("intercept"), np.zeros(len(X), bool)
+
+    def _kernel_sum(self, node, X, array):
+        values = np.tile(array("offset"), (len(X), 1))
+        squared = _squared_distances(X, array("points"))
+        for number, bandwidth in enumerate(node["bandwidths"]):
+            values += np.exp(-0.5 / bandwidth**2 * squared) @ array("coef")[number]
+        return values, np.zeros(len(X), bool)
+
+    # Classes from values
+
+    def _scores(self, values):
+        if self.described["coding"] == "one_vs_one":
+            lead, margins = self._summed(np.where(values > 0, 1.0, -1.0)), self._summed(values)
+            return (lead + self.n_classes - 1) / 2 + margins / (3 * (np.abs(margins) + 1))
+        return np.hstack([-values, values]) if values.shape[1] == 1 != self.n_classes else values
+
+    def _margins(self, values):
+        one_vs_one = self.described["coding"] == "one_vs_one"
+        return self._summed(values) / self.n_classes if one_vs_one else self._scores(values)
+
+    def _summed(self, values):
+        margins = np.zeros((len(values), self.n_classes))
+        for column, (i, j) in enumerate(combinations(range(self.n_classes), 2)):
+            margins[:, i] += values[:, column]
+            margins[:, j] -= values[:, column]
+        return margins
+
+
+def _unit(X):
+    lengths = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.divide(X, lengths, out=np.zeros_like(X), where=lengths > 0)
+
+
+def _squared_distances(X, Z):
+    center = Z.mean(axis=0, dtype=np.float64)
+    X, Z = X - center, Z - center
+    squared = -2 * (X @ Z.T)
+    squared += (X**2).sum(axis=1)[:, None] + (Z**2).sum(axis=1)
+    return np.maximum(squared, 0.0)
+
+
+def _nearest(X, Z, k, metric):
+    """Return distances and ids (n, k) of the nearest points, ascending by (distance, id)."""
+    X, Z = X.astype(np.float64), Z.astype(np.float64)
+    if metric == "cosine":
+        X, Z = _unit(X), _unit(Z)
+    squared = _squared_distances(X, Z)
+    some = min(k + 8, len(Z))  # are measured again, without rounding error
+    ids = np.sort(np.argpartition(squared, some - 1, axis=1)[:, :some], axis=1)
+    exact = np.stack([((X - Z[ids[:, column]]) ** 2).sum(axis=1) for column in range(some)], axis=1)
+    order = np.argsort(exact, axis=1, kind="stable")[:, :k]
+    return np.sqrt(np.take_along_axis(exact, order, axis=1)), np.take_along_axis(ids, order, axis=1)
+
+
+def _log_weights(rule, scale, distances, scales, other_scales):
+    if rule == "binary":
+        return np.zeros(distances.shape)
+    if rule == "heat":
+        return -(distances**2) / (2 * scale**2)
+    squared, product = distances**2, scales * other_scales
+    product = np.where(product > 0, product, np.maximum(scales, other_scales) ** 2)
+    return -np.divide(squared, scale**2 * product, out=np.zeros_like(squared), where=squared > 0)
+
+
+def _kernel_block(kernel, X, Z):
+    X, Z, name = X.astype(np.float64), Z.astype(np.float64), kernel["type"]
+    if name == "rbf":
+        return np.exp(-0.5 / kernel["bandwidth"] ** 2 * _squared_distances(X, Z))
+    if name == "laplacian":
+        return np.stack([np.exp(-np.abs(X - z).sum(axis=1) / kernel["bandwidth"]) for z in Z], axis=1)
+    if name == "cosine":
+        return _unit(X) @ _unit(Z).T
+    products = X @ Z.T
+    return products if name == "linear" else (kernel["scale"] * products + kernel["offset"]) ** kernel["degree"]

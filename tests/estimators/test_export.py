@@ -1,0 +1,132 @@
+"""An exported model predicts with NumPy alone what dssl predicts."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_blobs
+
+import dssl
+from dssl import (
+    GraphKernelRidge,
+    KernelKMeans,
+    KNNGraph,
+    LapRLSClassifier,
+    LapRLSRegressor,
+    LapSVC,
+    SemiSupervisedClassifier,
+    SemiSupervisedRegressor,
+)
+from dssl.base.errors import DataError, ParameterError
+from dssl.cli.main import main
+from dssl.estimators import numpy_model
+from dssl.execution.in_process import InProcess
+
+X, CODES = make_blobs(400, 5, centers=3, cluster_std=3.0, random_state=0)
+X[:, 0] *= 30  # scaled
+Y = np.array(["owl", "cat", "dog"])[CODES]
+NEW = np.concatenate([X[:5], X[:60] + np.random.default_rng(0).normal(0, 0.5, (60, 5))])  # five of the fit
+LABELED = np.arange(400) % 16 == 0
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of weights that were raised, and points out of range
+
+
+def exported(model, path):
+    assert model.export(path / "m.dssl.zip") == path / "m.dssl.zip"
+    return numpy_model.load(path / "m.dssl.zip")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", [
+    SemiSupervisedClassifier, GraphKernelRidge, LapSVC, LapRLSClassifier,
+    lambda: SemiSupervisedClassifier(class_sizes=[134, 133, 133]),
+    lambda: GraphKernelRidge(graph=KNNGraph(metric="cosine", weights="heat"), scale="none"),
+    lambda: LapSVC("laplacian", loss="hinge", scale="unit_range"), lambda: LapSVC("polynomial", scale="unit_norm"),
+    lambda: LapRLSClassifier("cosine", gamma_A=1e-3, gamma_I=1e-3)], ids=[
+    "automatic", "graph", "svc", "laprls", "sizes", "cosine", "laplacian", "polynomial", "cosine kernel"])
+def test_classes_and_probabilities_are_those_of_the_estimator(make, dtype, tmp_path):
+    points, new = X.astype(dtype), NEW.astype(dtype)
+    model = make().fit(points, np.where(LABELED, Y, ""))
+    other = exported(model, tmp_path)
+    assert_array_equal(other.classes, model.classes_)
+    assert_array_equal(other.predict(new), model.predict(new))
+    assert_allclose(other.predict_proba(new), model.predict_proba(new), atol=1e-6)
+
+
+def test_two_classes_quantities_and_unreached_points(tmp_path):
+    two = np.where(LABELED & (CODES < 2), CODES, -1)
+    model = GraphKernelRidge(graph=KNNGraph(n_neighbors=4)).fit(X, two)
+    other = exported(model, tmp_path)
+    assert_array_equal(other.predict(NEW), model.predict(NEW))
+    assert_allclose(other.predict_proba(NEW), model.predict_proba(NEW), atol=1e-6)
+    targets = np.where(LABELED, X[:, 1] + CODES, np.nan)
+    for regressor in (SemiSupervisedRegressor(), LapRLSRegressor()):
+        regressor.fit(X, targets)
+        assert_allclose(exported(regressor, tmp_path).predict(NEW), regressor.predict(NEW), rtol=1e-5, atol=1e-5)
+    far = np.concatenate([X, 1e4 + X[:20] / 30])  # a piece of the graph without a label
+    model = GraphKernelRidge(scale="none").fit(far, np.concatenate([np.where(LABELED, CODES, -1), np.full(20, -1)]))
+    predicted = exported(model, tmp_path).predict(far)
+    assert_array_equal(predicted, model.predict(far))
+    assert (predicted[-20:] == -1).all()
+
+
+def test_the_file_needs_numpy_alone(tmp_path):
+    model = SemiSupervisedClassifier().fit(X, np.where(LABELED, Y, ""))
+    path = model.export(tmp_path / "m.dssl.zip")
+    np.save(tmp_path / "new.npy", NEW)
+    code = f"""
+import sys
+sys.path.insert(0, {str(path)!r})
+for name in ("dssl", "scipy", "sklearn", "pandas", "numba"):
+    sys.modules[name] = None
+import dssl_model, numpy as np
+print(" ".join(dssl_model.load({str(path)!r}).predict(np.load({str(tmp_path / 'new.npy')!r}))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == model.predict(NEW).tolist()
+
+
+@pytest.mark.slow
+def test_the_model_of_a_run_is_exported_by_the_command(tmp_path):
+    table = pd.DataFrame(NEW, columns=list("abcde")).assign(kind=np.where(np.arange(65) % 4 == 0, "x", ""))
+    table.loc[::8, "kind"] = "y"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    data = {"source": str(tmp_path / "t.csv"), "read": {"target": "kind"}, "test": {"none": True}}
+    result = dssl.run({"name": "t", "data": data, "labels": {"given": True}}, workspace=tmp_path / "w",
+                      execution=InProcess(1))
+    done = CliRunner().invoke(main, ["export", str(result.folder / "result.json"), str(tmp_path / "m.dssl.zip")])
+    assert done.exit_code == 0, done.output
+    other = numpy_model.load(tmp_path / "m.dssl.zip")
+    assert other.feature_names == list("abcde")
+    points = NEW.astype(np.float32)
+    assert_array_equal(other.predict(points), result.predict(points))
+    assert_allclose(other.predict_proba(points), result.predict_proba(points), atol=1e-6)
+    table.assign(color=np.where(table["a"] > 0, "red", "blue")).to_csv(tmp_path / "t.csv", index=False)
+    data["read"] = {"target": "kind", "when_text": "one_hot"}
+    result = dssl.run({"name": "t", "data": data, "labels": {"given": True}}, workspace=tmp_path / "w",
+                      execution=InProcess(1))
+    with pytest.raises(DataError, match="text or missing cells"):
+        result.model().export(tmp_path / "n.dssl.zip")
+
+
+def test_what_the_file_cannot_hold_is_refused(tmp_path):
+    y = np.where(LABELED, CODES, -1)
+    for model, message in ((GraphKernelRidge(graph=KNNGraph(metric="manhattan")), "metric manhattan"),
+                           (LapSVC(lambda A, B: A @ B.T), "kernel=")):
+        with pytest.raises(ParameterError, match=message):
+            model.fit(X, y).export(tmp_path / "m.dssl.zip")
+    with pytest.raises(ParameterError, match=r"name a path that ends in \.dssl\.zip"):
+        KernelKMeans(3).fit(X).export(tmp_path / "m.pickle")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_wrong_with_the_points_is_said(tmp_path):
+    other = exported(GraphKernelRidge().fit(X, np.where(LABELED, CODES, -1)), tmp_path)
+    with pytest.raises(ValueError, match=r"shape \(2, 4\), the model was fitted on 5 features"):
+        other.predict(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="NaN"):
+        other.predict(np.full((2, 5), np.nan))
+    assert other.predict(np.empty((0, 5))).shape == (0,)
