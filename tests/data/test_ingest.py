@@ -60,7 +60,7 @@ def test_every_format_gives_the_same_bytes_at_any_block_height(tmp_path, name, d
         assert data.y.dtype == np.int64
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(labels=st.lists(st.sampled_from(["7", "07", "1.5", "", "oak", "ash"]), min_size=1, max_size=10),
        height=st.integers(1, 10))
 def test_the_type_of_the_target_does_not_depend_on_blocks(tmp_path_factory, labels, height):

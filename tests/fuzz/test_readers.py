@@ -28,7 +28,7 @@ def outcome(file):
         shutil.rmtree(folder)
 
 
-@thorough(25)
+@thorough(12)
 @given(packed())
 def test_valid_files_are_read(file):
     found = outcome(file)
