@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.errors import require
+from ..base.errors import DataError, require
 from ..data.frames import as_pandas
 from ..data.inputs import in_order, labels_of, rows_of
 from ..data.scaling.rows import scaled
@@ -15,6 +15,9 @@ from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.vertices import find_vertices
+from ..learners.on_graph.tags import TagModel
+from ..learners.target.encoding import UNLABELED
+from ..learners.target.tags import is_indicator
 from ..learners.target.target import Quantities
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
 from ..storage.blocks import Rows
@@ -94,6 +97,9 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     >>> sorted(classes[suggestion.ids].tolist())
     [0, 1]
     """
+    require(not isinstance(getattr(model, "model_", None), TagModel), "a model of several labels a point",
+            error=DataError, why="a criterion asks how sure the model is of one class of a point",
+            fix="pass model.estimators_[0] and y[:, 0] for the first label, or leave model out")
     params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
     X = in_order(as_pandas(X), getattr(model, "feature_names_in_", ()))
@@ -114,7 +120,9 @@ def _labeled(y: Any, unlabeled: Any, n: int) -> np.ndarray:
     if y is None:
         return np.arange(0)
     y = labels_of(y)
-    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+    if is_indicator(y):
+        if np.asarray(y).dtype.kind in "iu":  # several labels a point
+            return np.flatnonzero((np.asarray(y) != (UNLABELED if unlabeled is None else unlabeled)).any(axis=1))
         return Quantities.of(np.asarray(y, np.float64)).labeled
     return classes_of(y, unlabeled, n, occurs=False).labeled
 

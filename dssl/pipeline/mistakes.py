@@ -14,6 +14,9 @@ from .validation import UNKNOWN, key_of, section_of, types_of
 Place = tuple[str, ...]
 CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
 SHOULD = "Input should be "
+TARGET = ("data", "read", "target")
+SEVERAL_TARGETS = ("a pipeline learns one column of labels; for several labels a point run it for each column, or fit "
+                   "SemiSupervisedClassifier in Python, whose y has a column for each")
 NEEDED: dict[Place, str] = {("labels",): "which labels are learned from; write labels: {given: true} for all of them"}
 MOST_PLACES = 4  # where a key may belong that a message names
 OTHER_WORDS = {  # that people use for a key, and that are not written almost like it
@@ -85,6 +88,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
     if item["type"] == "literal_error" and place == ("model", "kind"):
         names = [repr(name) for name in specs]
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
+    if place == TARGET and isinstance(item["input"], (list, tuple)):
+        return SEVERAL_TARGETS
     if item["type"] == "missing":
         return "is missing" + (f" ({NEEDED[place]})" if place in NEEDED else "")
     if item["type"] == "dataclass_type":

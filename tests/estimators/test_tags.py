@@ -21,6 +21,7 @@ from dssl import (
     LaplaceLearning,
     LapSVC,
     SemiSupervisedClassifier,
+    suggest_labels,
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.learners.on_graph.graph_ridge import KernelRows
@@ -235,6 +236,16 @@ def test_what_is_of_one_column_is_refused(tagged):
     with pytest.raises(DataError, match="search for each column"):
         GridSearch(LaplaceLearning(), {"graph__n_neighbors": [5, 10]}).fit(X, y)
     assert LapKernelRidge().fit(X, np.where(y < 0, np.nan, y)).predict(X).shape == (150, 3)
+
+
+def test_points_to_label_are_suggested_for_one_label_or_without_a_model(fitted, tagged):
+    X, _, y = tagged
+    labeled = np.flatnonzero(y[:, 0] >= 0)
+    assert not np.isin(suggest_labels(X, y, count=5).ids, labeled).any()
+    one = suggest_labels(X, y[:, 1], count=5, model=fitted.estimators_[1], criterion="uncertainty")
+    assert not np.isin(one.ids, labeled).any()
+    with pytest.raises(DataError, match="a model of several labels a point"):
+        suggest_labels(X, y, count=5, model=fitted)
 
 
 def test_a_fit_of_one_label_after_several_forgets_them(tagged):

@@ -432,3 +432,10 @@ def test_text_is_text_in_yaml_of_either_version(text):
     """A spec is YAML 1.2, in which the country NO is no truth value; what is written is read as 1.1 by Kubernetes."""
     assert parse_yaml(f"[{text}]", "spec") == [text]
     assert yaml.safe_load(yaml_text({"a": [text]})) == {"a": [text]}
+
+
+@pytest.mark.parametrize("given", [["a", "b"], [0, 1]])
+def test_several_targets_are_told_what_to_do(given):
+    text = message_of(with_value("data.read.target", given))
+    assert "data.read.target: a pipeline learns one column of labels" in text
+    assert "fit SemiSupervisedClassifier in Python" in text
