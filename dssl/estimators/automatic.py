@@ -97,10 +97,14 @@ class AutomaticEstimator(SoftLabelsEstimator):
             warnings.warn(explain("all training points are labeled",
                                   why="there are no unlabeled points that could help",
                                   fix="mark unlabeled points, or use a supervised model"), UserWarning, stacklevel=3)
-        elif self.gain_.hurts and "other_model" not in self.evidence_:
+        elif "other_model" not in self.evidence_:
+            self._warn_if_it_hurts()
+
+    def _warn_if_it_hurts(self) -> None:
+        if self.gain_.hurts:
             warnings.warn(explain("the unlabeled points do not help", why=self.gain_.in_words(),
                                   fix="check the features, graph.n_neighbors and the metric, or use a supervised model"
-                                  ), GraphDoesNotHelp, stacklevel=3)
+                                  ), GraphDoesNotHelp, stacklevel=4)
 
     def _told(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
         choice = context.attributes("models")["choice"]
@@ -283,6 +287,8 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         assert self._transduction is not None
         self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self.estimators_], self.calibration_,
                                                 len(self._transduction))
+        if self.base_estimator is None and self._soft_labels is None:
+            self._warn_if_it_hurts()
         never = self.model_.coding.unpredicted_classes(self._transduction)
         return {**super()._evidence_of_tags(target), **evidence, "never_predicted": never,
                 "in_words": evidence["in_words"] + never_in_words(never)}

@@ -24,8 +24,10 @@ from dssl import (
     suggest_labels,
 )
 from dssl.base.errors import DataError, ParameterError
+from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.learners.on_graph.graph_ridge import KernelRows
 from dssl.learners.on_graph.tags import TagModel
+from dssl.selection.graph_gain import Gain
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -202,6 +204,16 @@ def test_the_evidence_is_over_all_labels(fitted):
     page = fitted.report()
     assert "macro F1" in page
     assert "Each label" in page
+
+
+def test_one_warning_says_of_all_labels_that_the_graph_hurts(tagged, monkeypatch):
+    X, _, y = tagged
+    monkeypatch.setattr(Gain, "hurts", True)
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        SemiSupervisedClassifier(scale="none").fit(X, y)
+    message, = [str(warning.message) for warning in raised if issubclass(warning.category, GraphDoesNotHelp)]
+    assert "Hamming loss" in message
 
 
 def test_the_opinion_of_another_model_is_taken_for_each_label(tagged):
