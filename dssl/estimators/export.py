@@ -22,6 +22,7 @@ from ..learners.linear.kernel_model import KernelModel
 from ..learners.model import Model
 from ..learners.on_graph.blend import BlendedModel
 from ..learners.on_graph.model import GraphModel
+from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from . import numpy_model
@@ -77,6 +78,12 @@ def _unknown(what: str) -> DsslError:
 def _node(model: Any, at: str) -> Described:
     """Return the node of a model whose arrays are named from `at` on."""
     raise _unknown(f"a {type(model).__name__} cannot be exported")
+
+
+@_node.register
+def _(model: TagModel, at: str) -> Described:
+    raise ParameterError(explain("a model of several labels a point", why="an exported model has one",
+                                 fix="export each, model.estimators_[0].export(path)"))
 
 
 @_node.register

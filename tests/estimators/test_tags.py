@@ -260,6 +260,12 @@ def test_points_to_label_are_suggested_for_one_label_or_without_a_model(fitted, 
         suggest_labels(X, y, count=5, model=fitted)
 
 
+def test_each_label_is_exported_by_itself(fitted, tagged, tmp_path):
+    with pytest.raises(ParameterError, match="export each"):
+        fitted.export(tmp_path / "all.dssl.zip")
+    assert fitted.estimators_[0].export(tmp_path / "first.dssl.zip").exists()
+
+
 def test_a_fit_of_one_label_after_several_forgets_them(tagged):
     X, _, y = tagged
     model = LaplaceLearning().fit(X, y)
