@@ -25,6 +25,7 @@ _PUBLIC = {
     "GraphKernelRidgeRegressor": "dssl.estimators.graph_kernel_ridge",
     "SemiSupervisedClassifier": "dssl.estimators.automatic",
     "SemiSupervisedRegressor": "dssl.estimators.automatic", "GridSearch": "dssl.estimators.grid_search",
+    "NeighborTransformer": "dssl.estimators.neighbors",
     "TransductiveSVC": "dssl.estimators.transductive", "suggest_labels": "dssl.estimators.suggest",
     "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.number_of_clusters",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
@@ -35,10 +36,10 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "KernelKMeans", "LabeledKFold", "LandmarkParams",
            "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning",
            "LaplaceLearningRegressor", "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor",
-           "PoissonLearning", "RegularizerParams", "RunResult", "SemiSupervisedClassifier", "SemiSupervisedRegressor",
-           "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams", "amplified_resistance_kernel",
-           "clustering_scores", "effective_resistances", "graph_spectrum", "neighbors", "open_dataset", "plan", "run",
-           "solve", "suggest_labels", "weights"]
+           "NeighborTransformer", "PoissonLearning", "RegularizerParams", "RunResult", "SemiSupervisedClassifier",
+           "SemiSupervisedRegressor", "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams",
+           "amplified_resistance_kernel", "clustering_scores", "effective_resistances", "graph_spectrum", "neighbors",
+           "open_dataset", "plan", "run", "solve", "suggest_labels", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from .estimators.laprls_regressor import LapRLSRegressor
     from .estimators.lapsvm import LapSVM
     from .estimators.multiscale import MultiscaleKernelClassifier, MultiscaleKernelRegressor
+    from .estimators.neighbors import NeighborTransformer
     from .estimators.poisson_learning import PoissonLearning
     from .estimators.suggest import suggest_labels
     from .estimators.transductive import TransductiveSVC

@@ -91,8 +91,8 @@ def test_permuted_rows_permute_neighbors_weights_and_covariance(random_state, ki
     X, _, _ = problem(random_state)
     order = np.random.default_rng(random_state + 1).permutation(len(X))
     lists, permuted = neighbors(X, 5), neighbors(X[order], 5)
-    assert_allclose(permuted.distances.read_all(), lists.distances.read_all()[order], rtol=1e-12)
-    assert_array_equal(order[permuted.ids.read_all()], lists.ids.read_all()[order])
+    assert_allclose(permuted.distances, lists.distances[order], rtol=1e-12)
+    assert_array_equal(order[permuted.indices], lists.indices[order])
     W, W_permuted = graph_of(X, kind), graph_of(X[order], kind)
     assert_allclose(W_permuted.toarray(), W.toarray()[np.ix_(order, order)], rtol=1e-11)
     assert_allclose(covariance_of(W_permuted, power), covariance_of(W, power)[np.ix_(order, order)], rtol=1e-8,
@@ -135,8 +135,8 @@ def test_neighbors_do_not_depend_on_blocks_or_threads(random_state, threads, hei
     assert exact_block_rows(ArrayRows(X), 4, "euclidean", budget) == min(height, len(X))
     whole, blocks = (find_neighbors(ArrayRows(X), NeighborParams(n_neighbors=4), execution)
                      for execution in (InProcess(1), InProcess(threads, budget)))
-    assert_array_equal(blocks.ids.read_all(), whole.ids.read_all())
-    assert_array_equal(blocks.distances.read_all(), whole.distances.read_all())
+    assert_array_equal(blocks.indices, whole.indices)
+    assert_array_equal(blocks.distances, whole.distances)
 
 
 @thorough(5)
@@ -353,4 +353,4 @@ def test_copies_of_one_point_leave_the_neighbors_of_the_others(random_state, cop
     assert_array_equal(points.multiplicity, [copies + 1] + [1] * (len(X) - 1))
     lists = find_neighbors(distinct_rows(ArrayRows(many), points, InProcess(1)), NeighborParams(n_neighbors=5),
                            InProcess(1))
-    assert_array_equal(lists.ids.read_all(), neighbors(X, 5).ids.read_all())
+    assert_array_equal(lists.indices, neighbors(X, 5).indices)

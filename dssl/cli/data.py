@@ -96,6 +96,50 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
                f"{len(dataset)} points x {dataset.X.shape[1]} features in {folder}")
 
 
+@click.command("neighbors")
+@click.argument("source", nargs=-1, required=True)
+@click.argument("out", type=PathType())
+@click.option("--n-neighbors", default=10, show_default=True, type=click.IntRange(min=1),
+              help="Neighbors of each row, itself not counted.")
+@click.option("--metric", default="euclidean", show_default=True, help="The distance; see graph.metric of a spec.")
+@click.option("--method", default="auto", show_default=True,
+              type=click.Choice(["auto", "exact", "descent", "partitioned"]), help="How neighbors are found.")
+@click.option("--recall", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+              help="The share of true neighbors that an approximate search has to find, certified on a sample.")
+@read_option
+@on_or_threads_option
+@memory_option
+@quiet_option
+@json_option
+def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metric: str, method: str, recall: float,
+                      options: JsonObject, runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
+    """Find the nearest neighbors of all rows of SOURCE, and write them to OUT, a folder of Zarr arrays.
+
+    OUT has the arrays `indices` and `distances`, a row for each row of the source, ascending by distance. The features
+    are not scaled. With --on, workers search, in tasks that fit the memory budget.
+    """
+    from ..data.dataset import open_stored
+    from ..data.ingest import ingest
+    from ..data.readers.formats import format_of, is_table
+    from ..knn.search import neighbors
+    from ..pipeline.validation import ingest_params
+    from ..storage.store import MANIFEST
+
+    require(not out.exists(), f"{out} exists", why="nothing is overwritten", fix="name another folder", error=SpecError)
+    first = Path(source[0])
+    is_stored = (first / MANIFEST).is_file()
+    of_table = {"target": "none"} if not is_stored and is_table(format_of(first, options.get("format"))) else {}
+    params = ingest_params({**of_table, **options}, "--read")
+    with working("neighbors", runtime, memory_budget, quiet) as execution:
+        dataset = open_stored(first) if is_stored else ingest(source, execution.scratch(), execution, params)
+        lists = neighbors(dataset.X, n_neighbors, metric=metric, method=method, recall=recall, execution=execution)
+        lists.to_zarr(out)
+    summary = {"folder": str(out), "points": len(lists), "n_neighbors": lists.k, "method": lists.attributes["method"],
+               "recall": lists.attributes["recall"]["recall"]}
+    click.echo(json.dumps(summary) if as_json else
+               f"{lists.k} neighbors of {len(lists):,} points in {out}, recall {summary['recall']:.3f}")
+
+
 @click.command("export")
 @click.argument("model", type=PathType())
 @click.argument("out", type=PathType())

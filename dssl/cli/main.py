@@ -1,5 +1,6 @@
 """The command line: `dssl init`, `run`, `plan`, `report`, `ingest`, `predict`, `suggest`, `verify`, `inspect`, `gc`,
-`doctor`, `schema`, `examples`, `export`; `submit`, `status`, `logs`, `wait`, `cancel`, `schedule`, `cluster`.
+`doctor`, `schema`, `examples`, `export`, `neighbors`; `submit`, `status`, `logs`, `wait`, `cancel`, `schedule`,
+`cluster`.
 
 With --json a command prints one JSON document on standard output, also when it fails; everything else goes to standard
 error. Exit codes: 0 done, 1 failed (the data cannot be used, or not as the spec says), 2 the spec or usage is wrong for
@@ -22,7 +23,7 @@ import click
 from .. import __version__
 from ..base.errors import DsslError, Terminated, exit_code_of, explain, raise_terminated
 from .cluster import cluster_command
-from .data import export_command, ingest_command, predict_command
+from .data import export_command, ingest_command, neighbors_command, predict_command
 from .examples import examples_command
 from .init.command import init_command
 from .options import console
@@ -127,5 +128,5 @@ for command in (init_command, run_command, plan_command, ingest_command, predict
                 verify_command, inspect_command, gc_command, doctor_command, report_command, submit_command,
                 status_command, logs_command, wait_command, cancel_command, rank_command, launch_command, pod_command,
                 settle_command, schedule_command, due_command, fire_command, cluster_command, examples_command,
-                export_command):
+                export_command, neighbors_command):
     main.add_command(command)

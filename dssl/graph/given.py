@@ -89,7 +89,7 @@ def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
         distances that are negative or not finite.
     """
     if isinstance(lists, Neighbors):
-        lists = (lists.ids.read_all(), lists.distances.read_all())
+        lists = (lists.indices, lists.distances)
     require(isinstance(lists, (tuple, list)) and len(lists) == 2, f"the graph is {type(lists).__name__}",
             why="a graph is given by its weights or by neighbor lists",
             fix="pass KNNGraph(...).build(X), a scipy.sparse matrix (n, n), Neighbors, or the pair (ids, distances) of "
@@ -155,5 +155,5 @@ def restricted(lists: Neighbors, rows: np.ndarray) -> Neighbors:
     """Return the neighbor lists of some rows among these rows, renumbered by their index in `rows`."""
     new_id = np.full(len(lists) + 1, NO_NEIGHBOR)  # the last entry belongs to id -1
     new_id[rows] = np.arange(len(rows))
-    ids = new_id[lists.ids.take(rows)]
-    return compacted(ids, lists.distances.take(rows), ids != NO_NEIGHBOR)
+    ids = new_id[lists.id_rows.take(rows)]
+    return compacted(ids, lists.distance_rows.take(rows), ids != NO_NEIGHBOR)

@@ -53,7 +53,7 @@ class DegreesTask:
         """Return the number of points whose nearest neighbor is at distance 0."""
         if self.graph.neighbors is None:
             return 0
-        zero = self.graph.neighbors.distances.read(start, stop)[:, 0] == 0
+        zero = self.graph.neighbors.distance_rows.read(start, stop)[:, 0] == 0
         m = self.graph.vertices.multiplicity
         return int(zero.sum() if m is None else m.read(start, stop)[zero].sum())
 

@@ -9,7 +9,7 @@ from ..data.scaling.rows import scaled
 from ..data.scaling.scaling import ScalingKind, ScalingParams, Unscaled, fit_scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
-from ..knn.lists import Neighbors
+from ..knn.lists import LIST_ROWS, Neighbors
 from ..knn.metric import AnyMetric, Euclidean, MetricParams, metric_of
 from ..knn.params import MetricName, MetricValues, NeighborParams
 from ..knn.recall import certify_recall
@@ -21,7 +21,6 @@ from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import weigh
 from .weights.rules import WIDTH, SelfTuned, WeightParams, WeightsName, warn_raised
 
-LIST_ROWS = 1 << 16  # lists in one chunk
 VERSIONS = {"vertices": 3, "neighbors": 8, "graph": 5}  # of the code of each step; to be raised when its output changes
 
 
@@ -276,7 +275,7 @@ class KNNGraph:
             lists = replace(lists, attributes={**lists.attributes, "recall": recall})
         if parts is not None:
             searched = parts.within("neighbors")
-            for name, array in (("ids", lists.ids), ("distances", lists.distances), ("order", lists.order)):
+            for name, array in (("ids", lists.id_rows), ("distances", lists.distance_rows), ("order", lists.order)):
                 if array is not None:
                     write_dense(array, searched, name, LIST_ROWS)
             lists = Neighbors.stored(searched, lists.attributes)

@@ -237,8 +237,9 @@ def _grow(X: Rows, new: Rows, base: Neighbors, points: SearchedPoints | None,
     height, measured = exact_block_rows(X, k, metric, budget, ENTRY_BYTES), measured_rows(X, metric, budget)
     parts.allocate("ids", (n, k), np.int64, height)
     parts.allocate("distances", (n, k), np.float32, height)
-    receipts = execution.map([GrowTask(X, points, base.ids, base.distances, new_parts, metric, start, stop, k, measured)
-                              for start, stop in row_ranges(n, height)], parts)
+    tasks = [GrowTask(X, points, base.id_rows, base.distance_rows, new_parts, metric, start, stop, k, measured)
+             for start, stop in row_ranges(n, height)]
+    receipts = execution.map(tasks, parts)
     return {"block_rows": height,
             "grown": {"rows": m, "lists_changed": sum(receipt["changed"] for receipt in receipts)}}
 
@@ -282,7 +283,7 @@ def _searches(X: Rows, new: Rows, base: Neighbors, k: int, metric: AnyMetric, ex
                 inverted_seconds(X, k) * len(new) * (n_old + n) / n**2)
     frame = sampled_frame(X, metric)
     pilot = sample_ids(n_old, PILOT_QUERIES)
-    reach = squared_reach(base.distances.take(pilot)[:, -1]) if base.k == k else None
+    reach = squared_reach(base.distance_rows.take(pilot)[:, -1]) if base.k == k else None
     points, seconds = with_search(*dense_points(new, metric, frame, execution), measurable(X.take(pilot), metric),
                                   np.full(len(pilot), -1), min(k, len(new)), n_old, reach)
     asking = n_old + sample_ids(len(new), PILOT_QUERIES)

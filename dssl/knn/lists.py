@@ -1,29 +1,38 @@
 """`Neighbors`: the neighbor lists of all rows, whatever search made them."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from ..base.errors import require
 from ..execution.tasks import Execution
-from ..storage.blocks import ArrayRows, Parts, Rows
+from ..storage.blocks import ArrayRows, Parts, Rows, write_dense
+from ..storage.files import path_at
+from ..storage.foreign_zarr import publish_array
+from ..storage.store import StoredParts
 from ..storage.views import FirstColumns
+
+LIST_ROWS = 1 << 16  # lists in one chunk
 
 
 @dataclass(frozen=True)
 class Neighbors:
     """The neighbor lists of n rows.
 
-    ids : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before rounding.
-    distances : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Given lists keep their
-        dtype, and are padded with id -1 at distance infinity.
+    id_rows : Rows (n, k) int64, ascending by (distance, id); the distance in float64, before rounding.
+    distance_rows : Rows (n, k) float32, in the units of the data; under "cosine" sqrt(2 (1 - cos)). Given lists keep
+        their dtype, and are padded with id -1 at distance infinity.
     attributes : parameters, the method used, and its recall; JSON.
     order : Rows (n,) int64, a permutation of the rows in which near rows lie together; None for other searches.
     """
 
-    ids: Rows
-    distances: Rows
+    id_rows: Rows
+    distance_rows: Rows
     attributes: dict[str, Any] = field(default_factory=dict)
     order: Rows | None = None
 
@@ -39,32 +48,73 @@ class Neighbors:
         return cls(ArrayRows(np.broadcast_to(np.int64(0), (n, k))), ArrayRows(np.broadcast_to(np.float32(0), (n, k))))
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.id_rows)
 
     @property
     def k(self) -> int:
         """Return the number of neighbors of each row."""
-        return self.ids.shape[1]
+        return self.id_rows.shape[1]
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Return the neighbors of all rows as one array, (n, k)."""
+        return self.id_rows.read_all()
+
+    @property
+    def distances(self) -> np.ndarray:
+        """Return the distances of all neighbors as one array, (n, k)."""
+        return self.distance_rows.read_all()
+
+    def to_scipy(self, *, with_self: bool = False) -> sp.csr_array:
+        """Return the distances as a sparse matrix (n, n), each row ascending by distance.
+
+        With the row itself at distance 0, stored and first, it is what scikit-learn's `KNeighborsTransformer` gives.
+        """
+        indices, distances = self.indices, self.distances
+        if with_self:
+            indices = np.column_stack([np.arange(len(self)), indices])
+            distances = np.column_stack([np.zeros(len(self), distances.dtype), distances])
+        listed = indices >= 0  # lists that are given may be shorter
+        ends = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
+        return sp.csr_array((distances[listed], indices[listed], ends), shape=(len(self), len(self)))
+
+    def to_zarr(self, folder: str | Path) -> Path:
+        """Write the Zarr arrays `indices` and `distances`, (n, k), to a new folder, in blocks; return the folder.
+
+        Raises ParameterError: the folder exists.
+        """
+        target = path_at(str(folder))
+        require(not target.exists(), f"{target} exists", why="nothing is overwritten", fix="name another folder")
+        target.mkdir(parents=True)
+        draft = StoredParts(target / f".{uuid.uuid4().hex}")
+        try:
+            for name, rows in (("indices", self.id_rows), ("distances", self.distance_rows)):
+                write_dense(rows, draft, name, LIST_ROWS)
+                publish_array(draft.rows(name).path, target / name, self.attributes)
+        finally:
+            draft.remove()
+        return target
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield (first row, ids, distances) of each block of rows."""
-        for start, ids in self.ids.blocks(block_rows):
-            yield start, ids, self.distances.read(start, start + len(ids))
+        for start, ids in self.id_rows.blocks(block_rows):
+            yield start, ids, self.distance_rows.read(start, start + len(ids))
 
     def first(self, k: int) -> "Neighbors":
         """Return the neighbor lists of the first k neighbors of each row."""
-        return Neighbors(FirstColumns(self.ids, k), FirstColumns(self.distances, k),
+        return Neighbors(FirstColumns(self.id_rows, k), FirstColumns(self.distance_rows, k),
                          {**self.attributes, "n_neighbors": k}, self.order)
 
     def shared(self, execution: Execution) -> "Neighbors":
         """Return the neighbor lists in shared storage, so that tasks need not carry them."""
         order = None if self.order is None else execution.share_rows(self.order)
-        return Neighbors(execution.share_rows(self.ids), execution.share_rows(self.distances), self.attributes, order)
+        return Neighbors(execution.share_rows(self.id_rows), execution.share_rows(self.distance_rows), self.attributes,
+                         order)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes, beside the attributes."""
         order = {} if self.order is None else {"order": self.order.read_all()}
-        return {"ids": self.ids.read_all(), "distances": self.distances.read_all(), **order}
+        return {"ids": self.id_rows.read_all(), "distances": self.distance_rows.read_all(), **order}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "Neighbors":

@@ -194,7 +194,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
             fix="use 500, or 2000 for a bound within 0.1 %")
     sampled_rows = sampled_ids(n, sample, random_state)
     metric = stored_metric(neighbors.attributes)
-    truth = true_neighbors(rows, sampled_rows, neighbors.ids.take(sampled_rows), metric, execution or InProcess())
+    truth = true_neighbors(rows, sampled_rows, neighbors.id_rows.take(sampled_rows), metric, execution or InProcess())
     return recall_of(is_true(truth["reached"], truth["distances"][:, -1:]), random_state)
 
 

@@ -64,7 +64,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
     Returns
     -------
     Neighbors
-        The `ids` and `distances`, both of shape (n, k), ascending by distance.
+        The `indices` and `distances`, both of shape (n, k), ascending by distance, which
+        `to_scipy` makes a sparse matrix and `to_zarr` stores.
 
     Raises
     ------
@@ -111,7 +112,7 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
     >>> import numpy as np
     >>> from dssl import neighbors
     >>> lists = neighbors(np.array([[0.0], [1.0], [3.0]]), n_neighbors=1)
-    >>> lists.ids.read_all().ravel(), lists.distances.read_all().ravel()
+    >>> lists.indices.ravel(), lists.distances.ravel()
     (array([1, 0, 1]), array([1., 1., 2.], dtype=float32))
     """
     params = NeighborParams(n_neighbors=n_neighbors, method=method,  # type: ignore[arg-type]

@@ -41,6 +41,7 @@ from dssl import (
     LapSVM,
     MultiscaleKernelClassifier,
     MultiscaleKernelRegressor,
+    NeighborTransformer,
     PoissonLearning,
     RegularizerParams,
     TransductiveSVC,
@@ -126,8 +127,9 @@ def test_the_documentation_names_each_check_that_fails():
 
 @pytest.mark.parametrize("kind", [LapSVC, LapKernelRidge])
 def test_parameters_are_given_back_cloned_and_set(kind):
-    groups = {"graph": {"n_neighbors": 4, "metric": "cosine", "weights": "heat", "width": 0.5, "symmetrize": "mean",
-                        "method": "exact", "recall": 0.9, "bandwidth": 0.5, "duplicates": "keep", "random_state": 3},
+    groups = {"graph": {"n_neighbors": 4, "metric": "cosine", "metric_params": None, "weights": "heat", "width": 0.5,
+                        "symmetrize": "mean", "method": "exact", "recall": 0.9, "bandwidth": 0.5, "duplicates": "keep",
+                        "random_state": 3},
               "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
                 "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tol": 1e-5,
@@ -274,7 +276,7 @@ def test_a_constructor_has_a_dozen_arguments_at_most(kind):
     names = inspect.signature(kind).parameters.keys()
     told = {"class_prior", "class_weight", "base_estimator", "class_embeddings", "classes"}
     assert len(names - {"memory_budget"} - told) <= 12
-    assert "scale" in names or kind in (GridSearch, LabeledKFold)
+    assert "scale" in names or kind in (GridSearch, LabeledKFold, NeighborTransformer)
 
 
 def test_names_of_columns_are_those_of_fit():

@@ -91,13 +91,13 @@ def test_lists_with_their_own_ids_are_those_without(dtype):
     ids, distances = np.hstack([own, found["ids"]]), np.hstack([np.zeros((60, 1)), found["distances"]]).astype(dtype)
     lists = checked_neighbors((ids, distances), 60)
     assert lists.k == lists.attributes["n_neighbors"] == 5
-    assert_array_equal(lists.ids.read_all(), found["ids"])
+    assert_array_equal(lists.indices, found["ids"])
     assert lists.distances.dtype == dtype
     assert_allclose(weights(lists).toarray(), weights(neighbors(points(), 5)).toarray(), rtol=1e-6)
     shuffled = np.random.default_rng(0).permuted(np.tile(np.arange(6), (60, 1)), axis=1)
     again = checked_neighbors([np.take_along_axis(ids, shuffled, 1), np.take_along_axis(distances, shuffled, 1)], 60)
-    assert_array_equal(again.ids.read_all(), found["ids"])
-    assert_array_equal(checked_neighbors(lists, 60).ids.read_all(), found["ids"])
+    assert_array_equal(again.indices, found["ids"])
+    assert_array_equal(checked_neighbors(lists, 60).indices, found["ids"])
 
 
 @pytest.mark.parametrize(("ids", "distances", "message"), [
@@ -159,8 +159,8 @@ def test_compacted_lists_are_sorted_and_end_with_no_id():
     ids, distances = np.array([[2, 1, 3], [0, 2, 3], [1, 0, 3], [0, 1, 2]]), np.array([[1.0, 1, 0.5]] * 4)
     keep = np.array([[True, True, False], [False, False, True], [False] * 3, [False] * 3])
     lists = compacted(ids, distances, keep)
-    assert_array_equal(lists.ids.read_all(), [[1, 2], [3, -1], [-1, -1], [-1, -1]])
-    assert_array_equal(lists.distances.read_all(), [[1, 1], [0.5, np.inf], [np.inf] * 2, [np.inf] * 2])
+    assert_array_equal(lists.indices, [[1, 2], [3, -1], [-1, -1], [-1, -1]])
+    assert_array_equal(lists.distances, [[1, 1], [0.5, np.inf], [np.inf] * 2, [np.inf] * 2])
 
 
 def test_a_graph_of_most_pairs_is_told():

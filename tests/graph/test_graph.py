@@ -35,7 +35,7 @@ def test_a_graph_is_vertices_lists_and_weights():
     lists = neighbors(X, 4)
     assert (graph.n, len(graph.vertices)) == (47, 40)
     assert_array_equal(graph.vertices.vertex[40:], np.arange(7))
-    assert_array_equal(graph.neighbors.ids.read_all(), lists.ids.read_all())
+    assert_array_equal(graph.neighbors.indices, lists.indices)
     assert_array_equal(graph.weights().toarray(), weights(lists, "binary").toarray())
     assert graph.attributes["neighbors"]["n_neighbors"] == 4
     assert graph.attributes["weights"]["weights"] == "binary"
@@ -60,7 +60,7 @@ def test_a_graph_is_stored_and_opened(given):
     assert repr(graph) == f"Graph({graph.n} points, {len(graph.vertices)} vertices, {graph.weights().nnz // 2} edges)"
     assert (opened.neighbors is None) == (given == "weights")
     if opened.neighbors is not None:
-        assert_array_equal(opened.neighbors.distances.read_all(), lists.distances.read_all())
+        assert_array_equal(opened.neighbors.distances, lists.distances)
 
 
 def test_weights_and_lists_that_one_has_are_a_graph():

@@ -191,11 +191,11 @@ def test_copies_of_a_point_change_no_list(v, random_state, data):
     copied = copied[rng.permutation(len(copied))]
     found = find_vertices(ArrayRows(copied), InProcess(1))
     chosen = distinct_rows(ArrayRows(copied), found, InProcess(1))
-    ids = find_neighbors(chosen, NeighborParams(n_neighbors=k), InProcess(1)).ids.read_all()
+    ids = find_neighbors(chosen, NeighborParams(n_neighbors=k), InProcess(1)).indices
     points = chosen.read_all()
     order = np.lexsort(X.T[::-1])
     mine = np.lexsort(points.T[::-1])
-    expected = neighbors(X[order], k).ids.read_all()
+    expected = neighbors(X[order], k).indices
     place = np.empty(v, int)
     place[mine] = np.arange(v)
     assert_array_equal(place[ids[mine]], expected)

@@ -44,7 +44,7 @@ SYMMETRIC = {"maximum": lambda A: np.maximum(A, A.T), "minimum": lambda A: np.mi
 @pytest.mark.parametrize("kind", ["binary", "heat", "self_tuned"])
 def test_weights_are_their_formula(kind, symmetrize):
     found = neighbors(points(), 6)
-    s = found.distances.read_all()[:, -1].astype(np.float64)
+    s = found.distances[:, -1].astype(np.float64)
     h = np.median(s)
     value = {"binary": lambda i, j, d: 1.0, "heat": lambda i, j, d: np.exp(-d**2 / (2 * h**2)),
              "self_tuned": lambda i, j, d: np.exp(-4 * d**2 / (s[i] * s[j]))}[kind]
@@ -55,7 +55,7 @@ def test_weights_are_their_formula(kind, symmetrize):
 @pytest.mark.parametrize("width", [0.35, 1.0])
 def test_the_width_scales_the_distances_to_the_kth_neighbors(width):
     found = neighbors(points(), 6)
-    s = found.distances.read_all()[:, -1].astype(np.float64)
+    s = found.distances[:, -1].astype(np.float64)
     expected = directed(found, lambda i, j, d: np.exp(-d**2 / (width**2 * s[i] * s[j])))
     assert_allclose(weights(found, width=width).toarray(), SYMMETRIC["maximum"](expected), rtol=1e-12)
 
@@ -137,14 +137,14 @@ def test_copies_have_weight_1_and_borrow_a_scale():
     found = neighbors(X, 3)
     W = weights(found, width=1.0).toarray()
     assert (W[:4, :4] == 1 - np.eye(4)).all()
-    s = found.distances.read_all()[4, -1]
+    s = found.distances[4, -1]
     assert W[4, 0] == pytest.approx(np.exp(-1 / s**2))
 
 
 def test_tiny_weights_are_raised_to_the_floor_and_counted():
     X = np.concatenate([points(300, 2, random_state=3), [[1e3, 1e3], [-1e3, 2e3]]])
     found = neighbors(X, 5)
-    d = found.distances.read_all().astype(np.float64)
+    d = found.distances.astype(np.float64)
     plain = np.exp(-d**2 / (2 * np.median(d[:, -1]) ** 2))
     low = int((plain < 1e-10 * np.median(plain)).sum())
     assert low >= 10
@@ -179,7 +179,7 @@ def test_copies_do_not_set_the_bandwidth():
     """Most points are copies, whose k-th neighbor is at distance 0: the median is over the others."""
     X = np.concatenate([np.zeros((50, 2)), points(30, 2, random_state=4)])
     found = neighbors(X, 3)
-    d = found.distances.read_all()[:, -1].astype(np.float64)
+    d = found.distances[:, -1].astype(np.float64)
     W = weights(found, "heat")
     h = np.median(d[d > 0])
     lengths = np.linalg.norm(X[:, None] - X[None], axis=2)

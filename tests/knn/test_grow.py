@@ -89,7 +89,7 @@ def test_entries_that_float32_does_not_tell_apart_are_measured_again(k):
     """The new rows are nearer and farther than the old ones by less than float32 tells, and ids do not decide."""
     X = np.array([[0.0], [1 + 2e-10], [1 + 4e-10], [50.0], [1 + 1e-10], [1 + 3e-10], [1 + 4e-10]])
     found = grown(X, 4, k)
-    assert_array_equal(found.ids.read_all()[0], [4, 1, 5][:k])
+    assert_array_equal(found.indices[0], [4, 1, 5][:k])
     assert_same_lists(found, searched(X, k))
 
 
@@ -132,7 +132,7 @@ def test_attributes_are_those_of_the_base_and_what_grew():
     X = np.random.default_rng(1).normal(size=(500, 3))
     base = searched(X[:480], 5)
     found = grown(X, 480, 5, base=base, method="descent")
-    before, after = base.ids.read_all(), found.ids.read_all()[:480]
+    before, after = base.indices, found.indices[:480]
     changed = int((before != after).any(axis=1).sum())
     assert 0 < changed < 480
     assert found.attributes == {**searched(X, 5).attributes, "search": base.attributes["search"],
@@ -174,8 +174,8 @@ def test_lists_of_an_approximate_search_hold_all_new_rows_that_belong_in_them():
     assert found.attributes["method"] == "descent"
     assert found.attributes["recall"] == certify_recall(X, found)
     assert base.attributes["recall"]["recall"] < 1
-    assert_array_equal(found.ids.read_all()[2800:], true.ids.read_all()[2800:])
-    for mine, theirs in zip(found.ids.read_all(), true.ids.read_all(), strict=True):
+    assert_array_equal(found.indices[2800:], true.indices[2800:])
+    for mine, theirs in zip(found.indices, true.indices, strict=True):
         assert set(theirs[theirs >= 2800]) <= set(mine)
 
 
@@ -208,7 +208,7 @@ def test_the_order_of_a_partitioned_search_goes_on_with_new_rows_beside_the_near
     order, before = found.order.read_all(), base.order.read_all()
     assert_array_equal(np.sort(order), np.arange(len(rows)))
     assert_array_equal(order[order < 5000], before)
-    place, ids = np.argsort(order), found.ids.read_all()
+    place, ids = np.argsort(order), found.indices
     nearest = np.array([[*row[row < 5000], -1][0] for row in ids[5000:]])
     joined = np.flatnonzero(nearest >= 0)
     assert len(joined) > 250

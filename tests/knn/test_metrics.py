@@ -72,8 +72,8 @@ def test_exact_neighbors_are_those_of_the_formula(metric):
     distances = reference.distances_by(metric, X.astype(np.float64))
     np.fill_diagonal(distances, np.inf)
     # float32 formulas of pynndescent are the root of a rounded sum near 0
-    assert_allclose(lists.distances.read_all(), np.sort(distances, axis=1)[:, :5], rtol=2e-5, atol=2e-6)
-    assert_allclose(np.take_along_axis(distances, lists.ids.read_all(), axis=1), lists.distances.read_all(),
+    assert_allclose(lists.distances, np.sort(distances, axis=1)[:, :5], rtol=2e-5, atol=2e-6)
+    assert_allclose(np.take_along_axis(distances, lists.indices, axis=1), lists.distances,
                     rtol=2e-5, atol=2e-6)
     assert lists.attributes["recall"]["certified"] == "exact"
 
@@ -85,7 +85,7 @@ def test_exact_neighbors_are_those_of_the_formula_with_parameters(metric, params
     lists = dssl.neighbors(X, 5, metric=metric, metric_params=params, method="exact")
     distances = reference.distances_by(metric, X.astype(np.float64), params)
     np.fill_diagonal(distances, np.inf)
-    assert_allclose(lists.distances.read_all(), np.sort(distances, axis=1)[:, :5], rtol=2e-5)
+    assert_allclose(lists.distances, np.sort(distances, axis=1)[:, :5], rtol=2e-5)
     assert json.loads(json.dumps(lists.attributes["metric_params"])).keys() == params.keys()
     assert certify_recall(X, lists)["recall"] == 1
 
@@ -95,7 +95,7 @@ def test_sparse_rows_have_the_distances_of_dense_ones_with_parameters(metric, pa
     X = sparse.random_array((80, 6), density=0.6, rng=np.random.default_rng(1), dtype=np.float32)
     dense, rows = (dssl.neighbors(rows, 4, metric=metric, metric_params=params, method="exact")
                    for rows in (X.toarray(), X.tocsr()))
-    assert_allclose(rows.distances.read_all(), dense.distances.read_all(), rtol=1e-4, atol=1e-5)
+    assert_allclose(rows.distances, dense.distances, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("metric", "params", "method"), [(*PARAMS[1], "descent"), (*PARAMS[3], "descent"),
@@ -103,8 +103,8 @@ def test_sparse_rows_have_the_distances_of_dense_ones_with_parameters(metric, pa
 def test_approximate_searches_honor_parameters(metric, params, method):
     X = points_of("hellinger", 1500, 6)
     lists = dssl.neighbors(X, 5, metric=metric, metric_params=params, method=method)
-    exact = dssl.neighbors(X, 5, metric=metric, metric_params=params, method="exact").distances.read_all()
-    assert np.mean(lists.distances.read_all() <= exact[:, -1:] * (1 + 1e-6)) > 0.95
+    exact = dssl.neighbors(X, 5, metric=metric, metric_params=params, method="exact").distances
+    assert np.mean(lists.distances <= exact[:, -1:] * (1 + 1e-6)) > 0.95
     assert lists.attributes["recall"]["recall"] > 0.95
 
 
@@ -115,7 +115,7 @@ def test_lists_grow_and_an_index_is_opened_with_parameters(metric, params):
     base = dssl.neighbors(X[:150], 4, metric=metric, metric_params=params, method="exact")
     grown = grow_neighbors(as_rows(X), base, wanted, InProcess())
     fresh = dssl.neighbors(X, 4, metric=metric, metric_params=params, method="exact")
-    assert_array_equal(grown.ids.read_all(), fresh.ids.read_all())
+    assert_array_equal(grown.indices, fresh.indices)
     other = NeighborParams(n_neighbors=4, metric="minkowski", metric_params={"p": 2.5}, method="exact")
     with pytest.raises(ParameterError, match="the metric of the neighbor lists is"):
         grow_neighbors(as_rows(X), base, other, InProcess())
@@ -186,7 +186,7 @@ def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     X[:, 0] = X[:, 0] if "ones" in metric_of(metric).undefined_why else X[:, 0] + 1
     dense, rows = (dssl.neighbors(rows, 4, metric=metric, method="exact", execution=InProcess(1))
                    for rows in (X, sparse.csr_array(X)))
-    assert_allclose(rows.distances.read_all(), dense.distances.read_all(), rtol=1e-4, atol=1e-4)
+    assert_allclose(rows.distances, dense.distances, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("metric", [
@@ -199,8 +199,8 @@ def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     recall = lists[0].attributes["recall"]
     assert recall["lower"] > 0.95
     assert recall["certified"] == "sample"
-    assert_array_equal(lists[0].ids.read_all(), lists[1].ids.read_all())
-    reached = lists[0].distances.read_all() <= exact.distances.read_all()[:, -1:] * (1 + 1e-6)
+    assert_array_equal(lists[0].indices, lists[1].indices)
+    reached = lists[0].distances <= exact.distances[:, -1:] * (1 + 1e-6)
     assert_allclose(reached.mean(), recall["recall"], atol=0.02)
     assert certify_recall(X, exact)["recall"] == 1
 
@@ -220,8 +220,8 @@ def test_lists_that_grow_are_those_of_all_rows(metric, is_sparse):
     base = dssl.neighbors(sparse.csr_array(X[:220]) if is_sparse else X[:220], 6, metric=metric, method="exact")
     grown = grow_neighbors(rows, base, params, InProcess())
     fresh = dssl.neighbors(sparse.csr_array(X) if is_sparse else X, 6, metric=metric, method="exact")
-    assert_array_equal(grown.ids.read_all(), fresh.ids.read_all())
-    assert_array_equal(grown.distances.read_all(), fresh.distances.read_all())
+    assert_array_equal(grown.indices, fresh.indices)
+    assert_array_equal(grown.distances, fresh.distances)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
@@ -240,7 +240,7 @@ def test_lists_do_not_depend_on_the_budget():
     X = points_of("manhattan", 3000, 30)
     lists = [dssl.neighbors(X, 5, metric="manhattan", method="exact", execution=InProcess(2, memory_budget=budget))
              for budget in (1 << 30, 1 << 24)]
-    assert_array_equal(lists[0].ids.read_all(), lists[1].ids.read_all())
+    assert_array_equal(lists[0].indices, lists[1].indices)
 
 
 def test_the_selection_follows_from_the_shape():
@@ -338,8 +338,8 @@ def test_estimators_learn_by_a_metric(estimator, metric):
 
 def test_taxi_is_manhattan():
     X = points_of("manhattan", 100, 4)
-    assert_allclose(dssl.neighbors(X, 5, metric=taxi).distances.read_all(),
-                    dssl.neighbors(X, 5, metric="manhattan").distances.read_all(), rtol=1e-5)
+    assert_allclose(dssl.neighbors(X, 5, metric=taxi).distances,
+                    dssl.neighbors(X, 5, metric="manhattan").distances, rtol=1e-5)
     assert pair_metric_of(taxi).name == "taxi"
 
 

@@ -49,7 +49,7 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     points, _ = plan_exact(rows, k, "euclidean", execution)
     assert points.search == search
     found = find_neighbors(rows, NeighborParams(n_neighbors=k, method="exact"), execution)
-    return found.ids.read_all(), points
+    return found.indices, points
 
 
 SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
@@ -153,7 +153,7 @@ def test_cosine_is_euclidean_on_unit_rows():
     X = np.random.default_rng(7).normal(size=(400, 6)) * np.exp(np.random.default_rng(8).normal(size=(400, 1)))
     found = neighbors(X, 5, metric="cosine").to_arrays()
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    assert_array_equal(found["ids"], neighbors(unit, 5).ids.read_all())
+    assert_array_equal(found["ids"], neighbors(unit, 5).indices)
     cosine, ids = NearestNeighbors(n_neighbors=5, metric="cosine").fit(X).kneighbors()
     assert_array_equal(found["ids"], ids)
     assert_allclose(found["distances"] ** 2 / 2, cosine, rtol=1e-5)
@@ -162,14 +162,14 @@ def test_cosine_is_euclidean_on_unit_rows():
 def test_row_order_does_not_matter():
     X = np.random.default_rng(9).normal(size=(500, 20))
     order = np.random.default_rng(10).permutation(500)
-    plain, mixed = neighbors(X, 6).ids.read_all(), neighbors(X[order], 6).ids.read_all()
+    plain, mixed = neighbors(X, 6).indices, neighbors(X[order], 6).indices
     assert_array_equal(order[mixed], plain[order])
 
 
 @METHODS
 def test_every_other_point_is_listed_when_k_is_n_minus_1(method):
     X = np.random.default_rng(11).normal(size=(12, 3))
-    ids = neighbors(X, 11, method=method).ids.read_all()
+    ids = neighbors(X, 11, method=method).indices
     assert_array_equal(np.sort(ids, axis=1), [[j for j in range(12) if j != i] for i in range(12)])
 
 
@@ -213,7 +213,7 @@ def test_stored_rows_and_parts_give_what_memory_gives(tmp_path, method):
 def test_descent_is_seeded_certified_and_measured_in_float64():
     X = np.random.default_rng(15).normal(size=(3000, 8)) + 1e4
     first, again = (neighbors(X, 10, method="descent", random_state=3) for _ in range(2))
-    assert_array_equal(first.ids.read_all(), again.ids.read_all())
+    assert_array_equal(first.indices, again.indices)
     found = first.to_arrays()
     i = np.arange(3000)[:, None]
     assert_allclose(found["distances"], np.sqrt(((X[i] - X[found["ids"]]) ** 2).sum(axis=2)), rtol=1e-6)
@@ -224,9 +224,9 @@ def test_descent_is_seeded_certified_and_measured_in_float64():
 
 def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32():
     X = np.random.default_rng(8).normal(size=(300, 5))
-    expected = neighbors(X, 5).ids.read_all()
+    expected = neighbors(X, 5).indices
     for unit in (1e-30, 1e30):
-        assert (neighbors(X * unit, 5, method="descent").ids.read_all() == expected).mean() > 0.98
+        assert (neighbors(X * unit, 5, method="descent").indices == expected).mean() > 0.98
     for unit, message in ((1e60, "apart"), (1e-60, "distances are below 1e-45")):
         with pytest.raises(DataError, match=message):
             neighbors(X * unit, 5, method="descent")
@@ -243,7 +243,7 @@ def test_descent_fills_what_the_search_left_out(monkeypatch):
     X = np.random.default_rng(16).normal(size=(200, 4))
     found = neighbors(X, 5, method="descent")
     assert found.attributes["filled_exactly"] == 200
-    assert_array_equal(found.ids.read_all(), dense_neighbors(X, 5)[0])
+    assert_array_equal(found.indices, dense_neighbors(X, 5)[0])
 
 
 @pytest.mark.parametrize("make", [lambda rng: rng.normal(size=(4000, 7)), lambda rng: sparse.random(
@@ -256,7 +256,7 @@ def test_the_lists_of_descent_do_not_depend_on_threads(make):
         assert_array_equal(mine, theirs)
     found = find_neighbors(as_rows(rows), NeighborParams(n_neighbors=8, method="descent", random_state=1, recall=0.1),
                            InProcess(2))
-    assert_array_equal(found.ids.read_all(), one[1])
+    assert_array_equal(found.indices, one[1])
 
 
 def test_descent_is_repeated_wider_where_it_misses_too_many():
@@ -284,7 +284,7 @@ def test_descent_searches_rows_far_beyond_all_others_exactly():
     X = np.random.default_rng(4).normal(size=(3000, 6))
     X[:4] = 1e7 + X[:4] / 100
     found = neighbors(X, 3, method="descent")
-    assert_array_equal(found.ids.read_all()[:4], dense_neighbors(X, 3)[0][:4])
+    assert_array_equal(found.indices[:4], dense_neighbors(X, 3)[0][:4])
     assert found.attributes["filled_exactly"] == 4
 
 
@@ -301,7 +301,7 @@ def test_of_a_shared_descent_lists_are_cut_and_certified_anew():
     few = shared.graph(family[0])
     lists = find_neighbors(X, family[1].search, InProcess(1))
     assert shared.n_searches == 1
-    assert_array_equal(few.neighbors.ids.read_all(), lists.ids.read_all()[:, :5])
+    assert_array_equal(few.neighbors.indices, lists.indices[:, :5])
     assert few.attributes["neighbors"]["recall"] == certify_recall(X, few.neighbors)
 
 
@@ -310,12 +310,12 @@ def test_descent_on_sparse_rows_finds_most_neighbors_and_measures_them_exactly()
     found = neighbors(X, 8, method="descent")
     assert found.attributes["method"] == "descent"
     assert found.attributes["recall"]["recall"] > 0.8
-    ids, distances = found.ids.read_all(), found.distances.read_all()
+    ids, distances = found.indices, found.distances
     dense = X.toarray().astype(np.float64)
     for row in range(0, 3000, 500):
         assert_allclose(distances[row], np.sqrt(((dense[row] - dense[ids[row]]) ** 2).sum(axis=1)), rtol=1e-6)
     again = neighbors(X, 8, method="descent")
-    assert_array_equal(again.ids.read_all(), ids)
+    assert_array_equal(again.indices, ids)
 
 
 def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeypatch):
@@ -331,7 +331,7 @@ def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeyp
 def test_arrays_carry_the_lists():
     found = neighbors(np.random.default_rng(18).normal(size=(60, 5)), 5)
     back = Neighbors.from_arrays(found.to_arrays(), found.attributes)
-    assert_array_equal(back.ids.read_all(), found.ids.read_all())
+    assert_array_equal(back.indices, found.indices)
     assert back.attributes == found.attributes
     assert back.k == 5
     assert len(back) == 60

@@ -81,7 +81,7 @@ def test_the_order_is_a_permutation_that_keeps_near_rows_together(points, found)
     assert lists.attributes["ordered"] is True
     assert_array_equal(np.sort(order), np.arange(N))
     place = np.argsort(order)
-    apart = np.abs(place[lists.ids.read_all()] - place[:, None])
+    apart = np.abs(place[lists.indices] - place[:, None])
     assert np.median(apart) < N / 8  # of a random order it is 0.29 N
 
 
@@ -123,7 +123,7 @@ def test_copies_constant_columns_and_few_rows(points):
     assert (lists["distances"][:, :2] == 0).all()
     assert (lists["distances"][:, 2] > 0).all()
     few = points[:K + 2]
-    assert_array_equal(search(few).ids.read_all(), neighbors(few, K, method="exact").ids.read_all())
+    assert_array_equal(search(few).indices, neighbors(few, K, method="exact").indices)
 
 
 def test_points_that_are_all_equal_have_a_price():
@@ -332,8 +332,8 @@ def test_a_merge_keeps_the_nearest_each_once(data):
 def test_in_memory_few_rows_are_searched_exactly(points):
     distances, ids = nearest_in_memory(Coordinates(points[:100]), 5, block_rng(0))
     expected = neighbors(points[:100], 5, method="exact")
-    assert_array_equal(np.sort(ids, axis=1), np.sort(expected.ids.read_all(), axis=1))
-    assert_allclose(np.sort(np.sqrt(distances), axis=1), expected.distances.read_all(), rtol=1e-4)
+    assert_array_equal(np.sort(ids, axis=1), np.sort(expected.indices, axis=1))
+    assert_allclose(np.sort(np.sqrt(distances), axis=1), expected.distances, rtol=1e-4)
 
 
 def test_leaves_are_of_nearly_equal_weight_and_hold_the_nearest_cell(points):

@@ -162,7 +162,7 @@ def test_the_public_function_takes_any_sparse_matrix_and_leaves_it_alone():
     found = neighbors(X, 5)
     assert found.attributes["search"] == "inverted index"
     assert found.attributes["recall"]["certified"] == "exact"
-    assert_array_equal(found.ids.read_all(), neighbors(X.toarray(), 5).ids.read_all())
+    assert_array_equal(found.indices, neighbors(X.toarray(), 5).indices)
     assert (before != X).nnz == 0
 
 
@@ -227,10 +227,10 @@ def test_the_method_is_chosen_by_predicted_seconds(monkeypatch):
 def test_recall_is_certified_as_for_dense_rows(metric):
     X = weighted(zipf(400, 60, 6, 11), 12)
     found = neighbors(X, 6, metric=metric)
-    spoiled = found.ids.read_all().copy()
+    spoiled = found.indices.copy()
     rng = np.random.default_rng(0)
     spoiled[rng.random(spoiled.shape) < 0.3] = 7
-    damaged = Neighbors(ArrayRows(spoiled), found.distances, found.attributes)
+    damaged = Neighbors(ArrayRows(spoiled), found.distance_rows, found.attributes)
     for which in (found, damaged):
         on_sparse = certify_recall(in_parts(X, 90), which, sample=150)
         on_dense = certify_recall(X.toarray(), which, sample=150)
@@ -240,7 +240,7 @@ def test_recall_is_certified_as_for_dense_rows(metric):
 
 def test_descent_tells_rows_apart_that_are_near_each_other_and_far_from_zero():
     X = sparse.csr_array(np.random.default_rng(20).normal(size=(600, 5)) + 1e4)
-    found, true = (neighbors(X, 5, method=method).ids.read_all() for method in ("descent", "exact"))
+    found, true = (neighbors(X, 5, method=method).indices for method in ("descent", "exact"))
     assert np.mean([np.isin(*rows).mean() for rows in zip(found, true, strict=True)]) > 0.97
 
 

@@ -73,7 +73,7 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     assert_array_equal(train[vertices["first"]][vertices["vertex"]], train)
     assert_array_equal(vertices["multiplicity"], [np.sum(train == train[row]) for row in vertices["first"]])
     lists = part(spec, tmp_path / "work", "neighbors").rows("ids")
-    assert_array_equal(lists.read_all(), neighbors(X[train[vertices["first"]]], 5).ids.read_all())
+    assert_array_equal(lists.read_all(), neighbors(X[train[vertices["first"]]], 5).indices)
     chosen, labels = (part(spec, tmp_path / "work", stage).read(0) for stage in ("subsample", "labels"))
     assert_array_equal(vertices["vertex"][chosen["subsample"]], chosen["vertices"])
     assert len(set(chosen["vertices"].tolist())) == 30

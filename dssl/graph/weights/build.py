@@ -112,7 +112,7 @@ class ListBlocks:
     def entries(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the entries of a block of lists: i, counted from its first row, j and d, (e,); and s of its rows."""
         start, stop = self.ranges[index]
-        ids, distances = self.neighbors.ids.read(start, stop), self.neighbors.distances.read(start, stop)
+        ids, distances = self.neighbors.id_rows.read(start, stop), self.neighbors.distance_rows.read(start, stop)
         there = ids >= 0
         i = np.repeat(np.arange(stop - start, dtype=np.int32), there.sum(axis=1))
         return i, ids[there], distances[there], last_distances(ids, distances)

@@ -109,10 +109,8 @@ class FittedPipeline:
 
         Raises DataError: text or missing cells became numbers, which the file does not know of.
         """
-        require(not self.dataset.get("columns"), error=DataError,
-                what="the points were made of a table with text or missing cells",
-                why="an exported model predicts numbers as they are", fix="predict with `dssl predict`, or make the "
-                "columns numbers before the run")
+        require(not self.dataset.get("columns"), "the points were made of text or missing cells", error=DataError,
+                why="an exported model predicts numbers as they are", fix="predict with `dssl predict`")
         return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,

@@ -1,0 +1,134 @@
+"""Nearest neighbors as a transformer of scikit-learn, for what takes a matrix of precomputed distances."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..execution.current import current_execution
+from ..knn.index import NeighborIndex
+from ..knn.metric import Euclidean
+from ..knn.params import NeighborParams
+from ..knn.search import find_neighbors, lowered_neighbors
+from ..storage.csr import as_rows
+
+
+class NeighborTransformer(TransformerMixin, BaseEstimator):
+    """The distances of points to their nearest neighbors, as a sparse matrix.
+
+    It gives what scikit-learn's `KNeighborsTransformer` gives, by the searches of
+    `neighbors`, which certify their recall and run on the active Dask client if there
+    is one. Estimators with `metric="precomputed"`, UMAP, cleanlab and scanpy take it.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        The number of neighbors of each point, itself not counted.
+    metric : str or function
+        The distance, as in `neighbors`.
+    metric_params : dict or None
+        The parameters of the metric, as in `neighbors`.
+    method : "auto", "exact", "descent" or "partitioned"
+        The search among the points of the fit. Other points are searched exactly.
+    recall : float
+        The share of true neighbors that an approximate search has to find.
+    random_state : int
+        The seed of the approximate searches and of the sample that certifies them.
+
+    Attributes
+    ----------
+    index_ : NeighborIndex
+        The points of the fit.
+    n_features_in_ : int
+        The number of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dssl import NeighborTransformer
+    >>> graph = NeighborTransformer(n_neighbors=1).fit_transform(np.array([[0.0], [1.0], [3.0]]))
+    >>> graph.toarray()
+    array([[0., 1., 0.],
+           [1., 0., 0.],
+           [0., 2., 0.]], dtype=float32)
+    """
+
+    def __init__(self, n_neighbors: int = 10, *, metric: Any = Euclidean.name, metric_params: Any = None,
+                 method: str = "auto", recall: float = 0.95, random_state: int = 0):
+        self.n_neighbors, self.metric, self.metric_params, self.method = n_neighbors, metric, metric_params, method
+        self.recall, self.random_state = recall, random_state
+
+    def _search(self) -> NeighborParams:
+        return NeighborParams(**self.get_params())
+
+    def fit(self, X: Any, y: Any = None) -> "NeighborTransformer":
+        """Index points, so that `transform` finds the neighbors of others among them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            The points, which are not scaled.
+        y : None
+            Not read.
+
+        Returns
+        -------
+        NeighborTransformer
+            The fitted transformer.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is out of range.
+        """
+        rows = as_rows(X)
+        self.index_ = NeighborIndex.of(rows, self._search().distance, current_execution())
+        self.n_features_in_ = rows.shape[1]
+        return self
+
+    def transform(self, X: Any) -> sp.csr_array:
+        """Return the distances of points to their nearest points of the fit, exactly.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (m, d)
+            The points.
+
+        Returns
+        -------
+        csr_array, shape (m, n)
+            `n_neighbors` + 1 distances a row, ascending: a point of the fit is its own
+            first neighbor.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called.
+        """
+        check_is_fitted(self, "index_")
+        distances, ids = self.index_.nearest(X, min(self.n_neighbors + 1, len(self.index_)))
+        ends = np.arange(len(ids) + 1) * ids.shape[1]
+        return sp.csr_array((distances.ravel(), ids.ravel(), ends), shape=(len(ids), len(self.index_)))
+
+    def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
+        """Return the distances of points to their nearest other points, by the search `method`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            The points, which are not scaled.
+        y : None
+            Not read.
+
+        Returns
+        -------
+        csr_array, shape (n, n)
+            `n_neighbors` + 1 distances a row, ascending, beginning with the point itself
+            at distance 0.
+        """
+        rows, execution = as_rows(X), current_execution()
+        self.fit(rows)
+        return find_neighbors(rows, lowered_neighbors(self._search(), len(rows), "points"), execution).to_scipy(
+            with_self=True)
