@@ -172,7 +172,7 @@ CASES = {
         "data": TEXT, "kernel": {"bandwidth": 1.0}}),
     "cluster": Case(npz, 20_000, 20, {"model": {"kind": "cluster", "landmarks": 0.06}}),
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
-        "kind": "cluster", "approximation": "stochastic", "landmarks": 400, "steps": 5}},
+        "kind": "cluster", "approximation": {"steps": 5}, "landmarks": 400}},
         above=frozenset({"basis"})),  # where two tasks run at a time
     "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "n_carriers": 1500, "q": 0.4}}),
     "clustering": Case(npz, 40_000, 8, {"model": {"kind": "clustering", "n_clusters": 10}, "data": CLUSTERS}),
