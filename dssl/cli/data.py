@@ -104,20 +104,24 @@ def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
 @click.option("--metric", default="euclidean", show_default=True, help="The distance; see graph.metric of a spec.")
 @click.option("--method", default="auto", show_default=True,
               type=click.Choice(["auto", "exact", "descent", "partitioned"]), help="How neighbors are found.")
-@click.option("--recall", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+@click.option("--metric-params", default="{}", metavar="JSON",
+              help="The parameters of the metric, such as '{\"p\": 3}'.")
+@click.option("--recall", default=0.95, show_default=True, type=click.FloatRange(0, 1, min_open=True, max_open=True),
               help="The share of true neighbors that an approximate search has to find, certified on a sample.")
 @read_option
 @on_or_threads_option
 @memory_option
 @quiet_option
 @json_option
-def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metric: str, method: str, recall: float,
-                      options: JsonObject, runtime: str, memory_budget: int | None, quiet: bool, as_json: bool) -> None:
+def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metric: str, method: str,
+                      metric_params: str, recall: float, options: JsonObject, runtime: str,
+                      memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Find the nearest neighbors of all rows of SOURCE, and write them to OUT, a folder of Zarr arrays.
 
     OUT has the arrays `indices` and `distances`, a row for each row of the source, ascending by distance. The features
     are not scaled. With --on, workers search, in tasks that fit the memory budget.
     """
+    from ..base.yaml import parse_yaml
     from ..data.dataset import open_stored
     from ..data.ingest import ingest
     from ..data.readers.formats import format_of, is_table
@@ -127,12 +131,17 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
 
     require(not out.exists(), f"{out} exists", why="nothing is overwritten", fix="name another folder", error=SpecError)
     first = Path(source[0])
-    is_stored = (first / MANIFEST).is_file()
+    is_stored = any((Path(text) / MANIFEST).is_file() for text in source)
+    require(not is_stored or (len(source) == 1 and not options), error=SpecError,
+            what=f"{', '.join(source)} with {len(options)} options of --read",
+            why="a stored data set is searched as it is, by itself", fix="name one stored data set, or the files")
+    parameters = parse_yaml(metric_params, "--metric-params") or None
     of_table = {"target": "none"} if not is_stored and is_table(format_of(first, options.get("format"))) else {}
     params = ingest_params({**of_table, **options}, "--read")
     with working("neighbors", runtime, memory_budget, quiet) as execution:
         dataset = open_stored(first) if is_stored else ingest(source, execution.scratch(), execution, params)
-        lists = neighbors(dataset.X, n_neighbors, metric=metric, method=method, recall=recall, execution=execution)
+        lists = neighbors(dataset.X, n_neighbors, metric=metric, metric_params=parameters, method=method,
+                          recall=recall, execution=execution)
         lists.to_zarr(out)
     summary = {"folder": str(out), "points": len(lists), "n_neighbors": lists.k, "method": lists.attributes["method"],
                "recall": lists.attributes["recall"]["recall"]}

@@ -21,7 +21,7 @@ SUFFIX = ".yaml"
 
 @dataclass(frozen=True)
 class Example:
-    """what : the first clause of its comment. source : of its data. is_here : whether they are on this machine."""
+    """what : the first clause of its comment. source : of its data. is_here : whether the data are on this machine."""
 
     name: str
     what: str
@@ -116,5 +116,5 @@ def run_example_command(context: click.Context, name: str, options: tuple[str, .
     with as_file(_folder()) as folder:
         overrides = [] if data is None else ["--set", f"data.source={folder / data.name}"]
         arguments = [str(folder / f"{name}{SUFFIX}"), *overrides, *options]
-        with run_command.make_context("run", arguments, parent=context) as made:
+        with run_command.make_context("run", arguments, parent=context, help_option_names=["-h", "--help"]) as made:
             run_command.invoke(made)

@@ -25,6 +25,7 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
+from ..storage.files import draft_of
 from . import numpy_model
 
 MODULE = "dssl_model.py"  # the name of the loader in the file
@@ -42,7 +43,9 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
     """
     out = Path(path)
     require(out.suffix == ".zip", f"{out} ends in {out.suffix or 'nothing'}", why="the model is a zip file",
-            fix="name a path that ends in .dssl.zip")
+            fix="name a path that ends in .zip")
+    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the model is written into it",
+            fix="create it, or name another file")
     node, arrays = _node(model, "model")
     known = model.attributes.get(CALIBRATION)
     of_classes = isinstance(model.coding, ClassCoding)
@@ -50,12 +53,17 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
         "format": numpy_model.FORMAT, "dssl": __version__, "n_features": model.n_features,
         "feature_names": feature_names, "coding": model.coding.name,
         "classes": model.coding.classes.tolist() if of_classes else None,
+        "classes_dtype": model.coding.classes.dtype.str, "rejects": model.abstains,
         "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
-        "model": {**node, "abstains": model.abstains}}
+        "model": node}
+    try:
+        text = json.dumps(described, indent=1)
+    except TypeError as error:
+        raise _unknown(f"classes of type {model.coding.classes.dtype} cannot be exported") from error
     stored, _ = scaling.to_arrays()
     arrays |= {f"scaling.{name}": array for name, array in stored.items()}
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("model.json", json.dumps(described, indent=1))
+    with draft_of(out) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.json", text)
         archive.write(numpy_model.__file__, MODULE)
         for name, array in arrays.items():
             with io.BytesIO() as buffer:
@@ -98,14 +106,15 @@ def _(model: GraphModel, at: str) -> Described:
     searched, rule = model.index.searched, model.rule
     metric = metric_of(searched.metric).name
     if metric not in ("euclidean", "cosine") or not isinstance(searched, DensePoints):
-        raise _unknown(f"a graph of {'sparse' if searched.rows.is_sparse else ''} points by the metric {metric}")
+        what = "sparse points" if searched.rows.is_sparse else f"the metric {metric}"
+        raise _unknown(f"a graph of {what} cannot be exported")
     if not isinstance(rule, Binary | Heat | SelfTuned):
-        raise _unknown(f"weights={rule.name!r}")
+        raise _unknown(f"weights={rule.name!r} cannot be exported")
     (layout,) = searched.layouts()
     points = np.empty_like(layout.rows)
     points[layout.ids] = layout.rows
     return ({"type": "graph", "at": at, "metric": metric, "k": model.k, "rule": rule.name, "scale": rule.scale},
-            _named(at, points=points, values=model.values_at, reached=model.reached, scales=model.scales))
+            _named(at, points=points, values=model.values_at, reachable=model.reached, scales=model.scales))
 
 
 @_node.register
@@ -118,7 +127,7 @@ def _(model: KernelSum, at: str) -> Described:
 def _(model: KernelModel, at: str) -> Described:
     kernel = model.kernel
     if not isinstance(kernel, RBF | LaplacianKernel | Linear | Polynomial | Cosine):
-        raise _unknown(f"kernel={kernel!r}")
+        raise _unknown(f"kernel={kernel!r} cannot be exported")
     return ({"type": "kernel", "at": at, "kernel": kernel.to_dict()},
             _named(at, points=_dense(model.points), coef=model.coef, intercept=model.intercept))
 

@@ -1,21 +1,23 @@
 """Nearest neighbors as a transformer of scikit-learn, for what takes a matrix of precomputed distances."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ..base.errors import DataError, require
 from ..execution.current import current_execution
 from ..knn.index import NeighborIndex
-from ..knn.metric import Euclidean
+from ..knn.metric import Euclidean, check_rows
 from ..knn.params import NeighborParams
 from ..knn.search import find_neighbors, lowered_neighbors
 from ..storage.csr import as_rows
 
 
-class NeighborTransformer(TransformerMixin, BaseEstimator):
+class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """The distances of points to their nearest neighbors, as a sparse matrix.
 
     It gives what scikit-learn's `KNeighborsTransformer` gives, by the searches of
@@ -60,8 +62,13 @@ class NeighborTransformer(TransformerMixin, BaseEstimator):
         self.n_neighbors, self.metric, self.metric_params, self.method = n_neighbors, metric, metric_params, method
         self.recall, self.random_state = recall, random_state
 
-    def _search(self) -> NeighborParams:
-        return NeighborParams(**self.get_params())
+    def _search(self, n: int) -> NeighborParams:
+        """Return how the neighbors of n points are found."""
+        return lowered_neighbors(NeighborParams(**self.get_params()), n, "points")
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.index_)
 
     def fit(self, X: Any, y: Any = None) -> "NeighborTransformer":
         """Index points, so that `transform` finds the neighbors of others among them.
@@ -81,10 +88,19 @@ class NeighborTransformer(TransformerMixin, BaseEstimator):
         Raises
         ------
         ParameterError
-            A parameter is out of range.
+            A parameter is out of range, or X is a single row.
+        DataError
+            X is not finite, or has rows that the metric is not defined for.
+
+        Warns
+        -----
+        UserWarning
+            `n_neighbors` was lowered, since there are no more points.
         """
         rows = as_rows(X)
-        self.index_ = NeighborIndex.of(rows, self._search().distance, current_execution())
+        search = self._search(len(rows))
+        check_rows(rows, search.n_neighbors, search.distance)
+        self.index_ = NeighborIndex.of(rows, search.distance, current_execution())
         self.n_features_in_ = rows.shape[1]
         return self
 
@@ -99,18 +115,25 @@ class NeighborTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         csr_array, shape (m, n)
-            `n_neighbors` + 1 distances a row, ascending: a point of the fit is its own
-            first neighbor.
+            `n_neighbors` + 1 distances a row, ascending; of a point of the fit the first
+            is that to itself, or to a point that equals it.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             `fit` was not called.
+        DataError
+            X has another number of columns than the points of the fit, or is not finite.
         """
         check_is_fitted(self, "index_")
-        distances, ids = self.index_.nearest(X, min(self.n_neighbors + 1, len(self.index_)))
+        rows = as_rows(X)
+        require(len(rows.shape) == 2 and rows.shape[1] == self.n_features_in_, error=DataError,
+                what=f"X has shape {rows.shape}, and the points of the fit have {self.n_features_in_} columns",
+                why="distances compare equal columns", fix="pass the columns of the fit, in their order")
+        distances, ids = self.index_.nearest(rows.read_all(), min(self.n_neighbors + 1, len(self.index_)))
         ends = np.arange(len(ids) + 1) * ids.shape[1]
-        return sp.csr_array((distances.ravel(), ids.ravel(), ends), shape=(len(ids), len(self.index_)))
+        return sp.csr_array((distances.ravel().astype(np.float32), ids.ravel(), ends),
+                            shape=(len(ids), len(self.index_)))
 
     def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
         """Return the distances of points to their nearest other points, by the search `method`.
@@ -128,7 +151,8 @@ class NeighborTransformer(TransformerMixin, BaseEstimator):
             `n_neighbors` + 1 distances a row, ascending, beginning with the point itself
             at distance 0.
         """
-        rows, execution = as_rows(X), current_execution()
-        self.fit(rows)
-        return find_neighbors(rows, lowered_neighbors(self._search(), len(rows), "points"), execution).to_scipy(
-            with_self=True)
+        rows = as_rows(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of what the search warns of again
+            self.fit(rows)
+        return find_neighbors(rows, self._search(len(rows)), current_execution()).to_scipy(with_self=True)

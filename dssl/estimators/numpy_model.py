@@ -39,7 +39,8 @@ class Model:
     def __init__(self, described, arrays):
         self.described, self.arrays = described, arrays
         self.n_features, self.feature_names = described["n_features"], described["feature_names"]
-        self.classes = None if described["classes"] is None else np.array(described["classes"])
+        self.classes = None if described["classes"] is None else np.array(
+            described["classes"], dtype=described["classes_dtype"])
         self.n_classes = 0 if self.classes is None else len(self.classes)
 
     def predict(self, X):
@@ -49,39 +50,56 @@ class Model:
         among integers, None among others.
         """
         values, unsupported = self.values(X)
+        unsupported &= self.described["rejects"]
         if self.classes is None:
             return values[:, 0] if values.shape[1] == 1 else values
         labels = self.classes[np.argmax(self._scores(values), axis=1)]
         if unsupported.any():
-            if labels.dtype.kind != "f" and (labels.dtype.kind != "i" or -1 in self.classes):
+            if labels.dtype.kind != "f" and (labels.dtype.kind != "i" or -1 in self.classes):  # no marker of their own
                 labels = labels.astype(object)
             labels[unsupported] = {"O": None, "f": np.nan}.get(labels.dtype.kind, -1)
         return labels
 
     def predict_proba(self, X):
-        """Return the probabilities (n, n_classes) of the classes; raise ValueError where the model has none."""
+        """Return the probabilities (n, n_classes) of the classes, NaN where a point gets no class.
+
+        Raises ValueError: the model has none.
+        """
         calibration = self.described["calibration"]
         if calibration is None:
             raise ValueError("the model has no probabilities")
-        logs = calibration["slope"] * self._margins(self.values(X)[0]) - np.array(calibration.get("decision", 0.0))
+        values, unsupported = self.values(X)
+        logs = calibration["slope"] * self._margins(values) - np.array(calibration.get("decision", 0.0))
         logs = np.where(calibration["present"], logs, -np.inf)
         P = np.exp(logs - logs.max(axis=1, keepdims=True))
+        P[unsupported & self.described["rejects"]] = np.nan
         return P / P.sum(axis=1, keepdims=True)
 
     def values(self, X):
-        """Return the values (n, c) of rows X (n, d), and of which of these the model knows nothing, (n,) bool."""
+        """Return the values (n, c) of rows X (n, d), and whether each row is unsupported, (n,) bool.
+
+        Columns of a table that have names are taken by the names of the fit. Raises ValueError: other columns, or
+        values that are no finite numbers.
+        """
+        if self.feature_names is not None and hasattr(X, "columns"):
+            lacking = [name for name in self.feature_names if name not in X.columns]
+            if lacking:
+                raise ValueError(f"X lacks the columns {lacking[:10]}")
+            X = X[self.feature_names]
         X = np.asarray(X)
+        if X.dtype.kind not in "biuf":
+            raise ValueError(f"X holds values of type {X.dtype}, expected dense rows of numbers")
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X has shape {X.shape}, the model was fitted on {self.n_features} features")
         if not np.isfinite(X).all():
             raise ValueError("X holds NaN or infinite values: drop these rows, or fill the values")
         root = self.described["model"]
-        held = max(len(array) for array in self.arrays.values())
-        height = max(1, BLOCK_NUMBERS // max(held, 1))
+        largest = max(len(array) for array in self.arrays.values())
+        height = max(1, BLOCK_NUMBERS // max(largest, 1))
         starts = range(0, max(len(X), 1), height)
         blocks = [self._values(root, self._scaled(X[start:start + height])) for start in starts]
         values, unsupported = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
-        return values, unsupported & root["abstains"]
+        return values, unsupported
 
     def _scaled(self, X):
         scaling, arrays = self.described["scaling"], self.arrays
@@ -110,18 +128,19 @@ class Model:
 
     def _graph(self, node, X, array):
         distances, ids = _nearest(X, array("points"), node["k"], node["metric"])
-        scales, reached, at = array("scales"), array("reached"), array("values")
+        scales, reachable, vertex_values = array("scales"), array("reachable"), array("values")
         logs = _log_weights(node["rule"], node["scale"], distances, distances[:, -1:], scales[ids])
-        logs[~reached[ids]] = -np.inf
+        logs[~reachable[ids]] = -np.inf
         unsupported = np.isneginf(logs).all(axis=1)
         weights = np.exp(logs - np.where(unsupported, 0.0, logs.max(axis=1))[:, None])
         weights /= np.where(unsupported, 1.0, weights.sum(axis=1))[:, None]
-        values = np.einsum("qk,qkc->qc", weights, at[ids])
-        same = np.flatnonzero(distances[:, 0] == 0)
-        equal = (distances[same] == 0) & reached[ids[same]]
-        unsupported[same] = ~equal.any(axis=1)
-        values[same] = np.einsum("qk,qkc->qc", equal / np.maximum(equal.sum(axis=1, keepdims=True), 1), at[ids[same]])
-        values[unsupported] = 0.0 if self.classes is not None else at[reached].mean(axis=0)
+        values = np.einsum("qk,qkc->qc", weights, vertex_values[ids])
+        vertices = np.flatnonzero(distances[:, 0] == 0)  # rows that equal a vertex
+        equal = (distances[vertices] == 0) & reachable[ids[vertices]]
+        unsupported[vertices] = ~equal.any(axis=1)
+        shares = equal / np.maximum(equal.sum(axis=1, keepdims=True), 1)
+        values[vertices] = np.einsum("qk,qkc->qc", shares, vertex_values[ids[vertices]])
+        values[unsupported] = 0.0 if self.classes is not None else vertex_values[reachable].mean(axis=0)
         return values, unsupported
 
     def _kernel(self, node, X, array):
@@ -172,6 +191,8 @@ def _nearest(X, Z, k, metric):
     """Return distances and ids (n, k) of the nearest points, ascending by (distance, id)."""
     X, Z = X.astype(np.float64), Z.astype(np.float64)
     if metric == "cosine":
+        if not X.any(axis=1).all():
+            raise ValueError("X has zero rows, which have no direction: drop these rows")
         X, Z = _unit(X), _unit(Z)
     squared = _squared_distances(X, Z)
     some = min(k + 8, len(Z))  # are measured again, without rounding error

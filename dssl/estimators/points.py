@@ -184,8 +184,8 @@ class PointPredictor(PointReader):
         Parameters
         ----------
         path : str or Path
-            A path that ends in .dssl.zip. The file may be 1 MB for each million numbers
-            of the points that the model keeps.
+            A path that ends in .zip. The file has some 4 MB for each million numbers of
+            the points that the model keeps, 8 MB of float64.
 
         Returns
         -------

@@ -1,5 +1,6 @@
 """`Neighbors`: the neighbor lists of all rows, whatever search made them."""
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ import scipy.sparse as sp
 from ..base.errors import require
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, Rows, write_dense
-from ..storage.files import path_at
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
 from ..storage.views import FirstColumns
@@ -68,7 +68,8 @@ class Neighbors:
     def to_scipy(self, *, with_self: bool = False) -> sp.csr_array:
         """Return the distances as a sparse matrix (n, n), each row ascending by distance.
 
-        With the row itself at distance 0, stored and first, it is what scikit-learn's `KNeighborsTransformer` gives.
+        With the row itself, stored at distance 0 and first, the matrix equals that of scikit-learn's
+        `KNeighborsTransformer`.
         """
         indices, distances = self.indices, self.distances
         if with_self:
@@ -83,16 +84,21 @@ class Neighbors:
 
         Raises ParameterError: the folder exists.
         """
-        target = path_at(str(folder))
+        target = Path(folder)
         require(not target.exists(), f"{target} exists", why="nothing is overwritten", fix="name another folder")
-        target.mkdir(parents=True)
-        draft = StoredParts(target / f".{uuid.uuid4().hex}")
+        metric = self.attributes.get("metric")
+        described = {**self.attributes, "metric": getattr(metric, "__name__", metric)}  # of a function its name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        parts = StoredParts(draft / "parts")
         try:
             for name, rows in (("indices", self.id_rows), ("distances", self.distance_rows)):
-                write_dense(rows, draft, name, LIST_ROWS)
-                publish_array(draft.rows(name).path, target / name, self.attributes)
+                write_dense(rows, parts, name, LIST_ROWS)
+                publish_array(parts.rows(name).path, draft / name, described)
+            parts.remove()
+            draft.rename(target)
         finally:
-            draft.remove()
+            shutil.rmtree(draft, ignore_errors=True)
         return target
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:

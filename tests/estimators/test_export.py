@@ -71,6 +71,9 @@ def test_two_classes_quantities_and_unreached_points(tmp_path):
     predicted = exported(model, tmp_path).predict(far)
     assert_array_equal(predicted, model.predict(far))
     assert (predicted[-20:] == -1).all()
+    other, probabilities = exported(model, tmp_path), model.predict_proba(far)
+    assert np.isnan(probabilities[-20:]).all()
+    assert_allclose(other.predict_proba(far), probabilities, atol=1e-6)
 
 
 def test_the_file_needs_numpy_alone(tmp_path):
@@ -118,7 +121,7 @@ def test_what_the_file_cannot_hold_is_refused(tmp_path):
                            (LapSVC(lambda A, B: A @ B.T), "kernel=")):
         with pytest.raises(ParameterError, match=message):
             model.fit(X, y).export(tmp_path / "m.dssl.zip")
-    with pytest.raises(ParameterError, match=r"name a path that ends in \.dssl\.zip"):
+    with pytest.raises(ParameterError, match=r"name a path that ends in \.zip"):
         KernelKMeans(3).fit(X).export(tmp_path / "m.pickle")
     assert not list(tmp_path.iterdir())
 
@@ -129,4 +132,30 @@ def test_what_is_wrong_with_the_points_is_said(tmp_path):
         other.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="NaN"):
         other.predict(np.full((2, 5), np.nan))
+    with pytest.raises(ValueError, match="type object"):
+        other.predict(np.full((2, 5), "x", dtype=object))
     assert other.predict(np.empty((0, 5))).shape == (0,)
+    cosine = GraphKernelRidge(graph=KNNGraph(metric="cosine"), scale="none").fit(X, np.where(LABELED, CODES, -1))
+    with pytest.raises(ValueError, match="zero rows"):
+        exported(cosine, tmp_path).predict(np.zeros((2, 5)))
+
+
+def test_columns_with_names_are_taken_by_name(tmp_path):
+    table = pd.DataFrame(X, columns=list("abcde"))
+    model = GraphKernelRidge().fit(table, np.where(LABELED, CODES, -1))
+    other, new = exported(model, tmp_path), pd.DataFrame(NEW, columns=list("abcde"))
+    assert_array_equal(other.predict(new[list("edcba")]), model.predict(new))
+    with pytest.raises(ValueError, match=r"lacks the columns \['c'\]"):
+        other.predict(new.drop(columns="c"))
+
+
+def test_an_export_that_fails_leaves_the_file_that_was_there(tmp_path):
+    y = np.where(LABELED, CODES, -1)
+    path = GraphKernelRidge().fit(X, y).export(tmp_path / "m.dssl.zip")
+    before = path.read_bytes()
+    days = np.datetime64("2026-01-01") + CODES.astype("timedelta64[D]")
+    with pytest.raises(ParameterError, match="classes of type"):
+        GraphKernelRidge().fit(X, pd.Series(np.where(LABELED, days, np.datetime64("NaT")))).export(path)
+    assert path.read_bytes() == before
+    with pytest.raises(ParameterError, match="there is no folder"):
+        GraphKernelRidge().fit(X, y).export(tmp_path / "none" / "m.dssl.zip")
