@@ -22,13 +22,32 @@ from dssl.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "outcomes.md"
 LONGEST = 230  # characters of a message in the table
-HEAD = """# Inputs and outcomes
+HEAD = """# Questions
+
+## The twelve most likely mistakes
+
+| what happens | what to do |
+|---|---|
+| Unlabeled rows have a class of their own, such as "unknown" or 0. | Leave the cells empty, or name the marker: `data.unlabeled: unknown` in a spec, `unlabeled="unknown"` in Python. |
+| Labels are -1 and +1, and -1 counts as "no label". | Name a marker that does not occur, for example `unlabeled=0`, or use 0 and 1. |
+| In a regression, -1 is fitted as a value. | Mark unknown targets with NaN, or pass `unlabeled=-1`. |
+| The wrong column is predicted. | `dssl init mine.csv --target COLUMN`, or `data.read.target`. |
+| Cells are missing, or a column holds text. | `data.read.when_missing: impute` fills them, `when_text: one_hot` makes a column of each text. |
+| A column gives the answer away, such as the diagnosis beside the result. | Leave it out: `data.read.drop: [COLUMN]`. New rows would not have it. |
+| An .npy file has no labels, so `dssl init` proposes clustering. | Save one label for each row, -1 for none, and run `dssl init embeddings.npy --read labels=labels.npy`. |
+| The evidence says "too few labels to tell". | Label more rows: `dssl suggest` names those that help most. Two labels of a class are the least. |
+| The unlabeled points do not help. | Use the supervised baseline, or `base_estimator: boosting`. The classes may overlap in every neighborhood. |
+| Some rows have no prediction. | No path of edges joins them to a label: label one of each group, or raise `graph.n_neighbors`. |
+| A stage does not fit the memory budget. | `--memory-budget 4GiB` if the machine has it; `dssl plan` shows what each stage takes. |
+| Another run is using the workspace. | Wait with `--wait`, or name another folder with `--workspace`. |
+
+## Inputs and outcomes
 
 What dssl does with an input: the message or the behavior, and the exit code of the command. `python -m
 tests.outcomes` writes this page from the cases that the tests run. The commands ran in-process on small files; …
 stands for a folder, and the end of a long message is cut.
 
-"""
+"""  # noqa: E501 (rows of a table are one line each)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_the_script_of_a_job_of_one_worker(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
 def test_a_page_can_be_reached_and_its_links_lead_somewhere(page):
-    listed = re.findall(r"^(?:.*<)?(\w+)>?$", "\n".join(text for path in DOCS.glob("*.md") for text in re.findall(
+    listed = re.findall(r"^(?:.*<)?([\w-]+)>?$", "\n".join(text for path in DOCS.glob("*.md") for text in re.findall(
         r"```{toctree}\n(.*?)```", path.read_text(), re.DOTALL)), re.MULTILINE)
     assert page.removesuffix(".md") in ["index", *listed], "no list of pages of the site has it"
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", (DOCS / page).read_text()):

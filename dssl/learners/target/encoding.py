@@ -174,6 +174,8 @@ def find_class(classes: np.ndarray, wanted: Any) -> int:
 
 
 def _known(classes: np.ndarray) -> str:
+    if not len(classes):
+        return "the data set has no labels: name their column with data.read.target, their file with data.read.labels"
     shown = ", ".join(repr(value) for value in classes.tolist()[:40])
     return f"the classes are {shown}{', ...' if len(classes) > 40 else ''}"
 
