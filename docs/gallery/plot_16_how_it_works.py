@@ -2,8 +2,8 @@
 How it works in five pictures
 =============================
 
-**Problem.** Three hundred points on two spirals and a few labels: the way from the points to predictions, and to a number
-that says how far to trust them.
+**Problem.** Three hundred points on two spirals and a few labels: the way from the points to predictions, and to a
+number that says how far to trust them.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ labeled = np.arange(5, 300, 12)  # 25 points
 y[labeled] = truth[labeled]
 
 # %%
-# **Code.** The neighbor graph and the kernel of its Laplacian; two labels, spread along the edges; and the error on held-out
-# labels, with and without the unlabeled points.
+# **Code.** The neighbor graph and the kernel of its Laplacian; two labels, spread along the edges; and the error on
+# held-out labels, with and without the unlabeled points.
 
 graph = KNNGraph(n_neighbors=8).build(X)
 W = graph.weights().toarray()
