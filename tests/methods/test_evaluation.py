@@ -33,10 +33,10 @@ def points(kind):
 
 def same(one, other):
     assert_array_equal(one.vertices.vertex, other.vertices.vertex)
-    for name in ("ids", "distances"):
+    for name in ("indices", "distances"):
         left, right = (getattr(graph.neighbors, name) for graph in (one, other))
         assert left.dtype == right.dtype
-        assert_array_equal(left.read_all(), right.read_all())
+        assert_array_equal(left, right)
     for name in ("data", "indices", "indptr"):
         assert_array_equal(getattr(one.weights(), name), getattr(other.weights(), name))
     assert one.attributes["weights"] == other.attributes["weights"]
