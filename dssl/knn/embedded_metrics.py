@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numba import njit
 from scipy import sparse
 
 from ..base.errors import require
@@ -255,16 +256,25 @@ class Mahalanobis(Metric):
 
     @property
     def _root(self) -> np.ndarray:
-        """Return L with VI = L L', of a singular matrix too."""
+        """Return the symmetric S with VI = S S, which is unique; of a singular matrix too."""
         lengths, axes = np.linalg.eigh(np.array(self.VI))
-        root: np.ndarray = axes * np.sqrt(np.maximum(lengths, 0))
+        root: np.ndarray = (axes * np.sqrt(np.maximum(lengths, 0))) @ axes.T
         return root
 
     def embedded(self, rows: np.ndarray) -> np.ndarray:
-        whitened, root = np.empty(rows.shape), self._root
+        whitened, root = np.zeros(rows.shape), np.ascontiguousarray(self._root)
         for start, stop in row_ranges(len(rows), BLOCK):
-            whitened[start:stop] = rows[start:stop] @ root
+            _add_products(np.ascontiguousarray(rows[start:stop], np.float64), root, whitened[start:stop])
         return whitened
+
+
+@njit(nogil=True, cache=True)
+def _add_products(rows, matrix, products):
+    """Add rows @ matrix in the order of the columns, whatever the number of rows, which BLAS does not promise."""
+    for row in range(rows.shape[0]):
+        for column in range(rows.shape[1]):
+            for entry in range(matrix.shape[1]):
+                products[row, entry] += rows[row, column] * matrix[column, entry]
 
 
 def require_vector(values: Any, key: str, what: str) -> None:

@@ -72,9 +72,9 @@ class MetricParams(dict[str, Any]):
 
 
 def _value_of(name: str, value: Any) -> Any:
-    """Return a number as it is, and an array as tuples of numbers."""
+    """Return a number as a float, so that equal parameters have one digest, and an array as tuples of floats."""
     if is_real(value) and np.isfinite(value):
-        return value
+        return float(value)
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError):

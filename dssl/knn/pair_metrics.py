@@ -123,7 +123,7 @@ class Minkowski(PairMetric):
     p: float = 2
     w: Values | None = None
     name = "minkowski"
-    column_ns = 2.0
+    column_ns = 4.0
     takes_sparse = True
 
     def __post_init__(self) -> None:
@@ -146,16 +146,25 @@ class Minkowski(PairMetric):
 
 @cache
 def _minkowski(p: float, w: Values | None) -> Callable[..., float]:
-    weights = np.ones(0) if w is None else np.array(w)
+    scales = np.ones(0) if w is None else np.array(w) ** (1 / p)
     weighted = w is not None
 
-    @njit(nogil=True, fastmath=True)
+    @njit(nogil=True)
+    def scaled_difference(x, z, column):
+        difference = abs(np.float64(x[column]) - z[column])
+        return scales[column] * difference if weighted else difference
+
+    @njit(nogil=True, fastmath={"reassoc", "contract", "afn", "nsz"})
     def minkowski(x, z):
+        largest = 0.0
+        for column in range(x.shape[0]):
+            largest = max(largest, scaled_difference(x, z, column))
+        if largest == 0:
+            return 0.0
         total = 0.0
         for column in range(x.shape[0]):
-            power = np.float64(abs(x[column] - z[column])) ** p
-            total += weights[column] * power if weighted else power
-        return total ** (1 / p)
+            total += (scaled_difference(x, z, column) / largest) ** p  # a power of the difference might be zero
+        return largest * total ** (1 / p)
 
     distance: Callable[..., float] = minkowski
     return distance
@@ -163,22 +172,40 @@ def _minkowski(p: float, w: Values | None) -> Callable[..., float]:
 
 @cache
 def _sparse_minkowski(p: float, w: Values | None) -> Callable[..., float]:
-    from pynndescent.sparse import sparse_diff
-
-    weights = np.ones(0) if w is None else np.array(w)
+    scales = np.ones(0) if w is None else np.array(w) ** (1 / p)
     weighted = w is not None
 
     @njit(nogil=True)
     def minkowski(columns_x, values_x, columns_z, values_z):
-        columns, differences = sparse_diff(columns_x, values_x, columns_z, values_z)
-        total = 0.0
-        for entry in range(len(columns)):
-            power = np.float64(abs(differences[entry])) ** p
-            total += weights[columns[entry]] * power if weighted else power
-        return total ** (1 / p)
+        columns, differences = _sparse_differences(columns_x, values_x, columns_z, values_z)
+        if weighted:
+            differences *= scales[columns]
+        largest = differences.max() if len(differences) else 0.0
+        return largest * ((differences / largest) ** p).sum() ** (1 / p) if largest > 0 else 0.0
 
     distance: Callable[..., float] = minkowski
     return distance
+
+
+@njit(nogil=True)
+def _sparse_differences(columns_x, values_x, columns_z, values_z):
+    """Return the columns of two sparse rows and |x - z| in them, in float64, where pynndescent's are float32."""
+    columns = np.empty(len(columns_x) + len(columns_z), np.int64)
+    differences = np.zeros(len(columns))
+    x = z = size = 0
+    while x < len(columns_x) or z < len(columns_z):
+        of_x = z == len(columns_z) or (x < len(columns_x) and columns_x[x] <= columns_z[z])
+        of_z = x == len(columns_x) or (z < len(columns_z) and columns_z[z] <= columns_x[x])
+        if of_x:
+            columns[size] = columns_x[x]
+            differences[size] += values_x[x]
+            x += 1
+        if of_z:
+            columns[size] = columns_z[z]
+            differences[size] -= values_z[z]
+            z += 1
+        size += 1
+    return columns[:size], np.abs(differences[:size])
 
 
 class SquaredEuclidean(PairMetric):

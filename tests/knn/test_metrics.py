@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import dssl
+from dssl.base.digest import digest
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.knn.grow import grow_neighbors
@@ -136,6 +137,70 @@ def test_minkowski_is_a_norm_of_differences(p, w):
     assert_allclose(distances, distances.T)
     assert_allclose(rule.between(3 * X, 3 * X), 3 * distances, rtol=1e-9)
     assert (distances <= distances[:, [0]] + distances[[0], :] + 1e-9).all()
+
+
+EMBEDDED = {"cosine": {}, "correlation": {}, "spearmanr": {}, "hellinger": {}, "euclidean": {},
+            "seuclidean": {"V": np.arange(1, 41)}, "mahalanobis": {"VI": np.eye(40) + np.outer(*[np.arange(40)] * 2)}}
+
+
+@pytest.mark.parametrize("metric", EMBEDDED)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_is_transformed_alike_among_others_and_alone(metric, dtype):
+    rule = metric_of(metric_with(metric, MetricParams.of(EMBEDDED[metric])))
+    X = np.random.default_rng(0).exponential(size=(1100, 40)).astype(dtype)
+    together = rule.embedded(X)
+    for row in (0, 1, 7, 1023, 1024, 1099):
+        assert_array_equal(together[row], rule.embedded(X[row:row + 1])[0])
+        assert_array_equal(together[row], rule.embedded(np.asfortranarray(X)[row:row + 1])[0])
+
+
+@pytest.mark.parametrize("estimator", [dssl.LaplaceLearning, dssl.LapSVC])
+def test_a_training_point_has_the_same_probabilities_alone(estimator):
+    X = points_of("manhattan", 200, 6)
+    y = np.where(np.arange(200) % 5 == 0, (X[:, 0] > np.median(X[:, 0])).astype(int), -1)
+    graph = dssl.KNNGraph(n_neighbors=6, metric="mahalanobis", metric_params={"VI": ROOT @ ROOT.T})
+    model = estimator(graph=graph, scale="none").fit(X, y)
+    together = model.predict_proba(X)
+    for row in range(0, 200, 23):
+        assert_allclose(model.predict_proba(X[row:row + 1])[0], together[row], rtol=1e-9)
+
+
+def test_the_transform_of_mahalanobis_does_not_depend_on_the_axes_of_equal_eigenvalues(monkeypatch):
+    VI = np.diag([2.0, 2, 2, 5])
+    X = np.random.default_rng(0).normal(size=(9, 4))
+    rule = metric_of(metric_with("mahalanobis", MetricParams.of({"VI": VI})))
+    rows, eigh = rule.embedded(X), np.linalg.eigh
+
+    def turned(matrix):
+        lengths, axes = eigh(matrix)
+        axes[:, :3] = axes[:, :3] @ np.linalg.qr(np.arange(9.0).reshape(3, 3) ** 2 + 1)[0]
+        return lengths, axes
+
+    monkeypatch.setattr(np.linalg, "eigh", turned)
+    assert_allclose(rule.embedded(X), rows, rtol=1e-12, atol=1e-12)
+    assert_allclose(rows, X * np.sqrt(VI.diagonal()), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("p", "w", "scale"), [
+    (3.0, None, 1e-120), *(pytest.param(*case, marks=pytest.mark.slow) for case in (  # each case is compiled
+        (500.0, None, 1.0), (3.0, None, 1e120), (80.0, (0.0, 1e-300, 2.0), 1e-9)))])
+def test_minkowski_of_powers_out_of_range(p, w, scale):
+    X = np.array([[0, 0, 0], [9, .1, .3], [9, .2, 0], [0, -.3, 0.1], [40, .1, .1]]) * scale
+    rule = metric_of(metric_with("minkowski", MetricParams.of({"p": p, "w": w})))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.abs(X[:, None] - X)) + np.log(np.ones(3) if w is None else w) / p
+    wanted = np.exp(np.logaddexp.reduce(p * logs, axis=2) / p)
+    assert (wanted > 0).sum() == 20
+    assert_allclose(rule.between(X, X), wanted, rtol=1e-12)
+    assert_allclose(rule.between(sparse.csr_array(X), sparse.csr_array(X)), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("given", "same"), [({"p": 3}, {"p": 3.0}), ({"p": np.int64(3)}, {"p": np.float32(3)})])
+def test_equal_parameters_have_one_hash_and_one_digest(given, same):
+    one, other = (dssl.KNNGraph(metric="minkowski", metric_params=params) for params in (given, same))
+    assert one == other
+    assert len({one, other, one.metric_params, other.metric_params}) == 2
+    assert digest(one.metric_params) == digest(other.metric_params)
 
 
 def test_a_graph_with_parameters_is_a_value():
