@@ -22,7 +22,7 @@ from ..base.digest import JsonObject
 from ..base.profiler import library
 from ..learners.target.tags import Tags
 from .graph_gain import Gain
-from .interval import CONFIDENCE, interval_of_score, t_power
+from .interval import CONFIDENCE, MIN_PAIRS, interval_of_score, t_power
 from .scores import MIN_DIFFERENCE, PairedComparison
 
 BINS = 10
@@ -82,16 +82,22 @@ def compare_tags(true: Tags, with_graph: np.ndarray, without: np.ndarray) -> tup
 
     The test and the standard error take a point with all its entries as one draw, since its tags depend on each other:
     for points i of n_i known entries with differences d_i and the loss difference D, it is the root of
-    `sum_i (d_i - D n_i)^2 / (sum_i n_i)^2`. The interval of a mean over tags is Student's, of tags drawn like these.
+    `sum_i (d_i - D n_i)^2 / (sum_i n_i)^2`. Where that is 0, as where all points differ equally, it is the exact sign
+    test of the points that differ. The interval of a mean over tags is Student's, of tags drawn like these.
     """
     known = true.coded >= 0
     n = known.sum(axis=1)
     losses = [(known & (_predicted(scores) != true.coded)).sum(axis=1) for scores in (with_graph, without)]
     means, errors = zip(*(_mean_of_draws(loss, n) for loss in losses), strict=True)
     difference, error = _mean_of_draws(losses[0] - losses[1], n)
-    r, t = len(n), library("scipy.stats").t
-    p_value = float(2 * t.sf(abs(difference) / error, r - 1)) if error > 0 else 1.0
-    power = t_power(r, max(means[1] / 2, MIN_DIFFERENCE), error) if r > 1 else 0.0
+    r, stats = len(n), library("scipy.stats")
+    if error > 0:
+        p_value = float(2 * stats.t.sf(abs(difference) / error, r - 1))
+        power = t_power(r, max(means[1] / 2, MIN_DIFFERENCE), error)
+    else:
+        unanimous = int(np.count_nonzero(losses[0] - losses[1]))
+        p_value = float(stats.binomtest(unanimous, unanimous).pvalue) if unanimous else 1.0
+        power = float(r >= MIN_PAIRS)
     pair = PairedComparison(r, -difference, means[1], p_value, None, None, power)
     ours, other = (interval_of_score(mean, spread, r, share=True) for mean, spread in zip(means, errors, strict=True))
     gain = Gain("Hamming loss", means[0], means[1], difference, error, r, p_value, pair.verdict, ours, other)
@@ -117,10 +123,14 @@ def _mean(by_tag: list[JsonObject], name: str) -> float | None:
 
 
 def _mean_of_draws(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """Return the mean over entries of sums (r,) of so many entries (r,), and its standard error over the rows."""
-    mean, r = float(sums.sum() / counts.sum()), len(sums)
-    spread = float(((sums - mean * counts) ** 2).sum()) * r / max(r - 1, 1)
-    return mean, float(np.sqrt(spread) / counts.sum())
+    """Return the mean over entries of sums (r,) of so many entries (r,), and its standard error over the rows.
+
+    Both are whole numbers, so that the error is exactly 0 where all rows have the same mean.
+    """
+    total, r = int(counts.sum()), len(sums)
+    residuals = (sums * total - int(sums.sum()) * counts) / total
+    spread = float((residuals ** 2).sum()) * r / max(r - 1, 1)
+    return float(sums.sum() / total), float(np.sqrt(spread) / total)
 
 
 def _over_tags(pairs: list[tuple[float, float]]) -> dict[str, Any]:

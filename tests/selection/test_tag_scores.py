@@ -94,3 +94,26 @@ def test_equal_models_have_no_gain():
     assert not gain.helps
     assert not gain.hurts
     assert over["average_precision"]["difference"] == 0
+
+
+@pytest.mark.parametrize("n", [5, 6, 49, 200])
+def test_a_unanimous_difference_is_tested_by_the_sign_test(n):
+    """All points differ equally, so that the standard error is 0."""
+    tags, _ = drawn(6, n, c=7)
+    right = tags.coded - 0.5
+    wrong = right.copy()
+    wrong[:, 3] *= -1
+    for scores, others, sign in ((right, wrong, -1), (wrong, right, 1)):
+        gain, _ = compare_tags(tags, scores, others)
+        assert_allclose(gain.difference, sign / 7)
+        assert gain.standard_error == 0
+        assert_allclose(gain.p_value, 2 * 0.5**n)
+        assert (gain.helps, gain.hurts) == ((n > 5 and sign < 0), (n > 5 and sign > 0))
+    assert n > 5 or gain.verdict == "too few points to tell"
+
+
+def test_one_point_says_nothing():
+    tags, _ = drawn(7)
+    gain, _ = compare_tags(tags.take(np.arange(1)), np.array([[1.0, 1, 1, 1]]), np.array([[-1.0, 1, -1, 1]]))
+    assert gain.p_value == 1
+    assert gain.verdict == "too few points to tell"
