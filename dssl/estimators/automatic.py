@@ -130,7 +130,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
     if there is one, in threads of this process otherwise, with the same result.
 
-    Of several labels a point (tags), y has a column for each: 1 where a point has it, 0
+    Of tags (several labels a point), y has a column for each: 1 where a point has it, 0
     where not, -1 or NaN where that is unknown. Each column has a fit of its own, on the
     same graph, and `evidence_` says whether the unlabeled points help over all.
 
@@ -197,10 +197,10 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-        The classes, in ascending order; of several labels a point the names of the
-        columns of y, or their numbers.
+        The classes, in ascending order; of tags the names of the columns of
+        y, or their numbers.
     estimators_ : list of SemiSupervisedClassifier
-        Of several labels a point, the fit of each.
+        Of tags, the fit of each.
     model_ : Model
         What predicts points, of scaled features.
     transduction_ : ndarray, shape (n,)
@@ -213,10 +213,10 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         What is known of the fit: `in_words` says what the gain means and which
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
         the weight of each, `odd_labels` which targets the others contradict, and
-        `other_model` what held-out labels say of another model. Of several labels a
-        point, `held_out` has the scores of the model and of its supervised baseline on
+        `other_model` what held-out labels say of another model. Of tags,
+        `held_out` has the scores of the model and of its supervised baseline on
         held-out labels (`dssl.selection.tag_scores`), `over_tags` their differences, and
-        `tags` the evidence of each label.
+        `tags` the evidence of each tag.
     calibration_ : Calibration
         What makes scores probabilities.
     by_labels_ : dict

@@ -29,8 +29,8 @@ class CalibratedClassifier(PointClassifier):
         -------
         ndarray, shape (n, n_classes)
             The probabilities, in the order of `classes_`; each row sums to 1, and is NaN
-            where there is no prediction. Of several labels a point the probability of
-            each; rows do not sum to 1.
+            where there is no prediction. Of tags (several labels a point) the
+            probability of each; rows do not sum to 1.
 
         Raises
         ------
@@ -101,8 +101,8 @@ class ClassifierCalibratedOnRequest(PointClassifier):
         -------
         ndarray, shape (n, n_classes)
             The probabilities, in the order of `classes_`; each row sums to 1, and is NaN
-            where there is no prediction. Of several labels a point the probability of
-            each; rows do not sum to 1.
+            where there is no prediction. Of tags (several labels a point) the
+            probability of each; rows do not sum to 1.
 
         Raises
         ------

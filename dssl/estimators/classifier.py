@@ -1,4 +1,4 @@
-"""What classifiers share. Of several labels a point, y (n, c), each has a fit of its own, on one graph."""
+"""What classifiers share. Of tags (several labels a point), y (n, c), each has a fit of its own, on one graph."""
 
 import warnings
 from dataclasses import replace
@@ -12,22 +12,22 @@ from ..base.errors import DataError, DsslError, ParameterError, require
 from ..execution.tasks import Execution
 from ..learners.class_prior import ClassWeight
 from ..learners.on_graph.graph_ridge import LastKernelRows
-from ..learners.on_graph.tags import TagCalibration, TagModel
+from ..learners.on_graph.tags import TagCalibration, TagModel, with_shared_index
 from ..learners.target.coding import ClassCoding
-from ..learners.target.tags import TagCoding, Tags, encode_tags, is_indicator
+from ..learners.target.tags import TagCoding, Tags, is_indicator
 from ..learners.target.target import Classes
 from ..methods.step import Method
 from ..storage.blocks import Rows
 from .base import PointEstimator
-from .targets import classes_of, prior_of, require_classes, require_per_class
+from .targets import classes_of, prior_of, require_classes, require_per_class, tags_of
 
 OF_ALL = ("scaling_", "n_features_in_", "feature_names_in_", "_fit_X")  # what the fits of all tags share
 
 
 class PointClassifier(ClassifierMixin, PointEstimator):
-    """An estimator of classes: any number of them, numbers or text; or of several labels a point.
+    """An estimator of classes: any number of them, numbers or text; or of tags (several labels a point).
 
-    estimators_ : of several labels, the fitted estimator of each.
+    estimators_ : of tags, the fitted estimator of each.
     """
 
     classes_: np.ndarray
@@ -41,10 +41,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
     def _target(self, y: Any, n: int) -> Classes | Tags:
         if not is_indicator(y):
             return self._decided(classes_of(y, self.unlabeled, n))
-        codes, names = encode_tags(y, self.unlabeled)
-        require(len(codes) == n, f"y has {len(codes)} rows for {n} points", error=DataError,
-                why="each point has a row of entries", fix="pass one row a point")
-        return Tags.of(codes, names)
+        return tags_of(y, self.unlabeled, n)
 
     def _decided(self, target: Classes) -> Classes:
         """Return labels with what parameters say of the frequencies of their classes."""
@@ -88,7 +85,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
 
     def _learn_from(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: Any,
                     execution: Execution) -> None:
-        """Learn; of several labels a point by an estimator of each, on the same rows and, where there is one, graph."""
+        """Learn; of tags by an estimator of each, on the same rows and, where there is one, graph."""
         if not isinstance(target, Tags):
             self.__dict__.pop("estimators_", None)  # of an earlier fit
             super()._learn_from(rows, target, weight, graph, params, execution)
@@ -106,17 +103,16 @@ class PointClassifier(ClassifierMixin, PointEstimator):
                 try:
                     tag = self._of_tag(column)
                     tag._last = last
-                    self.estimators_.append(tag._learn_tag(
-                        rows, target.of_tag(column), weights, graph, params, execution))
+                    tag._learn_tag(rows, target.of_tag(column), weights, graph, params, execution)
                     del tag._last
+                    tag.model_ = with_shared_index(tag.model_, [other.model_ for other in self.estimators_])
+                    self.estimators_.append(tag)
                 except DsslError as error:
-                    error.add_note(f"This is of the column {name!r} of y.")
+                    error.add_note(f"This is of the tag {name!r}.")
                     raise
             for warning in raised:
                 warned.setdefault((warning.category, str(warning.message)), []).append(str(name))
         self.model_ = TagModel.of([tag.model_ for tag in self.estimators_], target.names)
-        for tag, model in zip(self.estimators_, self.model_.models, strict=True):
-            tag.model_ = model
         calibrations = [tag.calibration_ for tag in self.estimators_ if tag.calibration_ is not None]
         self.calibration_ = TagCalibration(calibrations) if len(calibrations) == len(self.estimators_) else None
         if all(tag._transduction is not None for tag in self.estimators_):
@@ -168,9 +164,9 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         X : array-like, shape (n, d)
             The points.
         y : array-like, shape (n,) or (n, n_tags), or None
-            Their labels, as in `fit`; unlabeled points do not count. Of several labels a
-            point, only points of which all are known count, and all must be right, as in
-            scikit-learn's subset accuracy.
+            Their labels, as in `fit`; unlabeled points do not count. Of tags (several
+            labels a point), only points of which all are known count, and all must be
+            right, as in scikit-learn's subset accuracy.
         sample_weight : array-like, shape (n,), or None
             What each point counts; None is 1 each.
 
@@ -189,8 +185,8 @@ class PointClassifier(ClassifierMixin, PointEstimator):
             return float(np.average(predicted == target.names[target.coded], weights=weight))
         whole = (target.coded >= 0).all(axis=1)
         require(bool(whole.any()), "y has no row without unknown entries", error=DataError,
-                why="the accuracy counts the points of which all labels are right",
-                fix="score points of which all labels are known, or one column of predict(X) at a time")
+                why="the accuracy counts the points of which all tags are right",
+                fix="score points of which all tags are known, or one column of predict(X) at a time")
         right = (predicted == target.coded).all(axis=1)[whole]
         return float(np.average(right, weights=None if weight is None else weight[whole]))
 
@@ -206,8 +202,8 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         -------
         ndarray, shape (n, n_classes) or (n,)
             One score a class, in the order of `classes_`; for two classes one score,
-            which is > 0 for the second. Of several labels a point one score a label,
-            which is > 0 where it is predicted.
+            which is > 0 for the second. Of tags one score each, which is > 0 where the
+            tag is predicted.
         """
         return self._coding.decision(self._values(X))
 

@@ -90,7 +90,7 @@ def _node(model: Any, at: str) -> Described:
 
 @_node.register
 def _(model: TagModel, at: str) -> Described:
-    raise ParameterError(explain("a model of several labels a point", why="an exported model has one",
+    raise ParameterError(explain("a model of tags (several labels a point)", why="an exported model has one",
                                  fix="export each, model.estimators_[0].export(path)"))
 
 

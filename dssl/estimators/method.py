@@ -34,11 +34,11 @@ class MethodEstimator(PointEstimator):
 
     method: ClassVar[Method]
     kept_steps: ClassVar[tuple[str, ...]] = ()  # intermediate steps whose arrays `_told` reads
-    calibration_: Any  # of a classifier: a Calibration, of several labels a point a TagCalibration, or None
+    calibration_: Any  # of a classifier: a Calibration, of tags (several labels a point) a TagCalibration, or None
     model_: Model
     _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
-    estimators_: list[Any]  # of several labels a point, the fit of each
-    _last: LastKernelRows | None = None  # while several labels a point are learned
+    estimators_: list[Any]  # of tags, the fit of each
+    _last: LastKernelRows | None = None  # while tags are learned
     _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
     _by_labels: dict[str, Any] | None
 
@@ -73,8 +73,8 @@ class MethodEstimator(PointEstimator):
         errors by the number of labels. Each label is predicted by fits without it; the unlabeled points are the same.
 
         It takes several fits of the learner, on features or a kernel that `fit` has left, and is computed when it is
-        first asked for. A pickle holds it only if it has been asked for. Of several labels a point it is a dict of
-        these by label.
+        first asked for. A pickle holds it only if it has been asked for. Of tags (several labels a point) it is a dict
+        of these by tag.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class MethodEstimator(PointEstimator):
         of = f"{self.evidence_['n_labeled']:,} labeled and {self.evidence_['n_unlabeled']:,} unlabeled points"
         if isinstance(self.model_, TagModel):
             require("held_out" in self.evidence_, "y has several columns", why="this learner has no held-out values of "
-                    "all of them", fix="write the report of each column, estimators_[0].report(path)")
+                    "all tags", fix="write the report of each tag, estimators_[0].report(path)")
             html = page(type(self).__name__, of, [tags_section(
                 "Did the unlabeled data help?", self.evidence_["in_words"], self.evidence_["held_out"],
                 "as predicted without its own labels")])

@@ -54,9 +54,9 @@ class SoftLabelsEstimator(MethodEstimator):
         soft_labels : array-like, shape (n, n_classes), (n,) or (n, c), or None
             What another model says of the points: the probabilities of the classes,
             with rows of sum 1 and columns in the order of `classes_`, or as `classes`
-            names them; of several labels a point the probability of each; of a regressor
-            predicted targets. It must not have seen the
-            labels. How much it counts beside the labels is chosen by these.
+            names them; of tags (several labels a point) the probability of each; of a
+            regressor predicted targets. It must not have seen the labels. How much
+            it counts beside the labels is chosen by these.
 
         Returns
         -------

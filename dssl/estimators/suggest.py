@@ -16,12 +16,10 @@ from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.vertices import find_vertices
 from ..learners.on_graph.tags import TagModel
-from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import is_indicator
-from ..learners.target.target import Quantities
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
 from ..storage.blocks import Rows
-from .targets import classes_of
+from .targets import classes_of, quantities_of, tags_of
 
 
 def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criterion = "auto", model: Any = None,
@@ -35,6 +33,8 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
         All points, or any other input that an estimator reads.
     y : array-like, shape (n,) or (n, c), or None
         The labels that there are, with the marker of points without one as in `fit`.
+        Of tags (several labels a point) a point with a known entry is labeled; of several
+        quantities, a point of which all are known.
         None is no label at all, or the target of a Dataset X.
     count : int
         How many points are suggested.
@@ -97,9 +97,9 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     >>> sorted(classes[suggestion.ids].tolist())
     [0, 1]
     """
-    require(not isinstance(getattr(model, "model_", None), TagModel), "a model of several labels a point",
+    require(not isinstance(getattr(model, "model_", None), TagModel), "a model of tags (several labels a point)",
             error=DataError, why="a criterion asks how sure the model is of one class of a point",
-            fix="pass model.estimators_[0] and y[:, 0] for the first label, or leave model out")
+            fix="pass model.estimators_[0] and y[:, 0] for the first tag, or leave model out")
     params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
     X = in_order(as_pandas(X), getattr(model, "feature_names_in_", ()))
@@ -121,9 +121,10 @@ def _labeled(y: Any, unlabeled: Any, n: int) -> np.ndarray:
         return np.arange(0)
     y = labels_of(y)
     if is_indicator(y):
-        if np.asarray(y).dtype.kind in "iu":  # several labels a point
-            return np.flatnonzero((np.asarray(y) != (UNLABELED if unlabeled is None else unlabeled)).any(axis=1))
-        return Quantities.of(np.asarray(y, np.float64)).labeled
+        try:
+            return tags_of(y, unlabeled, n).labeled
+        except DataError:  # of quantities
+            return quantities_of(y, unlabeled, n).labeled
     return classes_of(y, unlabeled, n, occurs=False).labeled
 
 

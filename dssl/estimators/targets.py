@@ -13,6 +13,7 @@ from ..graph.equal_rows import rows_differ
 from ..graph.vertices import require_distinct
 from ..learners.class_prior import ClassPrior
 from ..learners.target.encoding import encode_labels, require_no_quantities, require_within
+from ..learners.target.tags import Tags, encode_tags
 from ..learners.target.target import Classes, Quantities, Target
 from ..storage.blocks import Rows
 
@@ -29,6 +30,14 @@ def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classe
     require(len(codes) == n, f"y has {len(codes)} labels for {n} points", error=DataError,
             why="each point has a label or the marker of none", fix="pass one entry a point")
     return Classes.of(codes, names)
+
+
+def tags_of(y: Any, unlabeled: Any, n: int) -> Tags:
+    """Return the tags of n points; raise DataError if y is of another length, or as `encode_tags` does."""
+    codes, names = encode_tags(y, unlabeled)
+    require(len(codes) == n, f"y has {len(codes)} rows for {n} points", error=DataError,
+            why="each point has a row of entries", fix="pass one row a point")
+    return Tags.of(codes, names)
 
 
 def prior_of(class_prior: Any, class_sizes: Any) -> ClassPrior:

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -25,8 +26,9 @@ from dssl import (
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
+from dssl.knn.index import NeighborIndex
 from dssl.learners.on_graph.graph_ridge import KernelRows
-from dssl.learners.on_graph.tags import TagModel
+from dssl.learners.on_graph.tags import TagModel, graph_part
 from dssl.selection.graph_gain import Gain
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -203,7 +205,7 @@ def test_the_evidence_is_over_all_labels(fitted):
     assert set(evidence["tags"]) == {0, 1, 2}
     page = fitted.report()
     assert "macro F1" in page
-    assert "Each label" in page
+    assert "Each tag" in page
 
 
 def test_one_warning_says_of_all_labels_that_the_graph_hurts(tagged, monkeypatch):
@@ -256,8 +258,48 @@ def test_points_to_label_are_suggested_for_one_label_or_without_a_model(fitted, 
     assert not np.isin(suggest_labels(X, y, count=5).ids, labeled).any()
     one = suggest_labels(X, y[:, 1], count=5, model=fitted.estimators_[1], criterion="uncertainty")
     assert not np.isin(one.ids, labeled).any()
-    with pytest.raises(DataError, match="a model of several labels a point"):
+    with pytest.raises(DataError, match="a model of tags"):
         suggest_labels(X, y, count=5, model=fitted)
+
+
+@pytest.mark.parametrize(("form", "marker"), [("float", -1), ("marker", 9), ("mixed", None), ("nullable", None)])
+def test_a_suggestion_reads_tags_as_a_fit_does(tagged, form, marker):
+    X, _, y = tagged
+    some_missing = (y < 0) & (np.arange(150) % 2 == 0)[:, None]
+    given = {"float": y.astype(float), "marker": np.where(y < 0, 9.0, y), "mixed": np.where(some_missing, np.nan, y),
+             "nullable": pd.DataFrame(y).astype("Int64").replace(-1, pd.NA)}[form]
+    suggestion = suggest_labels(X, given, count=5, unlabeled=marker)
+    assert suggestion.attributes["labeled"] == 40
+    assert_array_equal(suggestion.ids, suggest_labels(X, y, count=5).ids)
+
+
+def test_a_suggestion_takes_several_quantities_and_refuses_text(tagged):
+    X, Y, y = tagged
+    quantities = np.where(y < 0, np.nan, Y + 0.5)
+    assert suggest_labels(X, quantities, count=5).attributes["labeled"] == 40
+    with pytest.raises(DataError, match="every point has a label"):
+        suggest_labels(X, sparse.csr_array(Y), count=5)
+    with pytest.raises(DataError, match="expected real numbers"):
+        suggest_labels(X, np.where(y < 0, "no", "yes"), count=5)
+
+
+@pytest.mark.parametrize("learner", [LaplaceLearning(), SemiSupervisedClassifier(scale="none")], ids=str)
+def test_one_index_is_alive_however_many_tags_there_are(tagged, learner, monkeypatch):
+    X, _, y = tagged
+    alive, of = weakref.WeakSet(), NeighborIndex.of
+    counts = []
+
+    def counted(*given):
+        index = of(*given)
+        alive.add(index)
+        counts.append(len(alive))
+        return index
+    monkeypatch.setattr(NeighborIndex, "of", counted)
+    model = learner.fit(X, y)
+    assert len(counts) >= 3
+    assert max(counts) <= 2  # that of the first tag, and that of the tag that is fitted
+    assert len({id(graph_part(tag.model_).index) for tag in model.estimators_}) == 1
+    assert model.model_.index_of == (0, 0, 0)
 
 
 def test_each_label_is_exported_by_itself(fitted, tagged, tmp_path):

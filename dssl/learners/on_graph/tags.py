@@ -47,11 +47,21 @@ def with_graph_part(model: Model, **changes: Any) -> Model:
     return replace(model, graph=changed) if isinstance(model, BlendedModel) else changed
 
 
+def with_shared_index(model: Model, earlier: Sequence[Model]) -> Model:
+    """Return a model that holds the index and the scales of an earlier one with an equal index, where there is one."""
+    graph = graph_part(model)
+    if graph is None:
+        return model
+    parts = {id(part.index): part for part in map(graph_part, earlier) if part is not None and part.k == graph.k}
+    shared = next((part for part in parts.values() if graph.index.equals(part.index)), None)
+    return model if shared is None else with_graph_part(model, index=shared.index, scales=shared.scales)
+
+
 @dataclass(frozen=True, eq=False)
 class TagModel(Model):
     """A model of two classes for each tag, whose value is the margin of the second; NaN where it is unsupported.
 
-    index_of : for each model the first one whose index of vertices is also its own.
+    index_of : for each model the first model that shares its index.
     """
 
     models: tuple[Model, ...]
@@ -61,19 +71,13 @@ class TagModel(Model):
 
     @classmethod
     def of(cls, models: Sequence[Model], names: np.ndarray) -> "TagModel":
-        """Return the model of models, of which those with equal indexes hold one."""
-        joined, index_of = list[Model](), list[int]()
+        """Return the model of models, of which those with equal indexes hold one, see `with_shared_index`."""
+        first = dict[tuple[int, int], int]()
+        index_of = []
         for number, model in enumerate(models):
             graph = graph_part(model)
-            earlier = (first for first in dict.fromkeys(index_of)
-                       if graph is not None and (other := graph_part(joined[first])) is not None
-                       and graph.k == other.k and graph.index.equals(other.index))
-            first = next(earlier, number)
-            index_of.append(first)
-            shared = graph_part(joined[first]) if first < number else None
-            joined.append(model if shared is None else with_graph_part(
-                model, index=shared.index, scales=shared.scales))
-        return cls(tuple(joined), TagCoding(names), tuple(index_of))
+            index_of.append(number if graph is None else first.setdefault((id(graph.index), graph.k), number))
+        return cls(tuple(models), TagCoding(names), tuple(index_of))
 
     @property
     def n_features(self) -> int:

@@ -78,7 +78,7 @@ def encode_tags(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
     names = np.array(list(getattr(y, "columns", range(np.shape(y)[1] if hasattr(y, "shape") else len(y[0])))))
     twice = sorted({str(name) for name in names.tolist() if names.tolist().count(name) > 1})
     require(not twice, f"two columns of y are named {_listed(twice)}", error=DataError,
-            why="a tag is told by its name", fix="rename one, or join them")
+            why="each tag needs a name of its own", fix="rename one, or join them")
     values = np.asarray(y.toarray() if sparse.issparse(y) else y)
     values = values.astype(object) if values.dtype.kind in "UT" else values
     missing = missing_values(values.ravel()).reshape(values.shape)
@@ -91,7 +91,7 @@ def encode_tags(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
     require(not first, error=DataError,
             what=f"y has {len(names)} columns, and entries that are not 0, 1 or -1: {len(wrong):,}; the first as "
                  f"(row, column, entry): {first}",
-            why="of several columns each is a tag, 1 at points that have it and 0 at those that do not",
+            why="each of several columns is a tag, 1 at points that have it and 0 at those that do not",
             fix="pass 1, 0, and -1 or NaN where it is unknown; for one of several classes pass one column")
     return np.where(unknown, UNLABELED, yes).astype(np.int8), names
 

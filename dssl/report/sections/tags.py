@@ -1,4 +1,4 @@
-"""Several labels a point: the scores of the model and of its baselines, and those of each label."""
+"""Tags (several labels a point): the scores of the model and of its baselines, and those of each tag."""
 
 from collections.abc import Mapping
 from typing import Any
