@@ -213,7 +213,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         y = estimator._labels(X, y)
         rows = estimator._points(X, execution, reset=True)
         target, weight = weighed(estimator._target(y, len(rows)), sample_weight, len(rows))
-        require(isinstance(target, Target), f"y has shape {np.shape(y)}", error=DataError,
+        require(isinstance(target, Target), "y has several columns", error=DataError,
                 why="candidates are compared by one label a point", fix="search for each column of y by itself")
         estimator._check(target)
         require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
@@ -368,4 +368,7 @@ class GridSearch(MetaEstimatorMixin, BaseEstimator):
         return self.best_estimator_
 
     def __sklearn_tags__(self) -> Any:
-        return self.estimator.__sklearn_tags__()
+        tags = self.estimator.__sklearn_tags__()
+        if tags.classifier_tags is not None:  # candidates are compared by one label a point
+            tags.classifier_tags.multi_label = tags.target_tags.multi_output = False
+        return tags
