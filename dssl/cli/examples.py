@@ -62,14 +62,12 @@ def _example(name: str) -> Example:
     from ..data.sources import find_source
 
     comment = " ".join(line.removeprefix("#").strip() for line in _text(name).splitlines() if line.startswith("#"))
-    source = _source(name)
-    is_here = _data_file(source) is not None
-    if not is_here:
-        try:
+    source, is_here = _source(name), True
+    try:
+        if _data_file(source) is None:
             find_source(source, download=False)
-            is_here = True
-        except DataError:
-            is_here = False
+    except DataError:
+        is_here = False
     return Example(name, re.split("[:.] ", comment)[0], source, is_here)
 
 

@@ -1,6 +1,5 @@
 """Nearest neighbors as a transformer of scikit-learn, for what takes a matrix of precomputed distances."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.errors import DataError, require
 from ..execution.current import current_execution
 from ..knn.index import NeighborIndex
+from ..knn.lists import distance_matrix
 from ..knn.metric import Euclidean, check_rows
 from ..knn.params import NeighborParams
 from ..knn.search import find_neighbors, lowered_neighbors
+from ..storage.blocks import Rows
 from ..storage.csr import as_rows
 
 
@@ -66,6 +67,12 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """Return how the neighbors of n points are found."""
         return lowered_neighbors(NeighborParams(**self.get_params()), n, "points")
 
+    def _index(self, rows: Rows, search: NeighborParams) -> None:
+        """Index the points of a fit."""
+        check_rows(rows, search.n_neighbors, search.distance)
+        self.index_ = NeighborIndex.of(rows, search.distance, current_execution())
+        self.n_features_in_ = rows.shape[1]
+
     @property
     def _n_features_out(self) -> int:
         return len(self.index_)
@@ -98,10 +105,7 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             `n_neighbors` was lowered, since there are no more points.
         """
         rows = as_rows(X)
-        search = self._search(len(rows))
-        check_rows(rows, search.n_neighbors, search.distance)
-        self.index_ = NeighborIndex.of(rows, search.distance, current_execution())
-        self.n_features_in_ = rows.shape[1]
+        self._index(rows, self._search(len(rows)))
         return self
 
     def transform(self, X: Any) -> sp.csr_array:
@@ -131,9 +135,7 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 what=f"X has shape {rows.shape}, and the points of the fit have {self.n_features_in_} columns",
                 why="distances compare equal columns", fix="pass the columns of the fit, in their order")
         distances, ids = self.index_.nearest(rows.read_all(), min(self.n_neighbors + 1, len(self.index_)))
-        ends = np.arange(len(ids) + 1) * ids.shape[1]
-        return sp.csr_array((distances.ravel().astype(np.float32), ids.ravel(), ends),
-                            shape=(len(ids), len(self.index_)))
+        return distance_matrix(ids, distances.astype(np.float32), len(self.index_))
 
     def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
         """Return the distances of points to their nearest other points, by the search `method`.
@@ -152,7 +154,6 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             at distance 0.
         """
         rows = as_rows(X)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of what the search warns of again
-            self.fit(rows)
-        return find_neighbors(rows, self._search(len(rows)), current_execution()).to_scipy(with_self=True)
+        search = self._search(len(rows))
+        self._index(rows, search)
+        return find_neighbors(rows, search, current_execution()).to_scipy(with_self=True)

@@ -20,6 +20,13 @@ from ..storage.views import FirstColumns
 LIST_ROWS = 1 << 16  # lists in one chunk
 
 
+def distance_matrix(indices: np.ndarray, distances: np.ndarray, n_columns: int) -> sp.csr_array:
+    """Return lists (m, k) of numbers and distances as a sparse matrix (m, n_columns), without entries numbered -1."""
+    listed = indices >= 0
+    ends = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
+    return sp.csr_array((distances[listed], indices[listed], ends), shape=(len(indices), n_columns))
+
+
 @dataclass(frozen=True)
 class Neighbors:
     """The neighbor lists of n rows.
@@ -75,9 +82,7 @@ class Neighbors:
         if with_self:
             indices = np.column_stack([np.arange(len(self)), indices])
             distances = np.column_stack([np.zeros(len(self), distances.dtype), distances])
-        listed = indices >= 0  # lists that are given may be shorter
-        ends = np.concatenate([[0], np.cumsum(listed.sum(axis=1))])
-        return sp.csr_array((distances[listed], indices[listed], ends), shape=(len(self), len(self)))
+        return distance_matrix(indices, distances, len(self))
 
     def to_zarr(self, folder: str | Path) -> Path:
         """Write the Zarr arrays `indices` and `distances`, (n, k), to a new folder, in blocks; return the folder.
