@@ -56,8 +56,7 @@ def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, proj
     while True:
         k += b
         W = F(np.ascontiguousarray(V[:, k - b:k]))
-        project(W)
-        H = _orthogonalize(W, V[:, :k])
+        H = _orthogonalize(W, V[:, :k], project)
         T[:k, k - b:k], T[k - b:k, :k] = H, H.T
         last = k + b > max_columns
         V[:, k:k + b], C = _next_block(W, V[:, :k], project, float(np.abs(T[:k, :k]).max()), rng)
@@ -71,13 +70,18 @@ def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, proj
         T[k:k + b, k - b:k], T[k - b:k, k:k + b] = C, C.T
 
 
-def _orthogonalize(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Remove the span of V (n, k) from W (n, b), in place, and return the coefficients (k, b)."""
-    H = V.T @ W
-    W -= V @ H
-    again = V.T @ W
-    W -= V @ again
-    return H + again
+def _orthogonalize(W: np.ndarray, V: np.ndarray, project: Callable[[np.ndarray], None]) -> np.ndarray:
+    """Remove what `project` does and the span of V (n, k) from W (n, b), in place; return the coefficients (k, b).
+
+    Both twice: F may amplify what is left of the one, and W may be short once the other is removed.
+    """
+    H = np.zeros((V.shape[1], W.shape[1]))
+    for _ in range(2):
+        project(W)
+        part = V.T @ W
+        W -= V @ part
+        H += part
+    return H
 
 
 def _next_block(W: np.ndarray, V: np.ndarray, project: Callable[[np.ndarray], None], norm: float,
@@ -91,8 +95,7 @@ def _next_block(W: np.ndarray, V: np.ndarray, project: Callable[[np.ndarray], No
         Q[:, rank:] = rng.standard_normal((len(Q), b - rank))
         R[rank:] = 0
         for _ in range(2):  # short columns have lost their orthogonality, and new ones never had it
-            project(Q)
-            _orthogonalize(Q, V)
+            _orthogonalize(Q, V, project)
             for j in range(b):
                 Q[:, j] -= Q[:, :j] @ (Q[:, :j].T @ Q[:, j])
                 Q[:, j] /= np.linalg.norm(Q[:, j])

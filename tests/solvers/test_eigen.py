@@ -189,6 +189,25 @@ def test_the_process_goes_on_where_its_space_ends():
     assert_allclose(X.T @ X, np.eye(20), atol=1e-12)
 
 
+def test_what_is_removed_stays_away_however_much_the_operator_amplifies_it():
+    """F is 1 but for a direction of 1e8, which rounding feeds and one projection leaves at 1e-8 of the others."""
+    n, rng = 60, np.random.default_rng(0)
+    null = np.linalg.qr(rng.standard_normal((n, 1)))[0]
+    values = 1 + 1e-5 * rng.random(n)
+
+    def remove(V):
+        V -= null @ (null.T @ V)
+
+    def amplify(V):
+        W = values[:, None] * V.astype(np.float32)
+        return W + 1e8 * null @ (null.T @ W)
+
+    found = block_lanczos(amplify, rng.standard_normal((n, 4)), remove, 40, lambda values, residuals: False, 0)
+    X = found.vectors(40)
+    assert_allclose(null.T @ X, 0, atol=1e-12)
+    assert_allclose(X.T @ X, np.eye(40), atol=1e-12)
+
+
 def test_what_does_not_converge_says_so():
     laplacian = Laplacian(sp.csr_array(ring(2000)))
     with patch.object(eigen, "ROUNDS", 1), patch.object(eigen, "GAIN", 1.1):
