@@ -153,9 +153,9 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path, lone_client):
     killed = []
 
     def kill():
-        while not any(file.read_text() for file in log.glob("*.log")):
+        while not (begun := [text for file in log.glob("*.log") if (text := file.read_text())]):
             time.sleep(0.01)
-        victim = int(next(iter(log.glob("*.log"))).read_text().split()[0])
+        victim = int(begun[0].split()[0])
         os.kill(victim, signal.SIGKILL)
         killed.append(victim)
 

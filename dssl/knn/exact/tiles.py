@@ -49,7 +49,7 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
         heap, heap_id, line = distances[which], heap_ids[which], products[which]
         cut = _cut(heap[0], query_norm[which], scale, reach, gamma)
         for column in range(width):
-            flags[column] = line[column] >= cut
+            flags[column] = not line[column] < cut
         for word in range(words.shape[0]):
             if words[word] == 0:
                 continue
@@ -132,7 +132,8 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
         def multiply(tile: int, lead: np.ndarray = lead) -> np.ndarray:
             start, stop = bounds[tile:tile + 2]
             products = work[:len(lead) * (stop - start)].reshape(len(lead), stop - start)
-            return np.dot(lead, layout.lead[start:stop].T, out=products)
+            with np.errstate(invalid="ignore"):  # narrow kernels of BLAS compute on lanes that nobody has filled
+                return np.dot(lead, layout.lead[start:stop].T, out=products)
 
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, candidates = empty_heaps(len(queried_rows), heap.shape[1])
