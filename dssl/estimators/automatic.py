@@ -200,7 +200,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         The classes, in ascending order; of tags the names of the columns of
         y, or their numbers.
     estimators_ : list of SemiSupervisedClassifier
-        Of tags, the fit of each.
+        Of tags, the fit of each; None of a tag that no labeled point has, or all.
     model_ : Model
         What predicts points, of scaled features.
     transduction_ : ndarray, shape (n,)
@@ -216,7 +216,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         `other_model` what held-out labels say of another model. Of tags,
         `held_out` has the scores of the model and of its supervised baseline on
         held-out labels (`dssl.selection.tag_scores`), `over_tags` their differences, and
-        `tags` the evidence of each tag.
+        `tags` the evidence of each tag, and `not_learned` says which have none.
     calibration_ : Calibration
         What makes scores probabilities.
     by_labels_ : dict
@@ -285,13 +285,16 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
 
     def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
         assert self._transduction is not None
-        self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self.estimators_], self.calibration_,
+        calibration = None if self.calibration_ is None else self.calibration_.of_columns(target.learnable)
+        self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self._learned], calibration,
                                                 len(self._transduction))
         if self.base_estimator is None and self._soft_labels is None:
             self._warn_if_it_hurts()
         never = self.model_.coding.unpredicted_classes(self._transduction)
-        return {**super()._evidence_of_tags(target), **evidence, "never_predicted": never,
-                "in_words": evidence["in_words"] + never_in_words(never)}
+        absent = "".join(f". {line[0].upper()}{line[1:]}" for line in target.not_learned())
+        learned = self.model_.coding.classes[target.learnable].tolist()
+        return {**super()._evidence_of_tags(target), **evidence, "never_predicted": never, "in_words": evidence[
+            "in_words"] + absent + never_in_words([name for name in never if name in learned])}
 
     def _of_all_tags(self, category: type[Warning]) -> bool:
         return issubclass(category, GraphDoesNotHelp)

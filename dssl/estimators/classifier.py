@@ -8,15 +8,17 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.errors import DataError, DsslError, ParameterError, require
+from ..base.errors import DataError, DsslError, ParameterError, explain, require
 from ..execution.tasks import Execution
 from ..learners.class_prior import ClassWeight
+from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
-from ..learners.on_graph.tags import TagCalibration, TagModel, with_shared_index
+from ..learners.on_graph.tags import TagModel, with_shared_index
 from ..learners.target.coding import ClassCoding
 from ..learners.target.tags import TagCoding, Tags, is_indicator
 from ..learners.target.target import Classes
 from ..methods.step import Method
+from ..methods.tags import calibration_of_tags
 from ..storage.blocks import Rows
 from .base import PointEstimator
 from .targets import classes_of, prior_of, require_classes, require_per_class, tags_of
@@ -27,7 +29,7 @@ OF_ALL = ("scaling_", "n_features_in_", "feature_names_in_", "_fit_X")  # what t
 class PointClassifier(ClassifierMixin, PointEstimator):
     """An estimator of classes: any number of them, numbers or text; or of tags (several labels a point).
 
-    estimators_ : of tags, the fitted estimator of each.
+    estimators_ : of tags, the fitted estimator of each; None of a tag that is not learned, see `Tags.not_learned`.
     """
 
     classes_: np.ndarray
@@ -36,7 +38,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
     regressor: ClassVar[str]  # the estimator that does the same for quantities
     method: ClassVar[Method]
     calibration_: Any
-    estimators_: list[Any]
+    estimators_: list[Any]  # None of tags that are not learned
 
     def _target(self, y: Any, n: int) -> Classes | Tags:
         if not is_indicator(y):
@@ -81,7 +83,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
             require(value is None or isinstance(value, str), f"{name}={value!r}, and y has {len(target.names)} columns",
                     error=ParameterError, why="it names the classes of one column, and each tag has two of its own",
                     fix="leave it out, or fit one estimator a column with graph=KNNGraph().build(X)")
-        target.require_both()
+        target.require_learnable()
 
     def _learn_from(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: Any,
                     execution: Execution) -> None:
@@ -92,12 +94,16 @@ class PointClassifier(ClassifierMixin, PointEstimator):
             return
         if self.method.has_graph and self.method.uses_graph(params):
             graph = self._graph(rows, graph, execution)
-        self.estimators_, last = [], LastKernelRows()
+        self.estimators_, last = [None] * len(target.names), LastKernelRows()
         warned = dict[tuple[type[Warning], str], list[str]]()
         weights = None if weight is None else np.zeros(len(rows))
         if weights is not None:
             weights[target.labeled] = weight
-        for column, name in enumerate(target.names.tolist()):
+        for line in target.not_learned():
+            warnings.warn(explain(line, why="a tag is learned from points with it and points without it",
+                                  fix="label such points, or leave the tag out of y"), UserWarning, stacklevel=4)
+        models = list[Model]()
+        for column in target.learnable.tolist():
             with warnings.catch_warnings(record=True) as raised:
                 warnings.simplefilter("always")
                 try:
@@ -105,23 +111,37 @@ class PointClassifier(ClassifierMixin, PointEstimator):
                     tag._last = last
                     tag._learn_tag(rows, target.of_tag(column), weights, graph, params, execution)
                     del tag._last
-                    tag.model_ = with_shared_index(tag.model_, [other.model_ for other in self.estimators_])
-                    self.estimators_.append(tag)
+                    tag.model_ = with_shared_index(tag.model_, models)
+                    models.append(tag.model_)
+                    self.estimators_[column] = tag
                 except DsslError as error:
-                    error.add_note(f"This is of the tag {name!r}.")
+                    error.add_note(f"This is of the tag {target.names[column].item()!r}.")
                     raise
             for warning in raised:
-                warned.setdefault((warning.category, str(warning.message)), []).append(str(name))
-        self.model_ = TagModel.of([tag.model_ for tag in self.estimators_], target.names)
-        calibrations = [tag.calibration_ for tag in self.estimators_ if tag.calibration_ is not None]
-        self.calibration_ = TagCalibration(calibrations) if len(calibrations) == len(self.estimators_) else None
-        if all(tag._transduction is not None for tag in self.estimators_):
-            self._transduction = np.column_stack([tag._transduction for tag in self.estimators_])
+                warned.setdefault((warning.category, str(warning.message)), []).append(
+                    str(target.names[column]))
+        self.model_ = TagModel.of(models, target)
+        self.calibration_ = calibration_of_tags(target, [tag.calibration_ for tag in self._learned])
+        if all(tag._transduction is not None for tag in self._learned):
+            self._transduction = self._of_all([tag._transduction for tag in self._learned])
         self.evidence_ = self._evidence_of_tags(target)
         for (category, message), names in warned.items():
             if not self._of_all_tags(category):
                 some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
                 warnings.warn(f"{some}: {message}", category, stacklevel=3)
+
+    @property
+    def _learned(self) -> list[Any]:
+        """Return the estimators of the tags that are learned."""
+        return [tag for tag in self.estimators_ if tag is not None]
+
+    def _of_all(self, predicted: list[np.ndarray]) -> np.ndarray:
+        """Return the predictions (n, c) of all tags, from those of each that is learned."""
+        assert isinstance(self.model_, TagModel)
+        labels = np.tile(self.model_.coding.labels(self.model_.constants), (len(predicted[0]), 1))
+        for column, of_tag in zip(self.model_.learned, predicted, strict=True):
+            labels[:, column] = of_tag
+        return labels
 
     def _of_tag(self, column: int) -> Self:
         """Return the estimator of one tag, which is not fitted yet."""
@@ -144,13 +164,14 @@ class PointClassifier(ClassifierMixin, PointEstimator):
 
     def _transduced(self, X: Any) -> np.ndarray:
         if isinstance(self.model_, TagModel):
-            return np.column_stack([tag.transduction_ for tag in self.estimators_])
+            return self._of_all([tag.transduction_ for tag in self._learned])
         return super()._transduced(X)
 
     def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
         """Return what is known of the fits of all tags."""
-        evidence = dict(zip(target.names.tolist(), (tag.evidence_ for tag in self.estimators_), strict=True))
-        return {"tags": evidence}
+        names = target.names[target.learnable].tolist()
+        evidence = dict(zip(names, (tag.evidence_ for tag in self._learned), strict=True))
+        return {"tags": evidence, "not_learned": target.not_learned()}
 
     def _of_all_tags(self, category: type[Warning]) -> bool:
         """Return whether what a warning says of single tags is said of all together."""

@@ -85,7 +85,7 @@ class MethodEstimator(PointEstimator):
         check_is_fitted(self, "model_")
         if isinstance(self.model_, TagModel):
             return {name: tag.by_labels_ for name, tag in zip(self.model_.coding.classes.tolist(), self.estimators_,
-                                                              strict=True)}
+                                                              strict=True) if tag is not None}
         if self._by_labels is None:
             if self._begun is None:
                 raise NotFittedError(explain(

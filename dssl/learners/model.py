@@ -22,10 +22,13 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..kernels.base import Kernel
 from ..kernels.gram import BLOCK_BYTES, block_row_bytes, held_points_bytes
+from ..knn.index import NeighborIndex
 from ..knn.metric import sample_ids
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import Points, as_rows
 from .target.coding import CODINGS, Coding
+
+Nearest = tuple[np.ndarray, np.ndarray]  # distances and ids (b, k) of the nearest vertices
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,19 @@ class Model(ABC):
     def row_bytes(self, rows: Rows) -> int:
         """Return the bytes for each row of a block."""
 
+    @property
+    def on_graph(self) -> "SearchingModel | None":
+        """Return the part of the model that searches the nearest vertices of a graph; None where none does."""
+        return None
+
+    def with_index(self, index: NeighborIndex, scales: np.ndarray) -> "Model":
+        """Return the model with an equal index, and equal scales of its vertices, in that part."""
+        return self
+
+    def block_values_near(self, X: Points, nearest: Nearest) -> tuple[np.ndarray, np.ndarray]:
+        """Return `block_values`; nearest : what the part on a graph would find."""
+        return self.block_values(X)
+
     def fixed_bytes(self, rows: Rows) -> int:
         """Return the bytes of a block beside its rows and the model's arrays."""
         return 0
@@ -201,6 +217,14 @@ class Model(ABC):
     def predict(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes (n,), or quantities (n,) or (n, c)."""
         return self.coding.labels(self.values(X, execution))
+
+
+class SearchingModel(Model):
+    """A model whose values follow from the k nearest of the vertices in an index, of which scales (v,) are known."""
+
+    index: NeighborIndex
+    scales: np.ndarray
+    k: int
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,50 @@ class Calibration:
         return cls(stored["slope"], np.array(stored["present"], bool), None if decision is None else np.array(decision))
 
 
+@dataclass(frozen=True, eq=False)
+class TagCalibration:
+    """What makes the scores of tags (several labels a point) probabilities: a calibration of two classes for each.
+
+    shares (c,) : the probability of each tag that was not learned; NaN of the others.
+    """
+
+    tags: tuple[Calibration | None, ...]
+    shares: np.ndarray
+
+    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+        """Return the probability of each tag (n, c) from scores (n, c)."""
+        return np.column_stack([
+            np.full(len(column), share) if tag is None else tag.probabilities(np.column_stack([-column, column]))[:, 1]
+            for tag, column, share in zip(self.tags, scores.T, self.shares, strict=True)])
+
+    def of_columns(self, columns: np.ndarray) -> "TagCalibration":
+        """Return the calibration of the tags in some columns."""
+        return TagCalibration(tuple(self.tags[column] for column in columns.tolist()), self.shares[columns])
+
+    def to_dict(self) -> JsonObject:
+        return {"tags": [None if tag is None else tag.to_dict() for tag in self.tags],
+                "shares": [None if share != share else share for share in self.shares.tolist()]}
+
+    @classmethod
+    def from_dict(cls, stored: JsonObject) -> "TagCalibration":
+        return cls(tuple(None if tag is None else Calibration.from_dict(tag) for tag in stored["tags"]),
+                   np.array(stored["shares"], float))
+
+
+def calibration_of(attributes: JsonObject) -> Calibration | TagCalibration | None:
+    """Return the calibration in the attributes of a model; None where it has none."""
+    stored = attributes.get(CALIBRATION)
+    if stored is None:
+        return None
+    return TagCalibration.from_dict(stored) if "tags" in stored else Calibration.from_dict(stored)
+
+
 def of_log_probabilities(n_classes: int) -> Calibration:
     """Return the calibration of scores that are log probabilities; of two classes margins are twice as large."""
     return Calibration(0.5 if n_classes == 2 else 1.0, np.ones(n_classes, bool))
 
 
-def calibration_attributes(calibration: Calibration | None) -> JsonObject:
+def calibration_attributes(calibration: Calibration | TagCalibration | None) -> JsonObject:
     """Return the model attributes that store a calibration."""
     return {} if calibration is None else {CALIBRATION: calibration.to_dict()}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..learners.on_graph.tags import TagCalibration
+from ..learners.probabilities import Calibration, TagCalibration
 from ..learners.target.coding import margins_of
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import Tags
@@ -17,12 +17,29 @@ from .step import HeldOutValues
 NAMES = {"f1_macro": "macro F1", "average_precision": "mean average precision"}
 
 
+def calibration_of_tags(target: Tags, learned: Sequence[Calibration | None]) -> TagCalibration | None:
+    """Return the calibration of all tags from that of each that is learned; None where one of these has none.
+
+    A tag that all labels have, or none of n has, has the probability (n + 1) / (n + 2), or 1 / (n + 2): Laplace's rule.
+    """
+    if any(calibration is None for calibration in learned):
+        return None
+    n_with, n_without = target.with_and_without
+    shares = np.where(np.isnan(target.constants()), np.nan, (n_with + 1) / (n_with + n_without + 2))
+    tags: list[Calibration | None] = [None] * len(target.names)
+    for column, calibration in zip(target.learnable.tolist(), learned, strict=True):
+        tags[column] = calibration
+    return TagCalibration(tuple(tags), shares)
+
+
 def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibration: TagCalibration | None,
                      n: int) -> tuple[Gain, dict[str, Any]]:
     """Return the gain of models of tags over their supervised baseline, and what is known of both; JSON.
 
-    held_out : of each tag. n : the number of points. The probabilities are those of the calibration of all labels.
+    held_out, calibration : of the learnable tags; the others are left out. n : the number of points. The probabilities
+    are those of the calibration of all labels.
     """
+    n_labeled, target = len(target.labeled), target.of_columns(target.learnable)
     known = replace(target, coded=np.full_like(target.coded, UNLABELED))
     scores = {name: np.full(target.coded.shape, np.nan) for name in ("model", "base")}
     for column, held in enumerate(held_out):
@@ -33,7 +50,7 @@ def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibratio
     some = np.flatnonzero((known.coded != UNLABELED).any(axis=1))
     known, scores = known.take(some), {name: values[some] for name, values in scores.items()}
     gain, over_tags = compare_tags(known, scores["model"], scores["base"])
-    gain = replace(gain, all_labeled=n == len(target.labeled))
+    gain = replace(gain, all_labeled=n == n_labeled)
     return gain, {"gain": gain.described(), "over_tags": over_tags, "held_out": {
         "model": tag_scores(known, scores["model"], None if calibration is None else calibration.probabilities(
             scores["model"])),

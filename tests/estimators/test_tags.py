@@ -28,7 +28,7 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.knn.index import NeighborIndex
 from dssl.learners.on_graph.graph_ridge import KernelRows
-from dssl.learners.on_graph.tags import TagModel, graph_part
+from dssl.learners.on_graph.tags import TagModel
 from dssl.selection.graph_gain import Gain
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -229,8 +229,8 @@ def test_the_opinion_of_another_model_is_taken_for_each_label(tagged):
 
 @pytest.mark.parametrize(("change", "message"), [
     (lambda y: np.where(y == 1, 2, y), "entries that are not 0, 1 or -1"),
-    (lambda y: np.where(np.arange(3) == 1, np.minimum(y, 0), y), "tags that no labeled point has: 1"),
-    (lambda y: np.where((np.arange(3) == 1) & (y == 0), -1, y), "tags that every labeled point has: 1"),
+    (lambda y: np.minimum(y, 0), "tags that no labeled point has: 0, 1, 2"),
+    (lambda y: np.where(y == 0, -1, y), "tags that every labeled point has: 0, 1, 2"),
     (lambda y: y[:-1], "149 rows for 150 points"),
     (lambda y: pd.DataFrame(y, columns=["a", "b", "a"]), "two columns of y are named 'a'"),
     (lambda y: np.where(y < 0, "?", np.where(y == 1, "yes", "no")), "the first as .*, '(no|yes)'"),
@@ -239,6 +239,28 @@ def test_what_is_no_indicator_is_refused(tagged, change, message):
     X, _, y = tagged
     with pytest.raises(DataError, match=message):
         SemiSupervisedClassifier().fit(X, change(y))
+
+
+@pytest.mark.parametrize(("entry", "predicted", "share", "words"), [
+    (0, 0, 1 / 42, "no labeled point has: 1; it is predicted nowhere"),
+    (1, 1, 41 / 42, "every labeled point has: 1; it is predicted everywhere"),
+    (-1, -1, np.nan, "no point has a known entry of: 1; it is unknown everywhere")])
+def test_a_tag_of_one_class_is_said_and_left_out_of_the_evidence(tagged, entry, predicted, share, words, tmp_path):
+    X, _, y = tagged
+    lacking = np.where((np.arange(3) == 1) & (y >= 0), entry, y)
+    with pytest.warns(UserWarning, match=words):
+        model = SemiSupervisedClassifier(scale="none").fit(X, lacking)
+    others = SemiSupervisedClassifier(scale="none").fit(X, y[:, [0, 2]])
+    assert model.estimators_[1] is None
+    assert_array_equal(model.predict(X)[:, 1], predicted)
+    assert_array_equal(model.transduction_[:, 1], predicted)
+    assert_array_equal(model.predict(X)[:, [0, 2]], others.predict(X))
+    assert_allclose(model.predict_proba(X)[:, 1], share)
+    assert model.gain_ == others.gain_
+    assert words in model.evidence_["in_words"]
+    assert list(model.evidence_["tags"]) == [0, 2]
+    stored = TagModel.from_arrays(*model.model_.to_arrays())
+    assert_array_equal(stored.values(X), model.model_.values(X))
 
 
 def test_what_is_of_one_column_is_refused(tagged):
@@ -298,7 +320,7 @@ def test_one_index_is_alive_however_many_tags_there_are(tagged, learner, monkeyp
     model = learner.fit(X, y)
     assert len(counts) >= 3
     assert max(counts) <= 2  # that of the first tag, and that of the tag that is fitted
-    assert len({id(graph_part(tag.model_).index) for tag in model.estimators_}) == 1
+    assert len({id(tag.model_.on_graph.index) for tag in model.estimators_}) == 1
     assert model.model_.index_of == (0, 0, 0)
 
 

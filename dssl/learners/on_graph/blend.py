@@ -15,6 +15,7 @@ from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
+from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ...storage.csr import Points
 from ...storage.views import SelectedRows
@@ -22,12 +23,12 @@ from ..average import Member, fit_without, held_out_average
 from ..class_prior import EQUAL
 from ..kernel_family import KernelMembers, KernelSum, label_kernels
 from ..mixture import member_shares
-from ..model import Model, fit_attributes, register_model
+from ..model import Model, Nearest, SearchingModel, fit_attributes, register_model
 from ..prior_shift import prior_shift
 from ..target.coding import Coding
 from ..target.target import Target
 from .graph_ridge import GraphMembers, GraphRidgeParams, LastKernelRows, graph_members, sampled
-from .model import GraphModel, Nearest, graph_model, signed
+from .model import GraphModel, graph_model, signed
 from .vertex_labels import VertexValues
 
 VERSION = 1
@@ -64,6 +65,15 @@ class BlendedModel(Model):
         if unreachable.any():
             values[unreachable] = self.supervised.block_values(X[unreachable])[0]
         return values, np.zeros(len(values), bool)
+
+    block_values_near = block_values
+
+    @property
+    def on_graph(self) -> SearchingModel:
+        return self.graph
+
+    def with_index(self, index: NeighborIndex, scales: np.ndarray) -> "BlendedModel":
+        return replace(self, graph=self.graph.with_index(index, scales))
 
     def block_support(self, X: Points) -> np.ndarray:
         """Return `GraphModel.block_support`."""

@@ -24,17 +24,16 @@ from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ...storage.csr import Points
-from ..model import Model, coding_of, fit_attributes, register_model
+from ..model import Nearest, SearchingModel, coding_of, fit_attributes, register_model
 from ..target.coding import ClassCoding, Coding, Scores
 from ..target.target import Classes, Target
 from .vertex_labels import VertexValues
 
 VERSION = 1
-Nearest = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class GraphModel(Model):
+class GraphModel(SearchingModel):
     """Values (v, c) at the vertices in an index, of which those `reached` (v,) bool are reachable.
 
     rule, k : weights and number of neighbors. scales (v,) : the distances of vertices to their k-th neighbors; where 0,
@@ -77,6 +76,15 @@ class GraphModel(Model):
                                  self.values_at[ids[same]])
         values[unsupported] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
         return values, unsupported
+
+    @property
+    def on_graph(self) -> SearchingModel:
+        return self
+
+    def with_index(self, index: NeighborIndex, scales: np.ndarray) -> "GraphModel":
+        return replace(self, index=index, scales=scales)
+
+    block_values_near = block_values
 
     def linear(self, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
                attributes: JsonObject) -> "GraphModel":

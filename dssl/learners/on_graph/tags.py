@@ -1,83 +1,56 @@
 """The model of tags: one fitted model a tag, of which those on one graph search it once for all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...base.digest import JsonObject
 from ...storage.blocks import Rows
 from ...storage.csr import Points
-from ..model import Model, fit_attributes, model_type, register_model
-from ..probabilities import Calibration
+from ..model import Model, Nearest, fit_attributes, model_type, register_model
 from ..target.coding import margins_of
-from ..target.tags import TagCoding
-from .blend import BlendedModel
-from .model import GraphModel
+from ..target.tags import TagCoding, Tags
 
-VERSION = 1
-
-
-@dataclass(frozen=True)
-class TagCalibration:
-    """What makes the scores of tags probabilities, one calibration of two classes a tag."""
-
-    tags: Sequence[Calibration]
-
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probability of each tag (n, c) from scores (n, c)."""
-        return np.column_stack([tag.probabilities(np.column_stack([-column, column]))[:, 1]
-                                for tag, column in zip(self.tags, scores.T, strict=True)])
-
-
-def graph_part(model: Model) -> GraphModel | None:
-    """Return the part of a model that is on a graph; None where it has none."""
-    if isinstance(model, BlendedModel):
-        return model.graph
-    return model if isinstance(model, GraphModel) else None
-
-
-def with_graph_part(model: Model, **changes: Any) -> Model:
-    """Return a model with another index in its part on a graph."""
-    graph = graph_part(model)
-    if graph is None:
-        return model
-    changed = replace(graph, **changes)
-    return replace(model, graph=changed) if isinstance(model, BlendedModel) else changed
+VERSION = 2
 
 
 def with_shared_index(model: Model, earlier: Sequence[Model]) -> Model:
     """Return a model that holds the index and the scales of an earlier one with an equal index, where there is one."""
-    graph = graph_part(model)
-    if graph is None:
+    part = model.on_graph
+    if part is None:
         return model
-    parts = {id(part.index): part for part in map(graph_part, earlier) if part is not None and part.k == graph.k}
-    shared = next((part for part in parts.values() if graph.index.equals(part.index)), None)
-    return model if shared is None else with_graph_part(model, index=shared.index, scales=shared.scales)
+    parts = {id(other.index): other for other in (each.on_graph for each in earlier)
+             if other is not None and other.k == part.k}
+    shared = next((other for other in parts.values() if part.index.equals(other.index)), None)
+    return model if shared is None else model.with_index(shared.index, shared.scales)
 
 
 @dataclass(frozen=True, eq=False)
 class TagModel(Model):
     """A model of two classes for each tag, whose value is the margin of the second; NaN where it is unsupported.
 
-    index_of : for each model the first model that shares its index.
+    models : of the tags in the columns `learned`. constants (c,) : the values of the others, see `Tags.constants`.
+    index_of : for each model the first that shares its index.
     """
 
     models: tuple[Model, ...]
     coding: TagCoding
+    learned: tuple[int, ...]
+    constants: np.ndarray
     index_of: tuple[int, ...]
     attributes: JsonObject = field(default_factory=dict)
 
     @classmethod
-    def of(cls, models: Sequence[Model], names: np.ndarray) -> "TagModel":
-        """Return the model of models, of which those with equal indexes hold one, see `with_shared_index`."""
+    def of(cls, models: Sequence[Model], target: Tags, attributes: JsonObject | None = None) -> "TagModel":
+        """Return the model of those of the learnable tags, of which those with one index share it."""
         first = dict[tuple[int, int], int]()
         index_of = []
         for number, model in enumerate(models):
-            graph = graph_part(model)
-            index_of.append(number if graph is None else first.setdefault((id(graph.index), graph.k), number))
-        return cls(tuple(models), TagCoding(names), tuple(index_of))
+            part = model.on_graph
+            index_of.append(number if part is None else first.setdefault((id(part.index), part.k), number))
+        return cls(tuple(models), TagCoding(target.names), tuple(target.learnable.tolist()), target.constants(),
+                   tuple(index_of), attributes or {})
 
     @property
     def n_features(self) -> int:
@@ -85,30 +58,30 @@ class TagModel(Model):
 
     @property
     def n_columns(self) -> int:
-        return len(self.models)
+        return len(self.constants)
 
     def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
-        values = np.empty((X.shape[0], len(self.models)))
-        searches = dict[int, tuple[np.ndarray, np.ndarray]]()
-        for column, (model, first) in enumerate(zip(self.models, self.index_of, strict=True)):
-            graph = graph_part(model)
-            if graph is not None and first not in searches:
-                searches[first] = graph.index.nearest(X, graph.k)
-            if isinstance(model, (BlendedModel, GraphModel)):
-                at_points, unsupported = model.block_values(X, searches[first])
-            else:
+        values = np.tile(self.constants, (X.shape[0], 1))
+        searches = dict[int, Nearest]()
+        for column, model, first in zip(self.learned, self.models, self.index_of, strict=True):
+            part = model.on_graph
+            if part is None:
                 at_points, unsupported = model.block_values(X)
+            else:
+                if first not in searches:
+                    searches[first] = part.index.nearest(X, part.k)
+                at_points, unsupported = model.block_values_near(X, searches[first])
             values[:, column] = margins_of(at_points, model.coding)[:, 1]
             if model.abstains:
                 values[unsupported, column] = np.nan
-        return values, np.asarray(np.isnan(values).all(axis=1))
+        return values, np.asarray(np.isnan(values[:, list(self.learned)]).all(axis=1))
 
     def block_support(self, X: Points) -> np.ndarray:
         """Return the smallest support of the models."""
         return np.min([model.block_support(X) for model in self.models], axis=0)
 
     def row_bytes(self, rows: Rows) -> int:
-        return 8 * len(self.models) + max(model.row_bytes(rows) for model in self.models)
+        return 8 * self.n_columns + max(model.row_bytes(rows) for model in self.models)
 
     def fixed_bytes(self, rows: Rows) -> int:
         return max(model.fixed_bytes(rows) for model in self.models)
@@ -122,11 +95,13 @@ class TagModel(Model):
                        if first == number or not _of_index(key)}
         return arrays, {"type": "TagModel", "version": VERSION, "coding": self.coding.name,
                         "classes": self.coding.classes.tolist(), "models": described, "index_of": list(self.index_of),
+                        "learned": list(self.learned),
+                        "constants": [None if value != value else value for value in self.constants.tolist()],
                         **self.attributes}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "TagModel":
-        rest = fit_attributes(attributes, "TagModel", VERSION, ("models", "index_of"))
+        rest = fit_attributes(attributes, "TagModel", VERSION, ("models", "index_of", "learned", "constants"))
         stored = [dict[str, np.ndarray]() for _ in attributes["models"]]
         for key, array in arrays.items():
             number, _, name = key.partition("/")
@@ -134,11 +109,11 @@ class TagModel(Model):
         models = list[Model]()
         for each, first, described in zip(stored, attributes["index_of"], attributes["models"], strict=True):
             each |= {name: array for name, array in stored[first].items() if _of_index(name)}
-            model, shared = model_type(described).from_arrays(each, described), None
-            if first < len(models):
-                shared = graph_part(models[first])
-            models.append(model if shared is None else with_graph_part(model, index=shared.index))
-        return cls(tuple(models), TagCoding(np.array(attributes["classes"])), tuple(attributes["index_of"]), rest)
+            model = model_type(described).from_arrays(each, described)
+            shared = models[first].on_graph if first < len(models) else None
+            models.append(model if shared is None else model.with_index(shared.index, shared.scales))
+        return cls(tuple(models), TagCoding(np.array(attributes["classes"])), tuple(attributes["learned"]),
+                   np.array(attributes["constants"], float), tuple(attributes["index_of"]), rest)
 
 
 def _of_index(key: str) -> bool:

@@ -43,19 +43,49 @@ class Tags:
         known = np.flatnonzero(self.coded[:, column] != UNLABELED)
         return Classes(self.labeled[known], self.coded[known, column].astype(np.int64), np.arange(2))
 
+    def of_columns(self, columns: np.ndarray) -> Self:
+        """Return the tags in some columns, at the points where one of them is known."""
+        some = replace(self, coded=self.coded[:, columns], names=self.names[columns])
+        return some.take(np.flatnonzero((some.coded != UNLABELED).any(axis=1)))
+
+    @property
+    def with_and_without(self) -> np.ndarray:
+        """Return how many labeled points have each tag, and how many have not, (2, c)."""
+        return np.array([(self.coded == 1).sum(axis=0), (self.coded == 0).sum(axis=0)])
+
     def most_balanced(self) -> Classes:
         """Return the labels of the tag that has the most labels of the rarer of its two classes."""
-        rarer = np.minimum((self.coded == 1).sum(axis=0), (self.coded == 0).sum(axis=0))
-        return self.of_tag(int(rarer.argmax()))
+        return self.of_tag(int(self.with_and_without.min(axis=0).argmax()))
 
-    def require_both(self) -> None:
-        """Raise DataError unless each tag is known to be at a point, and known to be absent at another."""
-        for code, what in ((1, "no labeled point has"), (0, "every labeled point has")):
-            lacking = self.names[~(self.coded == code).any(axis=0)].tolist()
-            require(not lacking, f"tags that {what}: {_listed(lacking)}", error=DataError,
-                    why="each tag is learned as a class of its own, from points with it and points without it",
-                    fix=f"label a point {'with' if code else 'without'} each of these tags, or leave their columns out "
-                        "of y")
+    @property
+    def learnable(self) -> np.ndarray:
+        """Return the columns of tags that some labeled point has, and another has not."""
+        return np.flatnonzero(self.with_and_without.all(axis=0))
+
+    def constants(self) -> np.ndarray:
+        """Return the score (c,) of each tag that is not learnable: 1 where all labels have it, -1 where none has it.
+
+        NaN of a learnable tag, and of one that is known at no point.
+        """
+        n_with, n_without = self.with_and_without
+        return np.select([(n_with > 0) & (n_without == 0), (n_without > 0) & (n_with == 0)], [1.0, -1.0], np.nan)
+
+    def not_learned(self) -> list[str]:
+        """Return what is said of tags that are not learnable, a line for each reason."""
+        n_with, n_without = self.with_and_without
+        lines = []
+        for what, then, chosen in (("no labeled point has", "predicted nowhere", (n_with == 0) & (n_without > 0)),
+                                   ("every labeled point has", "predicted everywhere", (n_without == 0) & (n_with > 0)),
+                                   ("no point has a known entry of", "unknown everywhere", n_with + n_without == 0)):
+            if names := self.names[chosen].tolist():
+                lines.append(f"tags that {what}: {_listed(names)}; {'they are' if len(names) > 1 else 'it is'} {then}")
+        return lines
+
+    def require_learnable(self) -> None:
+        """Raise DataError unless there is a tag that some labeled point has, and another has not."""
+        require(len(self.learnable) > 0, "; ".join(self.not_learned()) or "no point has a known tag", error=DataError,
+                why="a tag is learned from points with it and points without it",
+                fix="label points with, and points without one of the tags")
 
 
 def is_indicator(y: Any) -> bool:
@@ -105,6 +135,7 @@ class TagCoding(Coding):
     """A column for each tag, positive where a point has it, NaN where nothing is known; classes : the tags."""
 
     name = "tags"
+    written_as = "tags"
     can_mark_missing = True
     entry_type = np.dtype(np.int64)
 
