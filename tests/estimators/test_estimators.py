@@ -100,7 +100,8 @@ def test_scikit_learn_accepts_the_estimator(estimator):
     assert len(by_status["passed"]) > 40
 
 
-PAGES = ["docs/estimators.md", "docs/start.md", *(f"docs/have/{path.name}" for path in DOCS.parent.glob("have/*.md"))]
+PAGES = ["docs/estimators.md", "docs/start.md", "docs/papers.md",
+         *(f"docs/have/{path.name}" for path in DOCS.parent.glob("have/*.md"))]
 
 
 @pytest.mark.parametrize("page", [*(pytest.param(page, marks=pytest.mark.slow) for page in sorted(PAGES)), "README.md"])
