@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "outcomes.md"
 LONGEST = 230  # characters of a message in the table
 HEAD = """# Questions
 
-## The twelve most likely mistakes
+## The 25 most likely mistakes
 
 | what happens | what to do |
 |---|---|
@@ -40,6 +40,19 @@ HEAD = """# Questions
 | Some rows have no prediction. | No path of edges joins them to a label: label one of each group, or raise `graph.n_neighbors`. |
 | A stage does not fit the memory budget. | `--memory-budget 4GiB` if the machine has it; `dssl plan` shows what each stage takes. |
 | Another run is using the workspace. | Wait with `--wait`, or name another folder with `--workspace`. |
+| As many labels of each class were picked, but the classes are not equally frequent. | Say how frequent they are: `model.class_prior: {fraud: 0.02, other: 0.98}`, or how many: `class_sizes`. |
+| Labels were picked as they came, and a rare class is never predicted. | `model.class_weight: balanced` counts classes alike; a class without any label cannot be predicted at all. |
+| A column of codes, such as postal codes, is read as a quantity. | `data.read.categories: [zip]` makes a column of each code. |
+| One column in large units decides all distances. | Leave `scale` at `auto`; `none` takes the units of the file. |
+| An error was measured on rows whose labels the fit saw. | `data.test: {fraction: 0.2}` in a pipeline, or `evidence_` in Python, which holds labels out. |
+| The error of a few dozen labels is taken for exact. | Read its interval: 3 errors of 40 are anything from 3 to 20 %. |
+| A DataFrame with other columns is predicted. | Give the columns of the fit: they are matched by name, and a missing one is an error. |
+| New rows come from another instrument, year or place. | The report says how many are out of the range of the training rows; label some of the new ones. |
+| An embedding is of another model than that of the fit. | Embed both with one model: equal lengths are not equal spaces. |
+| `predict` is asked for the rows of the fit. | `transduction_` has their labels already, and from the graph itself. |
+| Workers do not see the file or the workspace. | Name a shared folder or `s3://...`; `dssl doctor --on CLUSTER --source FILE` tells which worker fails. |
+| Workers have other versions of packages. | `dssl doctor --on CLUSTER` lists them; results are promised for equal versions only. |
+| A run is started again after a crash, from scratch. | The same command goes on where it stopped, as long as workspace, file and spec are the same; `--fresh` is what begins anew. |
 
 ## Inputs and outcomes
 
