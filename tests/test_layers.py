@@ -44,6 +44,7 @@ BELOW = {floor: ALONE.get(floor, {other for other in FLOORS[:place] if floor in 
 DOORS = {
     "zarr": {"storage.array_files", "storage.foreign_zarr"},
     "numcodecs": {"storage.frames", "storage.foreign_zarr"},
+    "h5py": {"storage.hdf5"},
     "google_crc32c": {"storage.frames"},
     "obstore": {"storage.object_client"},
     "pyarrow": {"data.readers", "data.frames"},

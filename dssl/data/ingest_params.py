@@ -8,8 +8,8 @@ from ..base.errors import require
 
 WhenMissing = Literal["error", "impute"]
 WhenText = Literal["error", "one_hot"]
-READER_OPTIONS = ("target", "split", "header", "delimiter", "decimal", "encoding", "missing", "drop", "n_columns",
-                  "zero_based", "thousands", "percent", "categories")
+READER_OPTIONS = ("target", "split", "matrix", "header", "delimiter", "decimal", "encoding", "missing", "drop",
+                  "n_columns", "zero_based", "thousands", "percent", "categories")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +19,11 @@ class IngestParams:
     Parameters
     ----------
     format : str or None
-        npz, npy, svmlight, csv, parquet, arrow, idx, zarr or dssl; by default it follows from the ending.
+        npz, npy, svmlight, csv, parquet, arrow, idx, h5ad, anndata, zarr or dssl; by default it follows from the
+        ending, or from what the folder holds.
     target : str, int or None
-        Column (csv, parquet, arrow: name or number) or member (npz, zarr) of the labels; "none" for no target.
+        Column (csv, parquet, arrow: name or number; h5ad, anndata: of obs) or member (npz, zarr) of the labels; "none"
+        for no target.
     dtype : "float32" or "float64"
         The type of X.
     block_rows : int or None
@@ -29,7 +31,9 @@ class IngestParams:
     labels : str or None
         Second file with the labels (npy, idx).
     split : str or None
-        Member (npz, zarr) that is 0 for training and 1 for test.
+        Member (npz, zarr) or column of obs (h5ad, anndata) that is 0 for training and 1 for test.
+    matrix : str or None
+        Of AnnData: the points, X (the default), layers/NAME or obsm/NAME, such as obsm/X_pca.
     header : bool or None
         Of delimited text: whether the first line contains names.
     delimiter : str or None
@@ -75,6 +79,7 @@ class IngestParams:
     block_rows: int | None = None
     labels: str | None = None
     split: str | None = None
+    matrix: str | None = None
     header: bool | None = None
     delimiter: str | None = None
     decimal: str | None = None

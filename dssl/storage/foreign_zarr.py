@@ -193,6 +193,35 @@ def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
         return {member: _describe(folder, name, member, array) for member, array in node.arrays()}
 
 
+@dataclass(frozen=True)
+class ZarrTree:
+    """The groups and arrays of a folder by their paths; "" is the folder itself."""
+
+    folder: Path
+    name: str
+
+    def attributes(self, member: str) -> dict[str, Any]:
+        """Return the attributes of a group or an array."""
+        return dict(self._node(member).attrs)
+
+    def members(self, group: str) -> list[str]:
+        """Return the names of what a group holds; nothing of an array, or of a path that does not exist."""
+        with _explained(self.name):
+            root: Any = zarr.open(str(self.folder), mode="r")
+            node = root.get(group) if group else root
+            return sorted(node.keys()) if isinstance(node, zarr.Group) else []
+
+    def array(self, member: str) -> ForeignArray:
+        """Return the array at a path, which must be one."""
+        with _explained(self.name):
+            return _describe(self.folder, self.name, member, self._node(member))
+
+    def _node(self, member: str) -> Any:
+        with _explained(self.name):
+            root: Any = zarr.open(str(self.folder), mode="r")
+            return root[member] if member else root
+
+
 def _describe(folder: Path, name: str, member: str | None, array: zarr.Array) -> ForeignArray:
     _require_harmless(array, f"{name}[{member or 'X'!r}]")
     dtype = np.dtype(array.dtype)

@@ -257,9 +257,9 @@ def test_idx_labels_of_another_file_are_refused(tmp_path):
 def test_formats_by_their_endings(tmp_path):
     named = {"a.npz": "npz", "a.npy.gz": "npy", "A.CSV": "csv", "a.tsv.xz": "csv", "a.libsvm.bz2": "svmlight",
              "train-images-idx3-ubyte": "idx", "t10k-images.idx3-ubyte.gz": "idx",
-             "a.parquet": "parquet", "part-0.pq": "parquet", "table.feather": "arrow"}
+             "a.parquet": "parquet", "part-0.pq": "parquet", "table.feather": "arrow", "cells.h5ad": "h5ad"}
     assert {name: format_of(tmp_path / name) for name in named} == named
-    assert set(FORMATS) - {"zarr", "dssl", "manifolds"} == set(named.values())
+    assert set(FORMATS) - {"anndata", "zarr", "dssl", "manifolds"} == set(named.values())
     with pytest.raises(DataError, match=r"table\.ods has an ending that stands for no format"):
         format_of(tmp_path / "table.ods")
     with pytest.raises(ParameterError, match="format='hdf5'"):

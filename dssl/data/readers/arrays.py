@@ -2,19 +2,76 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from ...base.errors import DataError, require
+from ...base.errors import DataError, explain, require
 from ...storage.foreign_zarr import ForeignArray
+from ...storage.hdf5 import Hdf5Array
 from ..targets import target_values
-from .base import NO_TARGET, Block, Reader, Scan, no_rows
+from .base import NO_TARGET, Block, Reader, Scan, cut_short, no_rows
 
 SPLIT_ROWS = 1 << 20  # of a split that are looked at together
 
-OnDisk = np.ndarray | ForeignArray  # an array whose rows are read on demand
+OnDisk = np.ndarray | ForeignArray | Hdf5Array  # an array whose rows are read on demand
+
+
+@dataclass(frozen=True)
+class CsrParts:
+    """The parts of a CSR matrix of this shape, each read by ranges.
+
+    name : of the file in messages. label : returns the name of a part in messages.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    data: OnDisk
+    indices: OnDisk
+    indptr: OnDisk
+    label: Callable[[str], str]
+
+    def check(self) -> None:
+        """Raise DataError unless the sizes of the parts fit; blocks of rows check their pointers and column numbers."""
+        n_rows, n_columns = self.shape
+        require_numbers(self.data, self.label("data"))
+        if n_rows == 0:
+            raise no_rows(self.name)
+        require(n_columns > 0, f"{self.name} has shape ({n_rows}, 0): no columns", error=DataError,
+                why="points without features cannot be told apart", fix="check what was saved into the file")
+        entries = math.prod(self.indptr.shape)
+        require(self.indptr.shape == (n_rows + 1,) and self.indptr.dtype.kind in "iu"
+                and int(self.indptr[0:1][0]) == 0, error=DataError,
+                what=f"{self.label('indptr')} has {entries} entries for {n_rows} rows, expected "
+                     f"{n_rows + 1} integers from 0 on",
+                why="row i lies between entries i and i + 1; a CSC matrix has one entry a column instead",
+                fix="save the parts of X.tocsr()")
+        stored = int(self.indptr[n_rows:n_rows + 1][0])
+        if not self.data.shape == self.indices.shape == (stored,):
+            raise cut_short(f"{self.name}: data and indices", stored * self.data.dtype.itemsize,
+                            math.prod(self.data.shape) * self.data.dtype.itemsize)
+
+    def block(self, start: int, stop: int) -> sparse.csr_array:
+        """Return rows [start, stop)."""
+        n_columns = self.shape[1]
+        indptr = np.asarray(self.indptr[start:stop + 1], np.int64)
+        bad = np.flatnonzero(np.diff(indptr) < 0)
+        require(not len(bad), f"{self.label('indptr')} falls at row {start + int(bad[0]) if len(bad) else start}",
+                why="the entries of a row would overlap those of the row before", fix="save the parts of X.tocsr()",
+                error=DataError)
+        indices = np.asarray(self.indices[indptr[0]:indptr[-1]], np.int64)
+        wrong = np.flatnonzero((indices < 0) | (indices >= n_columns))
+        if len(wrong):
+            row = start + int(np.searchsorted(indptr - indptr[0], wrong[0], side="right")) - 1
+            raise DataError(explain(
+                f"{self.label('indices')} holds column {indices[wrong[0]]} in row {row}, the last is {n_columns - 1}",
+                why="the matrix has no such column", fix="save shape=X.shape together with the other parts"))
+        data = np.asarray(self.data[indptr[0]:indptr[-1]], np.float64)
+        shape = (len(indptr) - 1, n_columns)
+        return sparse.csr_array((data, indices.astype(np.int32), indptr - indptr[0]), shape)
 
 
 class ArrayReader(Reader):
@@ -68,6 +125,15 @@ class ArrayReader(Reader):
         n_rows, n_columns = table_shape(X, self._label("X"))
         return self._scan_of(n_rows, n_columns, n_columns * X.dtype.itemsize, dtype=str(X.dtype.newbyteorder("=")),
                              **more)
+
+    def _scan_of_csr(self, parts: CsrParts, **more: Any) -> Scan:
+        """Return the scan of a file that has X as the parts of a CSR matrix."""
+        parts.check()
+        n_rows, n_columns = parts.shape
+        nnz = parts.data.shape[0]
+        entry_bytes = parts.data.dtype.itemsize + parts.indices.dtype.itemsize
+        return self._scan_of(n_rows, n_columns, max(1, nnz * entry_bytes // n_rows), dtype=str(parts.data.dtype),
+                             nnz=nnz, **more)
 
     def _labels(self, start: int, stop: int) -> np.ndarray | None:
         return None if self._y is None else target_values(self._array(self._y)[start:stop], self._label(self._y))

@@ -5,6 +5,7 @@ from typing import Any
 
 from ...base.errors import DataError, explain, require
 from ...base.plugins import Registry
+from .anndata import AnnDataZarrReader, H5adReader
 from .arrow import ArrowReader
 from .base import Reader
 from .compressed import OPENERS, unpack
@@ -19,12 +20,12 @@ from .svmlight import SvmlightReader
 from .zarr_store import ZarrReader
 
 FORMATS: Registry[Reader] = Registry(
-    "format", NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader, ArrowReader, ZarrReader,
-    StoredReader, ManifoldReader, attribute="format")
+    "format", NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader, ArrowReader, H5adReader,
+    AnnDataZarrReader, ZarrReader, StoredReader, ManifoldReader, attribute="format")
 
 
 def folder_format(path: Path) -> str | None:
-    """Return the format of a data set that is a folder: dssl, zarr, or None if it is neither."""
+    """Return the format of a data set that is a folder: dssl, anndata, zarr, or None if it is none of these."""
     readers: list[type[Reader]] = [StoredReader, *FORMATS.classes()]  # data sets of dssl take precedence
     return next((reader.format for reader in readers if reader.is_at(path)), None)
 
@@ -67,7 +68,7 @@ def format_of(path: Path, format: str | None = None) -> str:
     if name is None:
         raise DataError(explain(
             f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
-            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert HDF5 and others to npz or Parquet",
+            f"{', '.join(sorted(FORMATS))}); LIBSVM files are svmlight; convert others to npz or Parquet",
             why=f"formats are recognized by their endings: {', '.join(endings())}, ...-idx3-ubyte, each also with "
                 f"{', '.join(OPENERS)}"))
     return name

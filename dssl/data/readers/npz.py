@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
-from .arrays import ArrayReader, require_numbers
-from .base import Scan, cut_short, no_rows
+from .arrays import ArrayReader, CsrParts
+from .base import Scan
 from .compressed import CHECKED, require_space, require_usual, scratch_file, write_stream
 from .npy import map_npy
 
@@ -60,10 +59,7 @@ class NpzReader(ArrayReader):
         if "X" in members:
             scan = self._scan_of_dense(**named)
         else:
-            n_rows, n_columns = self._check_csr()
-            data, indices = self._array("data"), self._array("indices")
-            row_bytes = max(1, (data.nbytes + indices.nbytes) // n_rows)
-            scan = self._scan_of(n_rows, n_columns, row_bytes, dtype=str(data.dtype), nnz=len(data), **named)
+            scan = self._scan_of_csr(self._csr_parts(), **named)
         return replace(scan, feature_names=self._names("columns", scan.n_columns))
 
     @contextmanager
@@ -123,43 +119,11 @@ class NpzReader(ArrayReader):
         fits = names.dtype.kind == "U" and names.ndim == 1 and length in (None, len(names))
         return tuple(str(name) for name in names) if fits else None
 
-    def _check_csr(self) -> tuple[int, int]:
-        """Return the shape, after checking the whole matrix; row blocks check their own pointers and column numbers."""
-        shape, indptr, data, indices = (self._array(part) for part in ("shape", "indptr", "data", "indices"))
+    def _points(self, start: int, stop: int) -> Any:
+        return super()._points(start, stop) if "X" in self._members else self._csr_parts().block(start, stop)
+
+    def _csr_parts(self) -> CsrParts:
+        shape, data, indices, indptr = (self._array(part) for part in ("shape", "data", "indices", "indptr"))
         require(shape.shape == (2,) and shape.dtype.kind in "iu", f"{self._label('shape')} is {np.asarray(shape)!r}",
                 why="a matrix has rows and columns", fix="save shape=X.shape", error=DataError)
-        n_rows, n_columns = (int(size) for size in shape)
-        require_numbers(data, self._label("data"))
-        if n_rows == 0:
-            raise no_rows(self.name)
-        require(n_columns > 0, f"{self.name} has shape ({n_rows}, 0): no columns", error=DataError,
-                why="points without features cannot be told apart", fix="check what was saved into the file")
-        require(indptr.shape == (n_rows + 1,) and indptr.dtype.kind in "iu" and int(indptr[0]) == 0, error=DataError,
-                what=f"{self._label('indptr')} has {indptr.size} entries for {n_rows} rows, expected "
-                     f"{n_rows + 1} integers from 0 on",
-                why="row i lies between entries i and i + 1; a CSC matrix has one entry a column instead",
-                fix="save the parts of X.tocsr()")
-        stored = int(indptr[-1])
-        if not len(data) == len(indices) == stored:
-            raise cut_short(f"{self.name}: data and indices", stored * data.itemsize, len(data) * data.itemsize)
-        return n_rows, n_columns
-
-    def _points(self, start: int, stop: int) -> Any:
-        if "X" in self._members:
-            return super()._points(start, stop)
-        indptr = np.asarray(self._array("indptr")[start:stop + 1], np.int64)
-        n_columns = int(self._array("shape")[1])
-        bad = np.flatnonzero(np.diff(indptr) < 0)
-        require(not len(bad), f"{self._label('indptr')} falls at row {start + int(bad[0]) if len(bad) else start}",
-                why="the entries of a row would overlap those of the row before", fix="save the parts of X.tocsr()",
-                error=DataError)
-        indices = np.asarray(self._array("indices")[indptr[0]:indptr[-1]], np.int64)
-        wrong = np.flatnonzero((indices < 0) | (indices >= n_columns))
-        if len(wrong):
-            row = start + int(np.searchsorted(indptr - indptr[0], wrong[0], side="right")) - 1
-            raise DataError(explain(
-                f"{self._label('indices')} holds column {indices[wrong[0]]} in row {row}, the last is {n_columns - 1}",
-                why="the matrix has no such column", fix="save shape=X.shape together with the other parts"))
-        data = np.asarray(self._array("data")[indptr[0]:indptr[-1]], np.float64)
-        shape = (len(indptr) - 1, n_columns)
-        return sparse.csr_array((data, indices.astype(np.int32), indptr - indptr[0]), shape)
+        return CsrParts(self.name, (int(shape[0]), int(shape[1])), data, indices, indptr, self._label)

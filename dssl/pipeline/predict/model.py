@@ -181,6 +181,7 @@ class FittedPipeline:
             params = replace(self.read, target=target, labels=None, split=None, categories=categories)
         else:
             params = IngestParams(target=target, dtype=self.read.dtype,
+                                  matrix=self.read.matrix if "matrix" in known else None,
                                   when_text="one_hot" if levels and "when_text" in known else "error",
                                   categories=categories if "categories" in known else None)
         # A stored data set has its own, which are compared; a format without text holds those that text became.

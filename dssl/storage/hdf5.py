@@ -1,0 +1,100 @@
+"""The door to h5py: an HDF5 file, whose arrays are opened where their rows are read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DataError, ParameterError, explain
+
+# What h5py raises for a damaged file; a disk that fails has an errno.
+DAMAGED = (OSError, RuntimeError, ValueError, TypeError, KeyError)
+IN_USE = ("unable to lock file", "already open for write", "already open for read")
+
+
+def h5py() -> Any:
+    """Return the library; raise ParameterError if it is not installed."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise ParameterError(explain("HDF5 files such as .h5ad need the package h5py", why="it is an optional "
+                                     "dependency", fix="pip install 'dssl[anndata]'")) from error
+    return h5py
+
+
+@contextmanager
+def opened(path: Path, name: str, mode: str = "r") -> Iterator[Any]:
+    """Open a file for reading ("r") or for changes ("r+").
+
+    Raises
+    ------
+    DataError : another program is writing to the file, or it is damaged, or no HDF5 file.
+    """
+    library = h5py()
+    try:
+        with library.File(path, mode) as file:
+            yield file
+    except DataError:
+        raise
+    except DAMAGED as error:
+        if any(text in str(error) for text in IN_USE):
+            raise DataError(explain(
+                f"{name} is open for writing elsewhere", why="what is read of it may change meanwhile",
+                fix="close it there (adata.file.close() where it is backed), or read a copy")) from error
+        if isinstance(error, OSError) and error.errno and mode != "r":
+            raise
+        raise DataError(explain(
+            f"{name} cannot be read as HDF5: {' '.join(str(error).split())}", why="it is cut short, damaged, needs a "
+            "filter that is not installed, or is of another format", fix="copy or write the file again")) from error
+
+
+@dataclass(frozen=True)
+class Hdf5Array:
+    """An array in a file, which is opened where its rows are read.
+
+    unit_bytes : the size of the chunks that are decoded to read one row. Text has the dtype object.
+    """
+
+    path: Path
+    name: str
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    unit_bytes: int
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        with opened(self.path, self.name) as file:
+            array = file[self.member]
+            return np.asarray((array.asstr() if self.dtype == object else array)[rows])
+
+
+@dataclass(frozen=True)
+class Hdf5Tree:
+    """The groups and arrays of a file by their paths; "" is the file itself. It pickles as the path of the file."""
+
+    path: Path
+    name: str
+
+    def attributes(self, member: str) -> dict[str, Any]:
+        """Return the attributes of a group or an array."""
+        with opened(self.path, self.name) as file:
+            return dict((file[member] if member else file).attrs)
+
+    def members(self, group: str) -> list[str]:
+        """Return the names of what a group holds; nothing of an array, or of a path that does not exist."""
+        with opened(self.path, self.name) as file:
+            node = (file.get(group) if group else file)
+            return list(node) if isinstance(node, h5py().Group) else []
+
+    def array(self, member: str) -> Hdf5Array:
+        """Return the array at a path, which must be one."""
+        with opened(self.path, self.name) as file:
+            array = file[member]
+            is_text = h5py().check_string_dtype(array.dtype) is not None
+            dtype = np.dtype(object) if is_text else array.dtype
+            cells = array.chunks or ()
+            return Hdf5Array(self.path, self.name, member, array.shape, dtype,
+                             int(np.prod(cells, dtype=np.int64)) * array.dtype.itemsize if cells else 0)
