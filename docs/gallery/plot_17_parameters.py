@@ -75,5 +75,5 @@ axes[1, 0].set_ylabel("accuracy in percent")
 figure.tight_layout()
 
 # %%
-# **Pitfall.** One draw of four labels a class: a difference of two points is chance. Parameters that labels choose go to
-# ``GridSearch``, and ``SemiSupervisedClassifier`` chooses for itself.
+# **Pitfall.** One draw of four labels a class: a difference of two points is chance. Let labels choose parameters with
+# ``GridSearch``; ``SemiSupervisedClassifier`` chooses for itself.
