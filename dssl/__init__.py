@@ -30,7 +30,8 @@ _PUBLIC = {
     "KernelKMeans": "dssl.estimators.kmeans", "clustering_scores": "dssl.selection.number_of_clusters",
     "MultiscaleKernelClassifier": "dssl.estimators.multiscale",
     "MultiscaleKernelRegressor": "dssl.estimators.multiscale",
-    "run": "dssl.pipeline.run", "plan": "dssl.pipeline.plan.plan", "RunResult": "dssl.pipeline.result",
+    "load": "dssl.pipeline.fitted", "run": "dssl.pipeline.run",
+    "plan": "dssl.pipeline.plan.plan", "RunResult": "dssl.pipeline.result",
 }
 __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "GraphKernelRidge",
            "GraphKernelRidgeRegressor", "GridSearch", "KNNGraph", "KernelKMeans", "LabeledKFold", "LandmarkParams",
@@ -38,8 +39,8 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "LaplaceLearningRegressor", "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor",
            "NeighborTransformer", "PoissonLearning", "RegularizerParams", "RunResult", "SemiSupervisedClassifier",
            "SemiSupervisedRegressor", "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams",
-           "amplified_resistance_kernel", "clustering_scores", "effective_resistances", "graph_spectrum", "neighbors",
-           "open_dataset", "plan", "run", "solve", "suggest_labels", "weights"]
+           "amplified_resistance_kernel", "clustering_scores", "effective_resistances", "graph_spectrum", "load",
+           "neighbors", "open_dataset", "plan", "run", "solve", "suggest_labels", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from .knn.search import neighbors
     from .learners.laprls.params import SystemParams
     from .learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
+    from .pipeline.fitted import load
     from .pipeline.plan.plan import plan
     from .pipeline.result import RunResult
     from .pipeline.run import run

@@ -141,6 +141,10 @@ class PointEstimator(PointPredictor):
         """Return what is predicted for the points X of the fit."""
         return self.predict(X)
 
+    def _complete(self, report: bool) -> None:
+        if hasattr(self, "_fit_X"):
+            _ = self.transduction_
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}
 

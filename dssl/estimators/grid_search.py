@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,6 +25,7 @@ from ..selection.held_out_scores import require_scoring
 from ..storage.artifacts import Workspace
 from .base import require_unequal
 from .candidates import Candidate, candidates_of, groups_of
+from .saved import SavedEstimator
 from .targets import weighed
 
 LONGEST_WAIT = 24 * 3600.0  # seconds, for another search in the workspace
@@ -34,7 +35,7 @@ def _has(name: str) -> Any:
     return available_if(lambda search: hasattr(search.estimator, name))
 
 
-class GridSearch(MetaEstimatorMixin, BaseEstimator):
+class GridSearch(MetaEstimatorMixin, SavedEstimator):
     """Choose the parameters of an estimator by cross-validation on the labels.
 
     The best candidate is then fitted to all labels. What a parameter does not change is

@@ -5,15 +5,15 @@ from dataclasses import fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from ..base.errors import ParameterError, require
 from ..methods.sections import ModelSection
+from .saved import SavedEstimator
 
 AnySection = TypeVar("AnySection", bound=ModelSection)
 
 
-class GroupedParams(BaseEstimator):
+class GroupedParams(SavedEstimator):
     """An estimator of which some parameters are groups: frozen dataclasses, which a grid reaches by field.
 
     `graph__n_neighbors` is the field `n_neighbors` of the group `graph`. A group may be given as None, its default, or

@@ -97,6 +97,11 @@ class MethodEstimator(PointEstimator):
             self._begun = None
         return self._by_labels
 
+    def _complete(self, report: bool) -> None:
+        super()._complete(report)
+        if report and getattr(self, "_begun", None) is not None:
+            _ = self.by_labels_
+
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_begun": None}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..base.errors import DataError, require
@@ -16,9 +16,10 @@ from ..knn.params import NeighborParams
 from ..knn.search import find_neighbors, lowered_neighbors
 from ..storage.blocks import Rows
 from ..storage.csr import as_rows
+from .saved import SavedEstimator
 
 
-class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator):
     """The distances of points to their nearest neighbors, as a sparse matrix.
 
     It gives what scikit-learn's `KNeighborsTransformer` gives, by the searches of

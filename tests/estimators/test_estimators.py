@@ -100,7 +100,7 @@ def test_scikit_learn_accepts_the_estimator(estimator):
     assert len(by_status["passed"]) > 40
 
 
-PAGES = ["docs/estimators.md", "docs/start.md", "docs/papers.md",
+PAGES = ["docs/estimators.md", "docs/papers.md", "docs/serve.md", "docs/start.md",
          *(f"docs/have/{path.name}" for path in DOCS.parent.glob("have/*.md"))]
 
 
