@@ -50,6 +50,7 @@ DOORS = {
     "pyarrow": {"data.readers", "data.frames"},
     "narwhals": {"data.frames"},
     "pyamg": {"solvers.amg"},
+    "onnx": {"estimators.onnx_model"},
     "pynndescent": {"knn.pair_metrics"},
     "pydantic": {"pipeline.validation", "runtime"},
     "matplotlib": {"report"},

@@ -156,6 +156,8 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
 def export_command(model: Path, out: Path, name: str) -> None:
     """Write the MODEL of a run to OUT, one file (.dssl.zip) that Python and NumPy can predict with, without dssl.
 
+    If OUT ends in .onnx, a kernel model becomes an ONNX graph, for any runtime of ONNX; this needs the package onnx.
+
     MODEL is the folder of the model or the result.json of a run. In Python: `sys.path.insert(0, OUT)`, `import
     dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling.
     """

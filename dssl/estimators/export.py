@@ -1,4 +1,7 @@
-"""Write a fitted model as one file, a zip of JSON, arrays and the module `numpy_model.py`, which needs NumPy alone."""
+"""Write a fitted model as one file: a zip of JSON, arrays and the module `numpy_model.py`, which needs NumPy alone.
+
+Or, of a model in one kernel, as an ONNX graph (`onnx_model.py`).
+"""
 
 import io
 import json
@@ -27,6 +30,7 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from ..storage.files import draft_of
 from . import numpy_model
+from .onnx_model import write_onnx
 
 MODULE = "dssl_model.py"  # the name of the loader in the file
 Described = tuple[JsonObject, dict[str, np.ndarray]]  # a node of the model for JSON, and its arrays
@@ -35,15 +39,15 @@ FIX = "predict with dssl itself: `dssl predict`, or a pickle of the estimator"
 
 def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | None,
                  feature_names: list[str] | None = None) -> Path:
-    """Write a model with the scaling of its features to a file; return its path.
+    """Write a model with the scaling of its features to a file that ends in .zip or .onnx; return its path.
 
     calibration : of the probabilities; None takes that of the model's attributes, if it has one.
 
     Raises ParameterError: the model, its kernel, metric or weights are of a kind that the module does not evaluate.
     """
     out = Path(path)
-    require(out.suffix == ".zip", f"{out} ends in {out.suffix or 'nothing'}", why="the model is a zip file",
-            fix="name a path that ends in .zip")
+    require(out.suffix in (".zip", ".onnx"), f"{out} ends in {out.suffix or 'nothing'}",
+            why="the model is a zip file, or an ONNX graph", fix="name a path that ends in .zip or .onnx")
     require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the model is written into it",
             fix="create it, or name another file")
     node, arrays = _node(model, "model")
@@ -55,13 +59,17 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
         "classes": model.coding.classes.tolist() if of_classes else None,
         "classes_dtype": model.coding.classes.dtype.str, "rejects": model.abstains,
         "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
-        "model": node}
+        "model": node, "n_values": model.n_columns}
     try:
         text = json.dumps(described, indent=1)
     except TypeError as error:
         raise _unknown(f"classes of type {model.coding.classes.dtype} cannot be exported") from error
     stored, _ = scaling.to_arrays()
     arrays |= {f"scaling.{name}": array for name, array in stored.items()}
+    if out.suffix == ".onnx":
+        with draft_of(out) as draft:
+            write_onnx(draft, described, arrays)
+        return out
     with draft_of(out) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.json", text)
         archive.write(numpy_model.__file__, MODULE)

@@ -175,17 +175,18 @@ class PointPredictor(PointReader):
         return self.model_.coding.mask_labels(labels, unsupported) if self.model_.abstains else labels
 
     def export(self, path: str | Path) -> Path:
-        """Write the model to one file, which NumPy alone can predict with.
+        """Write the model to one file, which NumPy alone, or an ONNX runtime, can predict with.
 
-        The file is a zip of JSON, arrays and the module `dssl_model`, which reads it:
-        no pickle, and nothing of dssl. It predicts dense rows with the columns of the
-        fit, before scaling.
+        A .zip holds JSON, arrays and the module `dssl_model`, which reads it: no pickle,
+        and nothing of dssl. An .onnx file is a graph of standard operators, which needs
+        the package onnx to be written. Both predict dense rows with the columns of the fit,
+        before scaling.
 
         Parameters
         ----------
         path : str or Path
-            A path that ends in .zip. The file has some 4 MB for each million numbers of
-            the points that the model keeps, 8 MB of float64.
+            A path that ends in .zip or .onnx. The file has some 4 MB for each million
+            numbers of the points that the model keeps, 8 MB of float64 and in ONNX.
 
         Returns
         -------
@@ -198,7 +199,8 @@ class PointPredictor(PointReader):
             `fit` was not called.
         ParameterError
             The model is of another kind than of a graph by Euclidean distance or
-            cosine, or of a named kernel.
+            cosine, or of a named kernel; in ONNX, than of a named kernel other than
+            "laplacian". Or onnx is not installed.
         """
         from .export import export_model
 

@@ -18,8 +18,10 @@ from dssl import (
     LapRLSClassifier,
     LapRLSRegressor,
     LapSVC,
+    LapSVM,
     SemiSupervisedClassifier,
     SemiSupervisedRegressor,
+    TransductiveSVC,
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.cli.main import main
@@ -121,7 +123,7 @@ def test_what_the_file_cannot_hold_is_refused(tmp_path):
                            (LapSVC(lambda A, B: A @ B.T), "kernel=")):
         with pytest.raises(ParameterError, match=message):
             model.fit(X, y).export(tmp_path / "m.dssl.zip")
-    with pytest.raises(ParameterError, match=r"name a path that ends in \.zip"):
+    with pytest.raises(ParameterError, match=r"name a path that ends in \.zip or \.onnx"):
         KernelKMeans(3).fit(X).export(tmp_path / "m.pickle")
     assert not list(tmp_path.iterdir())
 
@@ -159,3 +161,63 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(tmp_path):
     assert path.read_bytes() == before
     with pytest.raises(ParameterError, match="there is no folder"):
         GraphKernelRidge().fit(X, y).export(tmp_path / "none" / "m.dssl.zip")
+
+
+def by_onnx(path, rows):
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"X": rows}), strict=True))
+
+
+def require_equal_in_onnx(model, names, missing, path):
+    points, new = X.astype(np.float32), NEW.astype(np.float32)
+    model.fit(points, np.where(LABELED, names[CODES], missing))
+    said = by_onnx(model.export(path / "m.onnx"), new)
+    assert_array_equal(said["label"], model.predict(new))
+    if "probabilities" in said:
+        assert_allclose(said["probabilities"], model.predict_proba(new), atol=1e-5)
+    else:
+        assert_allclose(said["scores"], model.decision_function(new), atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [
+    LapSVC, LapRLSClassifier, LapSVM, TransductiveSVC, lambda: LapSVC(loss="hinge", scale="unit_norm"),
+    lambda: LapSVC("polynomial", scale="unit_range"), lambda: LapSVC("linear", n_subsample=50),
+    lambda: LapRLSClassifier("cosine", gamma_A=1e-3, gamma_I=1e-3, scale="none")], ids=[
+    "svc", "laprls", "lapsvm", "transductive", "unit norm", "polynomial", "landmarks", "cosine"])
+def test_an_onnx_graph_predicts_what_the_estimator_predicts(make, tmp_path):
+    require_equal_in_onnx(make(), np.unique(Y), "", tmp_path)
+
+
+@pytest.mark.parametrize(("names", "missing"), [([7, -3, 12], -1), ([1.0, 0.0, 2.0], np.nan)])
+def test_classes_that_are_numbers_in_onnx(names, missing, tmp_path):
+    require_equal_in_onnx(LapSVC(), np.array(names), missing, tmp_path)
+
+
+def test_two_classes_quantities_and_clipped_outliers_in_onnx(tmp_path):
+    points, new = X.astype(np.float32), NEW.astype(np.float32)
+    points[11, 2] = 1e6
+    two = LapSVC().fit(points, np.where(LABELED & (CODES < 2), CODES, -1))
+    assert two.scaling_.cuts
+    said = by_onnx(two.export(tmp_path / "two.onnx"), np.concatenate([new, points[11:12]]))
+    assert_array_equal(said["label"], two.predict(np.concatenate([new, points[11:12]])))
+    assert_allclose(said["probabilities"][:-1], two.predict_proba(new), atol=1e-5)
+    targets = np.where(LABELED, X[:, 1] + CODES, np.nan)
+    for y in (targets, np.column_stack([targets, -targets])):
+        model = LapRLSRegressor().fit(points, y)
+        said = by_onnx(model.export(tmp_path / "r.onnx"), new)["values"]
+        assert_allclose(said, model.predict(new).reshape(said.shape), rtol=1e-5, atol=1e-5)
+    assert by_onnx(tmp_path / "r.onnx", new[:0])["values"].shape == (0, 2)
+
+
+def test_what_onnx_cannot_say_is_refused_by_name(tmp_path, monkeypatch):
+    y = np.where(LABELED, CODES, -1)
+    for model, message in ((SemiSupervisedClassifier(), "type 'blend'"), (GraphKernelRidge(), "type 'graph'"),
+                           (LapSVC("laplacian"), "a laplacian kernel")):
+        with pytest.raises(ParameterError, match=message):
+            model.fit(X, y).export(tmp_path / "m.onnx")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ParameterError, match="pip install onnx"):
+        LapSVC().fit(X, y).export(tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
