@@ -5,6 +5,7 @@ test says otherwise, because a random draw names rows.
 """
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -152,6 +153,7 @@ def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, 
     assert_array_equal(several.powers[power], one.powers[power])
 
 
+@pytest.mark.slow
 def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
     X, y, _ = problem(3, n=150, d=3, n_classes=3, n_labeled=20)
     np.savez(tmp_path / "t.npz", X=X, y=y)

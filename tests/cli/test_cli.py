@@ -603,6 +603,7 @@ def test_an_error_that_nobody_expects_is_a_document_and_a_traceback(made, monkey
     assert json.loads(found.stdout)["error"] == {"type": "ZeroDivisionError", "what": "a slip", "why": "", "fix": ""}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root writes everywhere")
 def test_a_folder_that_may_not_be_written_is_named_with_other_places(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,label\n" + "1.5,2.5,x\n0.5,1.5,y\n" * 20, encoding="utf-8")

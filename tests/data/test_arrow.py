@@ -91,6 +91,7 @@ def test_other_and_shortened_files_are_named(tmp_path):
             read_all(tmp_path / f"{name}.arrow", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
 def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path, compression):
     rng, refused = np.random.default_rng(3), []

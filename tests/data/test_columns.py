@@ -46,6 +46,7 @@ NUMBERS = st.one_of(st.none(), st.floats(-1e6, 1e6).map(lambda x: round(x, 3)))
 TEXTS = st.sampled_from([None, "7", "07", "7.0", "a", "B", "é", "true"])
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(rows=st.lists(st.tuples(NUMBERS, TEXTS, TEXTS), min_size=1, max_size=12), data=st.data())
 def test_x_does_not_depend_on_blocks_and_is_what_pandas_makes(tmp_path_factory, rows, data):

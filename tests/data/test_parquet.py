@@ -65,6 +65,7 @@ def test_any_rows_of_any_row_groups(tmp_path_factory, n, group, data):
     assert block.y.tolist() == arrays["kind"][start:stop].tolist()
 
 
+@pytest.mark.slow
 def test_batches_smaller_than_a_row_group(tmp_path, monkeypatch):
     monkeypatch.setattr("dssl.data.readers.grouped.MAX_BATCH_ROWS", 7)
     arrays = columns()
@@ -232,6 +233,7 @@ def test_other_and_shortened_files_are_named(tmp_path):
             read_all(tmp_path / f"{name}.parquet", tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"compression": "none", "use_dictionary": False, "write_page_checksum": True}, {}])
 @pytest.mark.extended_cases("options1")
 def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path, options):
@@ -290,6 +292,7 @@ def test_memory_is_what_the_scan_says(tmp_path):
     assert 0 < peak <= scan.unit_bytes + 110 * scan.row_bytes
 
 
+@pytest.mark.slow
 def test_blocks_leave_room_for_a_row_group(tmp_path):
     path = write(tmp_path / "t.parquet", {"a": np.arange(4e5), "b": np.arange(4e5)}, 200_000, use_dictionary=False)
     scan = open_reader(path, scratch=tmp_path, target="none").scan()

@@ -24,6 +24,7 @@ MB = 1 << 20
 ZEROS = bytes(64 * MB)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
 def test_text_that_unpacks_to_far_more_than_text_does(tmp_path, monkeypatch, suffix, pack):
     path = tmp_path / f"points.csv{suffix}"
@@ -98,6 +99,7 @@ def configured(codec):
     return {"name": f"numcodecs.{codec.codec_id}", "configuration": kind}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("name", CODECS)
 def test_a_chunk_of_zarr_that_unpacks_to_more_than_its_shape(tmp_path, name, version):

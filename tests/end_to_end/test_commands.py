@@ -57,6 +57,7 @@ def test_the_first_run_prints_one_document(digits):
     assert result["gain"]["unlabeled_data"] == "helped"
 
 
+@pytest.mark.slow
 def test_a_second_run_finds_everything_and_another_eta_the_graph(digits, workspace, dssl):
     result = digits[1].document
     again = dssl("run", *DIGITS, "--on", "in-process", "--workspace", workspace, "--json")
@@ -71,6 +72,7 @@ def test_a_second_run_finds_everything_and_another_eta_the_graph(digits, workspa
     assert other.document["run"] != again.document["run"]
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_threads_and_processes_give_the_same_result(digits, tmp_path, dssl):
     run = dssl("run", *DIGITS, "--on", "in-process", "--workspace", tmp_path, "--json")

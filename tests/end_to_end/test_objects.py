@@ -46,6 +46,7 @@ def addresses(result):
     return {stage.name: stage.address for stage in result.stages}
 
 
+@pytest.mark.slow
 def test_a_run_in_a_store_is_that_in_a_folder(spec, s3, tmp_path):
     there, here = run(spec, workspace=s3), run(spec, workspace=tmp_path / "work")
     assert addresses(there) == addresses(here)

@@ -63,6 +63,7 @@ def fitted(per_class, random_state=0):
     return SemiSupervisedClassifier().fit(X, y), X, true, y
 
 
+@pytest.mark.slow
 def test_classes_that_no_point_is_predicted_as_are_named():
     rng = np.random.default_rng(0)
     X, true = rng.normal(size=(400, 3)), np.where(rng.random(400) < 0.1, "rare", "usual")
@@ -98,6 +99,7 @@ def test_without_unlabeled_points_nothing_is_said_of_their_help():
         found.evidence_["in_words"])
 
 
+@pytest.mark.slow
 def test_where_there_are_no_clusters_the_labels_decide():
     """One direction of fifteen tells the classes apart: the graph's share falls, and no one says that it helped."""
     rng = np.random.default_rng(0)
@@ -193,6 +195,7 @@ def test_known_class_sizes():
     assert_array_equal(found.predict(X), found.transduction_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "least"), [("swiss", 0.97), ("friedman", 0.75)])
 @pytest.mark.extended_cases("friedman-0.75")
 def test_quantities(data, least):
@@ -237,6 +240,7 @@ def test_thousands_of_labels_take_one_system(monkeypatch):
     assert SemiSupervisedRegressor().fit(X, t).score(X[free], true[free].astype(float)) > 0.9
 
 
+@pytest.mark.slow
 def test_a_told_budget_decides_how_many_labels_have_kernels_and_says_so():
     X, true = all_digits()
     X, true = X[:600], true[:600]

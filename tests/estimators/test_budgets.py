@@ -22,6 +22,7 @@ def moons():
     return X, y, known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.extended_cases("ClusterKernelSVC", "LapSVC")
 def test_a_smaller_budget_has_a_smaller_rank_and_a_larger_one_the_usual(moons, kind):

@@ -48,6 +48,7 @@ def blobs(n_labels, random_state=0):
     return X, y, true
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "share", "apart"), [
     *((kind, 0.1, 1.0) for kind in ALL), (SemiSupervisedClassifier, 0.2, 0.0), (LapSVC, 0.2, 0.0)])
 def test_labels_drawn_at_random_say_how_frequent_classes_are(kind, share, apart):

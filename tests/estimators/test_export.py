@@ -41,6 +41,7 @@ def exported(model, path):
     return numpy_model.load(path / "m.dssl.zip")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", [
     SemiSupervisedClassifier, GraphKernelRidge, LapSVC, LapRLSClassifier,

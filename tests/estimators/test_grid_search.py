@@ -229,6 +229,7 @@ def test_one_measure_parts_equals_of_all_losses():
 PENALTIES = {"gamma_A": [1e-4, 1e-2, 1.0], "gamma_I": [0, 0.1, 10.0], "bandwidth": [1.0, 2.0, 4.0]}
 
 
+@pytest.mark.slow
 def test_halving_judges_the_better_third_on_three_times_the_folds():
     X, y, _ = problem()
     full = GridSearch(LapRLSClassifier(landmarks=40), PENALTIES, cv=10, scoring="neg_brier_score").fit(X, y)

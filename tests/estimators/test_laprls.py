@@ -124,6 +124,7 @@ def test_the_error_of_float32_blocks_is_small():
     assert (exact.predict(X) == single.predict(X)).mean() > 0.995
 
 
+@pytest.mark.slow
 def test_a_grid_is_searched_and_the_graph_helps_on_digits():
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
@@ -368,6 +369,7 @@ def test_iterations_need_no_room_for_gram_matrices():
         LapRLSClassifier(landmarks=800, gamma_A=[0.1, 1.0], solver=refits).fit(X, y)
 
 
+@pytest.mark.slow
 def test_held_out_values_in_closed_form_need_no_gram_matrix_a_fold():
     """Where those of six folds do not fit; the same pair is chosen, by the same errors."""
     X = np.random.default_rng(0).normal(size=(1000, 6))

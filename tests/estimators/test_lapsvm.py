@@ -23,6 +23,7 @@ from tests.benchmarks.influence_on_graph import FittedOnGraph, FullSpace, influe
 from .test_laprls import SOLVERS, problem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", *(
     pytest.param(loss, marks=pytest.mark.slow) for loss in ("squared_hinge", HuberHinge(0.3)))], ids=str)
 @pytest.mark.extended_cases("squared_hinge")
@@ -61,6 +62,7 @@ def test_a_linear_kernel_without_a_graph_is_what_scikit_learn_fits(loss, peer):
     assert_array_equal(own.predict(new), other.predict(new))
 
 
+@pytest.mark.slow
 def test_a_grid_is_searched_and_the_graph_helps_on_digits():
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))

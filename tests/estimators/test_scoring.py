@@ -29,6 +29,7 @@ def plain():
     return SemiSupervisedClassifier().fit(X, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.88, 0.12), (0.7, 0.2, 0.1)])
 def test_decisions_are_best_for_the_metric_and_probabilities_are_the_same(shares):
     X, y, true = gaussians(shares, apart=1.3)

@@ -98,6 +98,7 @@ def test_where_neither_labels_nor_soft_labels_say_something_there_is_no_class(bl
     assert (learner().fit(apart, labels, soft_labels=np.column_stack([1 - said, said])).transduction_[far] == 1).all()
 
 
+@pytest.mark.slow
 def test_another_model_is_judged_by_held_out_labels():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(400, 12))

@@ -81,6 +81,7 @@ def test_an_estimator_takes_sparse_rows():
     assert_array_equal(on_sparse.decision_function(CsrRows(X)), values)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cluster_gives_the_same_model(cluster_client):
     execution = OnDask(cluster_client)

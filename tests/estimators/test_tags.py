@@ -101,6 +101,7 @@ def test_one_search_of_the_graph_serves_all_labels(fitted, monkeypatch, tagged):
     assert sum("index.rows" in name for name in arrays) == 1
 
 
+@pytest.mark.slow
 def test_kernels_on_the_graph_are_computed_once_for_labels_of_the_same_points(monkeypatch, tagged):
     X, _, y = tagged
     made, of = [], KernelRows.of
@@ -129,6 +130,7 @@ def test_predictions_are_written_to_an_array(fitted, tagged, tmp_path):
     assert written["counts"] == {str(column): int(fitted.predict(X)[:, column].sum()) for column in range(3)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["float", "bool", "object", "frame", "list", "marker"])
 def test_forms_of_y_say_the_same(fitted, tagged, form):
     X, _, y = tagged
@@ -150,6 +152,7 @@ def test_forms_of_y_say_the_same(fitted, tagged, form):
     assert_array_equal(model.predict(X), wanted)
 
 
+@pytest.mark.slow
 def test_a_sparse_indicator_is_wholly_known(tagged):
     X, Y, _ = tagged
     model = LaplaceLearning().fit(X, sparse.csr_array(Y))

@@ -52,6 +52,7 @@ def test_rows_in_memory_and_few_rows_stay_where_they_lie(tmp_path):
         assert bring_halos(rows, wanted, 4, "halo", total, InProcess(1)) is None
 
 
+@pytest.mark.slow
 def test_no_task_holds_more_than_the_budget(tmp_path):
     X, lists = np.ones((20_000, 32), np.float32), wanted_lists(20_000, 30, 2_000)
     traced = Traced(tmp_path, 1 << 20)

@@ -124,6 +124,7 @@ def test_one_graph_serves_many_fits(estimator):
         assert_array_equal(fitted.predict(X), expected)
 
 
+@pytest.mark.slow
 def test_a_graph_goes_to_a_cluster_and_back(cluster_client, tmp_path):
     """Made in this process and used by workers, and the other way round; made in a folder it is there afterwards."""
     X, y = points(), np.full(60, -1)

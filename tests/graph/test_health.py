@@ -192,6 +192,7 @@ def test_health_does_not_depend_on_blocks(n, n_pieces, height, random_state, cop
     assert health["labeled"] == len(labeled)
 
 
+@pytest.mark.slow
 def test_no_task_holds_more_than_the_budget(tmp_path):
     """30,000 vertices within 2 MiB, of which the components take 4 bytes each; the whole graph would take 14 MB."""
     traced, n = Traced(tmp_path, 2 << 20), 30_000

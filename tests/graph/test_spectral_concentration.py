@@ -32,6 +32,7 @@ def test_copies_of_points_count():
     assert found == pytest.approx(whole, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_a_sample_tells_noise_from_clusters():
     rng = np.random.default_rng(1)
     noise, line = rng.normal(size=(800, 20)), np.stack([np.linspace(0, 50, 800), rng.normal(size=800)], axis=1)

@@ -98,6 +98,7 @@ def test_changes_of_folds_are_those_of_the_whole_graph(kind, block_rows, copies)
         assert_allclose(found, expected[order][:, order], rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_no_more_of_the_graph_is_held_than_what_is_near(tmp_path):
     """200 points of 20,000 leave; the whole graph would take five times as much."""
     n, rng, W, traced = 20_000, np.random.default_rng(0), MemoryParts(), Traced(tmp_path, 1 << 30)

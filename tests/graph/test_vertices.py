@@ -61,6 +61,7 @@ def with_copies(v=12, d=3, most=4, random_state=0):
     return rng.normal(size=(v, d))[vertex], np.eye(v)[vertex]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=25, deadline=None)
 def test_vertices_are_the_distinct_rows(data):

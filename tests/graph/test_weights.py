@@ -97,6 +97,7 @@ def test_blocks_and_storage_do_not_change_the_graph(tmp_path, symmetrize):
         read_graph(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["heat", "self_tuned"])
 @pytest.mark.extended_cases("self_tuned")
 def test_no_task_and_no_driver_holds_more_than_a_budget_for_blocks(tmp_path, kind):

@@ -65,6 +65,7 @@ def test_a_budget_too_small():
         choose(points(), 12, "kmeans", execution=InProcess(1, 48 * 12 * 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_peak_memory_of_the_seeding_stays_within_the_formula(form):
     rows, execution = as_rows(form(points(30 * 60, 300))), InProcess(1)

@@ -104,6 +104,7 @@ def test_the_ridge_of_a_kernel_of_low_rank():
     assert pilot_ridge(np.zeros(3), np.eye(3), 30, 1.5) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", [0.1, 0.3, 1.0])
 @pytest.mark.extended_cases("0.3", "1.0")
 def test_scores_sum_to_about_the_number_of_landmarks(bandwidth):

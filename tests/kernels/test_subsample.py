@@ -252,6 +252,7 @@ def grown_systems(normalized, ridge=1e-2):
             for n in (1500, 1520)]
 
 
+@pytest.mark.slow
 @in_pairs({
     "normalized": [False, True],
     "powers, sooner": [((1,), [True]), ((2,), [True]), ((3,), [True, True]),

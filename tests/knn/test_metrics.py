@@ -91,6 +91,7 @@ def test_exact_neighbors_are_those_of_the_formula_with_parameters(metric, params
     assert certify_recall(X, lists)["recall"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "params"), [case for case in PARAMS if METRICS.named(case[0]).takes_sparse])
 def test_sparse_rows_have_the_distances_of_dense_ones_with_parameters(metric, params):
     X = sparse.random_array((80, 6), density=0.6, rng=np.random.default_rng(1), dtype=np.float32)
@@ -181,6 +182,7 @@ def test_the_transform_of_mahalanobis_does_not_depend_on_the_axes_of_equal_eigen
     assert_allclose(rows, X * np.sqrt(VI.diagonal()), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "w", "scale"), [
     (3.0, None, 1e-120), *(pytest.param(*case, marks=pytest.mark.slow) for case in (  # each case is compiled
         (500.0, None, 1.0), (3.0, None, 1e120), (80.0, (0.0, 1e-300, 2.0), 1e-9)))])
@@ -254,6 +256,7 @@ def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     assert_allclose(rows.distances, dense.distances, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [
     *cases(["manhattan", "correlation", "jaccard", "haversine"], {"jaccard", "haversine"}),
     pytest.param(taxi, id="taxi")])
@@ -270,6 +273,7 @@ def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     assert certify_recall(X, exact)["recall"] == 1
 
 
+@pytest.mark.slow
 def test_nn_descent_of_sparse_rows():
     X = sparse.random_array((1200, 40), density=0.2, rng=np.random.default_rng(0), dtype=np.float32).tocsr()
     lists = dssl.neighbors(X, 6, metric="manhattan", method="descent")
@@ -365,6 +369,7 @@ def test_codes_sets_shares_counts_and_angles_are_not_scaled():
     assert {name for name in METRICS if not METRICS.named(name).scaled_by_default} == UNSCALED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [dssl.LaplaceLearning, dssl.SemiSupervisedClassifier, dssl.LapSVC])
 @pytest.mark.parametrize(("metric", "params"), [("hamming", None), ("braycurtis", None),
                                                 ("seuclidean", {"V": [1, 1, 1e4]})])
@@ -408,6 +413,7 @@ def test_taxi_is_manhattan():
     assert pair_metric_of(taxi).name == "taxi"
 
 
+@pytest.mark.slow
 def test_pynndescent_is_imported_where_its_functions_are_needed():
     code = ("import sys, numpy as np, dssl\n"
             "X = np.random.default_rng(0).random((300, 4))\n"

@@ -179,6 +179,7 @@ def test_all_points_equal():
     assert (found["distances"] == 0).all()
 
 
+@pytest.mark.slow
 @SEARCHES
 @pytest.mark.extended_cases("tree")
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
@@ -266,6 +267,7 @@ def test_descent_is_repeated_wider_where_it_misses_too_many():
     assert once["recall"]["recall"] + 0.02 < again["recall"]["recall"]
 
 
+@pytest.mark.slow
 def test_wide_rows_that_are_hard_to_search_are_searched_with_long_lists_at_once():
     found = neighbors(hard_pixels(6000), 10, method="descent", recall=0.9).attributes
     assert found["searches"] == 1

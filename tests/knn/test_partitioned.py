@@ -150,6 +150,7 @@ def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves_and_sc
     assert max(execution.tasks.values()) <= execution.memory_budget
 
 
+@pytest.mark.slow
 def test_rows_that_are_hard_to_search_are_scanned_until_the_recall_is_certified():
     """Many scales, hubs, duplicates and 784 columns of which no few explain the distances: leaves and joins miss many.
     """
@@ -173,6 +174,7 @@ def test_noise_is_scanned_where_no_leaves_fit_and_searched_exactly_where_that_do
     assert (lists.attributes["scanned"], lists.attributes["filled_exactly"]) == (True, 3000)
 
 
+@pytest.mark.slow
 def test_a_search_that_would_take_longer_than_planned_is_refused_with_the_way_out(monkeypatch):
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
     monkeypatch.setattr("dssl.knn.partitioned.rounds.LONGEST", 0)
@@ -234,6 +236,7 @@ def written(folder):
             if path.is_file() and path.suffix != ".json"}
 
 
+@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monkeypatch):
     """After some tasks again and again, and whenever something is removed: no task runs twice, the bytes are the same.
     """
@@ -357,6 +360,7 @@ def test_places_leave_no_row_out():
     assert_array_equal(places.block(np.array([0, 7, 8, 15, 16])), [0, 0, 2, 2, 3])
 
 
+@pytest.mark.slow
 def test_a_pipeline_partitions_its_points(points, tmp_path):
     np.savez(tmp_path / "points.npz", X=points[:3000], y=points[:3000, 0] > 0)
     result = run({"name": "partitioned", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 300}},

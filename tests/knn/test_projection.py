@@ -36,6 +36,7 @@ def listed(Z, X, width=15, k=10):
     return np.mean([np.isin(*pair).mean() for pair in zip(near, first, strict=True)])
 
 
+@pytest.mark.slow
 def test_rows_that_no_few_axes_explain_have_a_sketch_that_finds_more_neighbors():
     X = hard_pixels(1500)
     projection = Projection.of(X, block_rng(0))

@@ -84,6 +84,7 @@ def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     assert workspace.fit.models["base"].predict(X).shape == (300,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moons, name, tmp_path):
     X, _, known = moons
@@ -207,6 +208,7 @@ def test_solved_columns_are_gone_when_the_covariance_is_there(moons, monkeypatch
     assert not fitted._begun[0].fit.models
 
 
+@pytest.mark.slow
 def test_what_held_out_labels_say_changes_no_answer_of_the_graph(moons):
     X, _, known = moons
     for estimator in (PoissonLearning(), SemiSupervisedClassifier()):
@@ -222,6 +224,7 @@ def test_what_held_out_labels_say_changes_no_answer_of_the_graph(moons):
     assert fitted.by_labels_["scores"]["base"]["error"] == fitted.gain_.without
 
 
+@pytest.mark.slow
 def test_known_class_sizes_and_quantities_of_the_graph_have_a_report(moons):
     X, y, known = moons
     for estimator in (LaplaceLearning(class_sizes=[1, 1]), SemiSupervisedClassifier(class_sizes=[1, 1])):

@@ -49,6 +49,7 @@ def shown(workspace, source):
         return arrays["X"][train].astype(np.float32), y.astype(known.dtype), train
 
 
+@pytest.mark.slow
 def test_the_baseline_is_what_the_labels_alone_say(digits_file, tmp_path):
     spec = {**automatic_spec(digits_file, random_state=3), "graph": {"random_state": 3}}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
@@ -83,6 +84,7 @@ def test_the_choice_is_that_of_the_configured_budget_and_not_of_the_machine(digi
     assert address(1 << 30, memory_budget="20MB") != address(1 << 30)
 
 
+@pytest.mark.slow
 def test_many_labels_take_one_system(digits_file, tmp_path, monkeypatch):
     monkeypatch.setattr(automatic, "MAX_LABELS", 200)
     result = run(automatic_spec(digits_file, labels={"fraction": 0.5}), workspace=tmp_path, execution=InProcess(1))
@@ -92,6 +94,7 @@ def test_many_labels_take_one_system(digits_file, tmp_path, monkeypatch):
             execution=InProcess(1))
 
 
+@pytest.mark.slow
 def test_quantities(tmp_path):
     X, _ = make_blobs(300, n_features=4, centers=3, cluster_std=3.0, random_state=0)
     np.savez(tmp_path / "values.npz", X=X, y=X[:, 0] + 0.1 * X[:, 1]**2)
@@ -120,6 +123,7 @@ def test_the_scale_is_chosen_by_ranges_and_by_labels_or_given(digits_file, tmp_p
         assert ("leave-one-out squared error on the labels, by scaling" in page) == (scale is None)
 
 
+@pytest.mark.slow
 def test_sparse_points(tmp_path):
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 200)
@@ -177,6 +181,7 @@ def test_the_loss_of_huber_is_of_quantities():
     assert load_spec(spec).model.loss == "huber"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["automatic", "graph"])
 def test_another_model_is_that_of_the_estimator(digits_file, tmp_path, kind):
     """A spec's base estimator counts as the estimator's does; a second run reads it, and the plan counts its tasks."""

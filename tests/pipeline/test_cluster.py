@@ -106,6 +106,7 @@ def test_results_do_not_depend_on_threads(fields, tmp_path):
         assert_array_equal(models[0][name], models[1][name])
 
 
+@pytest.mark.slow
 def test_stochastic_steps_go_on_after_the_last_that_was_taken(fields, tmp_path, monkeypatch):
     model = {"kind": "cluster", "approximation": {"n_features": 40, "steps": 12}, "landmarks": 100}
     spec, original, taken = {**fields, "model": model}, StochasticSteps.take, []

@@ -82,6 +82,7 @@ def test_test_points_are_compared_too(moons, tmp_path):
     assert found["test_accuracy"] > 0.95
 
 
+@pytest.mark.slow
 def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_path):
     _, X, y = moons
     columns = {"names": np.array(["low", "high"])[y], "one": ["all"] * len(y), "empty": [""] * len(y), "real": X[:, 0]}

@@ -125,6 +125,7 @@ def test_two_processes_have_the_tasks_that_were_counted(cluster_client, tmp_path
     require_equal("svm", counted_and_run(SPECS["svm"], tmp_path, OnDask(cluster_client, 16 << 20)))
 
 
+@pytest.mark.slow
 def test_blocks_of_a_small_budget_are_counted_and_so_are_the_bytes_that_they_write(tmp_path, monkeypatch):
     """Bytes of arrays as they are written, before they are compressed, those of shuffles too."""
     written = Counter()

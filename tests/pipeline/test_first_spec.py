@@ -97,6 +97,7 @@ def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
     assert spec.labels.given
 
 
+@pytest.mark.slow
 def test_an_identifier_is_left_to_the_run_so_that_predictions_name_their_rows_by_it(here):
     frame = trees()
     frame[["id", "height", "kind"]].to_csv("t.csv", index=False)
@@ -453,6 +454,7 @@ def test_a_table_of_one_s_own_from_init_to_predictions(here):
     assert result["metrics"]["n_test"] >= 5
 
 
+@pytest.mark.slow
 def test_few_labels_are_all_learned_from_and_judge_the_run_without_test_points(here):
     frame = trees()[["height", "width", "kind"]]
     frame.loc[frame.index[30:], "kind"] = None
@@ -553,6 +555,7 @@ def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_
         assert load_spec(f"{name}.yaml").data.read.missing == ("-999",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_whole_numbers_that_are_codes_by_their_name_are_categories_in_the_run_and_in_new_files(here, ending):
     rng = np.random.default_rng(0)
@@ -623,6 +626,7 @@ def coded(n=N, random_state=0):
     return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.extended_cases("csv")
 def test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts(here, ending):

@@ -113,6 +113,7 @@ def test_neighbors_are_counted_among_distinct_rows(spec, tmp_path):
 # Given graphs
 
 
+@pytest.mark.slow
 def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
     """Lists and weights of all rows, cut to the training points; those of the test points do not matter."""
     spec["model"] = {"kind": "svm", "loss": "hinge"}  # of which scores tell classes alone, no rounding

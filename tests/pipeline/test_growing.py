@@ -112,6 +112,7 @@ def assert_same(found, expected):
 # What is grown
 
 
+@pytest.mark.slow
 def test_a_run_that_grew_is_a_fresh_run_of_all_files(growing):
     grown = growing.run()
     assert growing.notes[0].startswith("1 new file with 50 rows (part-10.csv) beside the 550 rows of run")
@@ -262,6 +263,7 @@ def test_several_graphs_grow(tmp_path):
 # What has all rows read anew
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("harm", "told", "counts"), [
     (lambda folder: edit(folder / "part-1.csv"), "part-1.csv changed", (1, 1 + 50)),
     pytest.param(lambda folder: os.remove(folder / "part-2.csv"), "part-2.csv vanished", (250, 50),

@@ -55,6 +55,7 @@ def fitted(estimator, table, **params):
     return estimator(**params).fit(table[FEATURES], y, sample_weight=table["w"].fillna(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "estimator"), [
     ({"kind": "automatic"}, SemiSupervisedClassifier), ({"kind": "graph", "learner": "laplace"}, LaplaceLearning),
     ({"kind": "graph", "learner": "poisson"}, PoissonLearning),
@@ -78,6 +79,7 @@ def test_labels_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, e
     assert errors == pytest.approx(expected_errors, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_a_transductive_machine_weighs_labels_as_its_estimator_does(table, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     result = run(spec_of(tmp_path / "t.csv", kind="transductive"), workspace=tmp_path, execution=InProcess(1))
@@ -85,6 +87,7 @@ def test_a_transductive_machine_weighs_labels_as_its_estimator_does(table, tmp_p
     assert_allclose(result.predict_proba(table[FEATURES]), expected.predict_proba(table[FEATURES]), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "estimator"), [({"kind": "automatic"}, SemiSupervisedRegressor),
                                                   ({"kind": "laprls"}, LapRLSRegressor)])
 def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, estimator):

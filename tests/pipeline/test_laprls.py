@@ -157,6 +157,7 @@ def test_a_grid_has_both_bandwidths_and_other_kernels_have_none(fields):
         changed(fields, "kernel.bandwidth=wide")
 
 
+@pytest.mark.slow
 def test_without_the_graph_the_model_is_its_base_and_the_page_says_so(fields, tmp_path):
     result = run(fields, set=["model.gamma_I=0"], workspace=tmp_path, execution=InProcess(2))
     assert {**result.metrics, "log_loss": None} == result.baselines["base"] == result.baselines["shuffled"]
@@ -180,6 +181,7 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
         assert words not in text, words
 
 
+@pytest.mark.slow
 def test_iterations_find_what_the_direct_solver_finds(fields, shared):
     own = ["model.tol=1e-10", "model.gamma_A=auto", "model.gamma_I=auto", "kernel.bandwidth=median"]
     one, other = (run(fields, set=[*own, f"model.solver={name}"], workspace=shared, execution=InProcess(2))
@@ -191,6 +193,7 @@ def test_iterations_find_what_the_direct_solver_finds(fields, shared):
     assert_allclose(mine.values(rows), theirs.values(rows), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_equal_points_count_as_many(fields, points_file, tmp_path):
     with np.load(points_file) as arrays:
         X, y = arrays["X"], arrays["y"]
@@ -507,6 +510,7 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
 # Points that are held out and leave the graph
 
 
+@pytest.mark.slow
 def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path):
     spec = {**fields, "model": {**fields["model"], "kind": "lapsvm"}, "selection": {
         "cv": 3, "grid": {**GRID["grid"], "gamma_I": [0, "auto"]}, "held_out_points": "inductive", "repetitions": 2}}

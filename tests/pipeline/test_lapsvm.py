@@ -20,6 +20,7 @@ def fields(points_file):
             "model": {"kind": "lapsvm", "landmarks": {"n_landmarks": 40}}}
 
 
+@pytest.mark.slow
 def test_a_run_has_a_choice_of_penalties_a_model_and_a_report(fields, points_file, tmp_path):
     grid = {"cv": 3, "grid": {
         "gamma_A": ["auto", "100*auto"], "gamma_I": [0, "0.1*auto"], "bandwidth": ["median", 2.0]}}

@@ -39,6 +39,7 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path):
         assert "than always predicting class 0" in result.verdict[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "labels", "told", "sign"), [
     ({"kind": "automatic"}, {"per_class": 10}, {"class_prior": [0.9, 0.1]}, -1),
     ({"kind": "graph", "learner": "ridge"}, {"count": 80}, {"class_weight": {1: 9.0}}, 1)])

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dssl.cli.main import main
@@ -34,6 +35,7 @@ def test_the_graph_of_a_metric_is_planned_made_and_used(tmp_path):
     assert len(rows.read_text(encoding="utf-8").splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_the_parameters_of_a_metric_are_planned_made_and_used(tmp_path):
     spec = spec_of(tmp_path, "minkowski")
     spec["graph"]["metric_params"] = {"p": 3, "w": [1, 2]}

@@ -156,6 +156,7 @@ def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, fresh, spec
     assert fresh("predict", result["model"], tmp_path / "new.npy", tmp_path / "labels.npy").returncode == 0
 
 
+@pytest.mark.slow
 def test_what_no_plugin_registers_is_refused_with_the_names_there_are(dssl, spec_file):
     refused = {"model.kind=nearest": "'clustering', 'kernel_clustering' or 'nearest_label'",
                "model={kind: svm};kernel.name=cauchy": "rbf, laplacian, linear, polynomial, cosine, rational",

@@ -307,6 +307,7 @@ def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path
     assert "1 of 21 points are near no point" in done.stderr
 
 
+@pytest.mark.slow
 def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tmp_path):
     """Beside empty cells whole numbers are read as floats."""
     X, y = make_blobs(200, 3, centers=2, random_state=0)

@@ -41,6 +41,7 @@ def predict(*arguments):
     return CliRunner().invoke(main, ["predict", *map(str, arguments), "--json"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tmp_path):
     _, _, table = made
@@ -69,6 +70,7 @@ def test_they_sum_to_one_and_the_most_probable_class_is_the_label(made, kind, tm
     assert array.attrs["classes"] == ["x", "y", "z"]
 
 
+@pytest.mark.slow
 def test_a_model_of_quantities_has_none(made, tmp_path):
     folder = fitted(made, {"kind": "automatic"}, labels={"count": 40}, data={
         "source": str(made[0] / "train.csv"), "task": "regression", "read": {"target": "a", "drop": ["kind"]},

@@ -21,6 +21,7 @@ TAKEN = {"accounting": PLAIN | {"balance": "number"}, "identifiers": PLAIN | {"i
          "zip": {**{name: kind for name, kind in PLAIN.items() if name != "region"}, "zip": "category"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.extended_cases("UTF-16", "accounting", "dates", "fixed lists", "identifiers",
     "labels missing", "mark and index", "mixed case", "money", "money after", "parts", "percent",

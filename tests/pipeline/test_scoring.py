@@ -54,6 +54,7 @@ def run_of(path, workspace, **model):
     return run(spec_of(path, **model), workspace=workspace, execution=InProcess(1))
 
 
+@pytest.mark.slow
 def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace):
     scoring = "balanced_accuracy"
     path, X, true = points
@@ -70,6 +71,7 @@ def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace):
     assert_allclose(held_out["over_base"]["p_value"], own.gain_.p_value, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scoring", list(KEYS))
 @pytest.mark.extended_cases("f1", "f1_macro", "roc_auc")
 def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, scoring):
@@ -103,6 +105,7 @@ def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, sc
     assert "The curve shows the error, although the metric of this run is" in re.sub(r"\s+", " ", page)
 
 
+@pytest.mark.slow
 def test_the_graph_serves_every_metric_and_the_guess_of_f1_is_the_second_class(points, workspace):
     path, *_ = points
     result = run_of(path, workspace, scoring="f1")

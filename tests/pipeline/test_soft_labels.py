@@ -53,6 +53,7 @@ def written(table, path, *, labels=True):
 READ = {"read": {"target": "kind"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "form"), [("automatic", "mapping"), *(("graph", form) for form in
                                             ("list", "mapping", "file", "table"))])
 def test_soft_labels_count_as_those_of_the_fit(table, tmp_path, kind, form):
@@ -229,6 +230,7 @@ def test_without_labels_and_soft_labels_there_is_nothing_to_learn_from(table, tm
                           soft_labels={"columns": COLUMNS, "classes": NAMES}))
 
 
+@pytest.mark.slow
 def test_columns_of_a_table_are_matched_by_name(table, tmp_path):
     path = written(table, tmp_path / "t.csv")
     data = {"read": {"target": "kind", "drop": COLUMNS}}

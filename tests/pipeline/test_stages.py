@@ -83,6 +83,7 @@ def test_an_address_digests_the_parameters_that_the_function_gets(name, specs):
         assert item.artifact.version == item.stage.version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(KINDS))
 @pytest.mark.extended_cases("cluster", "kernel_clustering", "lapsvm", "multiscale", "ridge")
 def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkeypatch):

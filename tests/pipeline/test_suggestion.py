@@ -60,6 +60,7 @@ def filled(path, kinds):
     return table
 
 
+@pytest.mark.slow
 def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path):
     folder, kinds = problem
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec_of(folder, "graph")))
@@ -172,6 +173,7 @@ def test_a_spec_that_was_run_with_values_set_is_named_with_them(problem, tmp_pat
     assert max(map(len, done.stdout.splitlines()[:4])) <= 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["graph", "automatic"])
 def test_rows_that_were_named_as_far_from_all_others_are_not_suggested(problem, kind, tmp_path):
     folder, _ = problem

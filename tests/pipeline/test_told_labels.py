@@ -104,6 +104,7 @@ def test_labels_that_may_be_either_of_two_classes_are_new_ones():
     assert spelled_as(["No", "NO", "no", "Yes"], ["No", "no", "yes"]) == ["No", "NO", "no", "yes"]
 
 
+@pytest.mark.slow
 def test_labels_of_one_class_wait_for_a_file_that_brings_another(tmp_path):
     rng = np.random.default_rng(0)
     kind = np.arange(60) % 2

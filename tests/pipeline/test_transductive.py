@@ -72,6 +72,7 @@ def known(tmp_path):
             "selection": {"cv": 4, "grid": GRID}}, X.astype(np.float32), known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["uniform", "leverage"])
 def test_a_selection_is_the_search_of_the_estimator_on_the_same_folds(known, tmp_path, method):
     spec, X, y = known
@@ -114,6 +115,7 @@ def test_without_a_selection_the_parameters_are_those_given(known, tmp_path):
     assert "The model equals the supervised baseline, because the unlabeled data was " in page
 
 
+@pytest.mark.slow
 def test_the_report_shows_what_was_chosen_and_tried(known, tmp_path):
     spec, _, _ = known
     grid = {"C": [0.01, 1.0, 100.0], "unlabeled_weight": [0.1, 1.0]}

@@ -167,6 +167,7 @@ def test_two_classes_and_the_baseline_of_a_graph_of_the_subsample():
     assert "subsample alone" not in Reader(example_page(*example_run(2))).text
 
 
+@pytest.mark.slow
 def test_many_classes_show_the_most_confused_pairs():
     result, facts = example_run(200)
     result["metrics"]["confusion"][41][7] += 30
@@ -180,6 +181,7 @@ def test_many_classes_show_the_most_confused_pairs():
     assert "No test point was misclassified." in none_wrong.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize(("stage", "change", "words"), [
     ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
@@ -262,6 +264,7 @@ def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
     assert "Parameters bandwidth 0.5*median C 10 eta 30 power 2" in given
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 def test_every_fact_may_be_missing():
     result, facts = example_run(3)
@@ -325,6 +328,7 @@ def test_many_stages_and_long_names_stay_readable():
     assert "3.0 GB" in found.text
 
 
+@pytest.mark.slow
 def test_equal_arguments_give_an_equal_page():
     assert example_page(*example_run(12)) == example_page(*example_run(12))
 

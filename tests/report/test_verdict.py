@@ -93,6 +93,7 @@ def test_too_few_labels_are_told_once():
     assert "cannot be distinguished from chance" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_test", [True, False])
 @pytest.mark.parametrize("answer", [HELPED, HURT, "too few points to tell", "no clear difference"])
 def test_without_unlabeled_points_nothing_is_claimed_of_them(answer, has_test):

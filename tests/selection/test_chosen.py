@@ -45,6 +45,7 @@ def fitted_without_each(kind, X, y, pair, bandwidth):
     return np.array(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow), 0])
 @pytest.mark.extended_cases("2")
 def test_what_is_chosen_is_the_most_probable_by_refits_without_each_label(n_classes):
@@ -100,6 +101,7 @@ def test_with_one_label_a_class_the_structure_decides():
     assert (with_graph.transduction_ == (np.arange(400) >= 200)).all()
 
 
+@pytest.mark.slow
 def test_labels_that_do_not_follow_the_graph_choose_against_it():
     X = np.linspace(0, 1, 400)[:, None]  # on a line, the classes in bands narrower than a neighborhood
     y = np.where(np.arange(400) % 2 == 0, np.arange(400) // 4 % 2, -1)
@@ -129,6 +131,7 @@ def test_the_choice_does_not_depend_on_the_size_of_quantities(size):
     assert_allclose(other["scaled_rmse"] / size, one["scaled_rmse"], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalties", [{}, {"gamma_A": "auto", "gamma_I": "auto"}])
 @pytest.mark.extended_cases("penalties1")
 def test_labels_choose_the_bandwidth(penalties):

@@ -116,6 +116,7 @@ def test_standard_errors_by_hand():
     assert set(every_score([exact]).values()) == {0.0}
 
 
+@pytest.mark.slow
 def test_standard_errors_are_the_spread_of_scores_of_other_points():
     """Of 2,000 draws of 80 points each."""
     actual = [all_scores_but_calibrated(of_classes(random_state, 2, n=80)) for random_state in range(2000)]

@@ -71,6 +71,7 @@ def test_scores_without_a_mistake_have_an_interval():
     assert high == pytest.approx(0.194, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_an_interval_of_rmse_has_the_unit_of_the_target_and_covers():
     rng = np.random.default_rng(0)
     ends = np.array([interval_of_rmse(rng.normal(size=20) ** 2) for _ in range(60)])

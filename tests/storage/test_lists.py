@@ -44,6 +44,7 @@ def files_of(artifact):
     return sorted(actual)
 
 
+@pytest.mark.slow
 def test_a_manifest_names_all_that_was_written(unlisted, tmp_path):
     url, _ = unlisted
     run(SPEC, workspace=url)

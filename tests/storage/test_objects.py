@@ -361,6 +361,7 @@ def moods(monkeypatch):
     object_client.store_of.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_conflict_is_tried_again_and_a_change_is_not(moods):
     path = object_path("s3://bucket/conflicts/lock.json")
     moods.answers = [409, 409]

@@ -100,6 +100,7 @@ def test_all_edges_and_labels_are_the_system_itself():
         assert functions.evidence["iterations"] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_samples_are_the_system_in_the_mean():
     problem = case(m=60, edges=1, s=12, weighted=False)
     made, exactly = [made_of(problem, random_state=random_state)

@@ -219,6 +219,7 @@ def test_threads_and_kept_blocks_do_not_change_a_bit(dtype):
         assert_array_equal(two[name], array)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_give_the_bits_of_threads(cluster):
     there, _ = problem(200, execution=cluster)

@@ -64,6 +64,7 @@ def test_gram_matrices_take_the_memory_of_the_formula(dtype, kernel, whitened):
     assert 0.5 * formula < peak_of(GramTask(made, 0, 2, True, True, True, True), most) < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "keep"), [("float64", 0), ("float64", MUCH), ("float32", 0)])
 @pytest.mark.extended_cases("float32-0", "float64-1073741824")
 def test_columns_take_the_memory_of_the_formula(dtype, keep):
