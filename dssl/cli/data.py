@@ -176,8 +176,9 @@ def export_command(model: Path, out: Path, name: str) -> None:
 @click.option("--abstain", is_flag=True,
               help="Reject points that are not near any point of the model, and give them no label: an empty cell and "
                    "`abstained` in tables, -1 in arrays, NaN among values.")
-@click.option("--probabilities", is_flag=True, help="Write the probability of each class: as columns of a table, or in "
-                                                    ".npy and .zarr as an array (n, n_classes) instead of the labels.")
+@click.option("--probabilities", is_flag=True, help="Write the probability of each class: as columns of a table; in "
+                                                    ".npy and .zarr as an array (n, n_classes) instead of the labels; "
+                                                    "in .h5ad as the array dssl_probabilities in obsm.")
 @click.option("--new-only", is_flag=True,
               help="Predict only files, or rows at the end of files, that this model has not predicted yet, and append "
                    "them to OUT (.csv or .parquet). OUT.files.json next to it records what OUT contains.")
@@ -193,10 +194,11 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
 
     MODEL is the folder of the model or the result.json of a run.
 
-    OUT is a table (.csv, .parquet or .npz) or an array of labels (.npy or .zarr), whose row i is row i of the source. A
-    table has the identifier that was excluded from the training data, or else `row`, the number of the row in the
-    source, counted from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the
-    next class, if the model has no probabilities; and with --abstain the column `abstained`.
+    OUT is a table (.csv, .parquet or .npz) or an array of labels (.npy or .zarr), whose row i is row i of the source;
+    or an .h5ad file: a copy of SOURCE, or SOURCE itself, with dssl_label and dssl_probability in `obs`. A table has the
+    identifier that was excluded from the training data, or else `row`, the number of the row in the source, counted
+    from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the next class, if the
+    model has no probabilities; and with --abstain the column `abstained`.
 
     SOURCE is a name, a path, a URL, the folder of a data set, a pattern such as 'new-*.csv', or several of these, whose
     rows follow each other. It is read and predicted in blocks, which are stored next to OUT until the end. With --on,
@@ -215,7 +217,9 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
             why="rows are added to tables", fix=f"name a path that ends in {' or '.join(CONTINUED)}")
     require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
             fix="create it, or name another file")
-    require(not out.exists() or not any(path_at(text).exists() and out.samefile(text) for text in source),
+    cells = _cells_of(out, source) if out.suffix == ".h5ad" else None
+    require(cells is not None or not out.exists() or not any(path_at(text).exists() and out.samefile(text)
+                                                             for text in source),
             f"{out} is the source itself", why="the predictions would overwrite the points",
             fix="name another file for the predictions")
     fitted = open_model(model, name)
@@ -256,7 +260,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
             with pending.continued() if pending is not None else nullcontext() as continued:
                 written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
                                        outliers=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
-                                       continued=continued)
+                                       continued=continued, cells=cells)
     finally:
         points.remove()
         scratch.remove()
@@ -281,6 +285,17 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     text += f"; without a label {summary['abstained']}" if summary["abstained"] else ""
     new = "new " if new_only else ""
     click.echo(json.dumps(summary) if as_json else f"{summary['n']} {new}predictions in {out}: {text}")
+
+
+def _cells_of(out: Path, source: tuple[str, ...]) -> Path:
+    """Return the file of which an .h5ad file is a copy; raise ParameterError if the source is no such file."""
+    from ..storage.files import path_at
+
+    path = path_at(source[0])
+    require(len(source) == 1 and path.suffix == ".h5ad" and path.is_file(), f"{out} for {', '.join(source)}",
+            why="the predictions are written into a copy of one .h5ad file of cells",
+            fix="write a .csv file, or predict a single .h5ad file")
+    return path
 
 
 def _print_nothing_new(out: Path, n: int, as_json: bool) -> None:

@@ -80,15 +80,16 @@ class PredictionsSection:
 
     Parameters
     ----------
-    format : "auto", "csv", "parquet" or "none"
+    format : "auto", "csv", "parquet", "h5ad" or "none"
         Of predictions_all; auto writes CSV of up to 10,000,000 rows, and says so where there are more and none are
-        predicted; csv and parquet predict any number of rows, none leaves it out.
+        predicted; csv and parquet predict any number of rows, none leaves it out. h5ad is a copy of the source, an
+        .h5ad file, with dssl_label, dssl_probability and dssl_role in obs.
     safe_csv : bool
         Whether text in it that a spreadsheet would take for a formula (it begins with =, +, - or @) gets an apostrophe
         before it.
     """
 
-    format: Literal["auto", "csv", "parquet", "none"] = "auto"
+    format: Literal["auto", "csv", "parquet", "h5ad", "none"] = "auto"
     safe_csv: bool = False
 
     @property
@@ -99,7 +100,7 @@ class PredictionsSection:
     @property
     def ending(self) -> str:
         """Return the format of the file."""
-        return "parquet" if self.format == "parquet" else "csv"
+        return self.format if self.format in ("parquet", "h5ad") else "csv"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +234,10 @@ class Spec(Sections):
             yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and data.read.target is that column",
                                                      why="a column is the label, or what the label weighs",
                                                      fix="name another column, or leave it out"))
+        if self.predictions.format == "h5ad" and not str(self.data.source).endswith(".h5ad"):
+            yield "predictions.format", SpecError(explain(
+                "predictions.format is h5ad, and data.source is no single .h5ad file",
+                why="the labels are written into a copy of it", fix="set predictions.format to csv or parquet"))
         opinion = self.model.opinion
         if opinion is not None and weight is not None and weight in opinion.params.columns:
             yield "labels.weight", SpecError(explain(

@@ -1,6 +1,6 @@
 """The door to h5py: an HDF5 file, whose arrays are opened where their rows are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,8 @@ def h5py() -> Any:
 
 
 @contextmanager
-def opened(path: Path, name: str, mode: str = "r") -> Iterator[Any]:
-    """Open a file for reading ("r") or for changes ("r+").
+def opened(path: Path, name: str) -> Iterator[Any]:
+    """Open a file for reading.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def opened(path: Path, name: str, mode: str = "r") -> Iterator[Any]:
     """
     library = h5py()
     try:
-        with library.File(path, mode) as file:
+        with library.File(path, "r") as file:
             yield file
     except DataError:
         raise
@@ -44,11 +44,14 @@ def opened(path: Path, name: str, mode: str = "r") -> Iterator[Any]:
             raise DataError(explain(
                 f"{name} is open for writing elsewhere", why="what is read of it may change meanwhile",
                 fix="close it there (adata.file.close() where it is backed), or read a copy")) from error
-        if isinstance(error, OSError) and error.errno and mode != "r":
-            raise
         raise DataError(explain(
             f"{name} cannot be read as HDF5: {' '.join(str(error).split())}", why="it is cut short, damaged, needs a "
             "filter that is not installed, or is of another format", fix="copy or write the file again")) from error
+
+
+def text_array(texts: Iterable[str]) -> np.ndarray:
+    """Return texts as an array that an attribute or an array of a file holds, also if there are none."""
+    return np.array([*texts], dtype=h5py().string_dtype())
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from dssl import open_dataset
 from dssl.base.errors import DataError, ParameterError
+from dssl.data.anndata import write_cells
 from dssl.data.readers.formats import folder_format, open_reader
 
 from ..anndata_files import write_anndata
@@ -155,3 +156,48 @@ def test_h5py_is_optional(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ParameterError, match=r"pip install 'dssl\[anndata\]'"):
         open_dataset(path)
+
+
+# ---- writing
+
+
+def test_columns_are_written_into_a_copy_block_by_block(tmp_path):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
+    before = path.read_bytes()
+    types = pd.Categorical(["b", None, "a/c"], categories=["a/c", "b"])
+    blocks = [(np.array([0, 2, 3]), {"type": types, "sure": np.array([0.5, 1, np.nan]), "age": np.array([1, 2, 3.0])}),
+              (np.array([20]), {"type": types[:1], "sure": np.array([0.25]), "age": np.array([4.0])})]
+    write_cells(path, tmp_path / "out.h5ad", blocks)
+    assert path.read_bytes() == before
+    types = open_dataset(tmp_path / "out.h5ad", target="type")
+    assert types.attributes["label_names"] == ["a/c", "b"]
+    expected = np.full(N, -1)
+    expected[[0, 3, 20]] = 1, 0, 1
+    assert_array_equal(types.y.read_all(), expected)
+    ages = open_dataset(tmp_path / "out.h5ad", target="age").y.read_all()  # replaced
+    assert_array_equal(ages[[0, 2, 3, 20]], [1, 2, 3, 4])
+    assert np.isnan(ages).sum() == N - 4
+    with pytest.raises(DataError, match=f"has {N} cells"):
+        write_cells(path, path, [(np.array([N]), {"sure": np.array([1.0])})])
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
+    before = path.read_bytes()
+    program = f"""
+import resource, signal, sys
+from pathlib import Path
+import numpy as np
+from dssl.data.anndata import write_cells
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)
+path = Path(sys.argv[1])
+write_cells(path, path, [(np.arange({N}), dict(wide=np.ones(({N}, 100))))])
+"""
+    failed = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert "OSError" in failed.stderr.splitlines()[-1]
+    assert "File too large" in failed.stderr.splitlines()[-1]
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]

@@ -17,7 +17,6 @@ from ...data.ingest import ingest
 from ...data.ingest_params import IngestParams
 from ...data.lists import column_of
 from ...data.readers.formats import FORMATS, format_of, open_reader
-from ...data.readers.parquet import parquet_columns, parquet_writer
 from ...data.readers.stored import StoredReader
 from ...data.scaling.out_of_range import Comparison, Ranges
 from ...data.scaling.rows import ScaledRows
@@ -34,27 +33,14 @@ from ...learners.target.coding import ClassCoding, margins_of
 from ...storage.artifacts import parts_in
 from ...storage.blocks import Parts, Rows
 from ...storage.csr import as_rows
-from ...storage.files import draft_of
 from ...storage.manifests import read_manifest
 from ...storage.views import ChosenColumns
 from ..kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from ..validation import ingest_params
 from .model_folder import model_folder, model_manifest
-from .to_file import FROM_NOTHING, Continued, PredictionTable, RowNames, has_room, predict_to_file, require_same_columns
+from .to_file import FROM_NOTHING, Continued, RowNames, has_room, predict_to_file
 
-WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr")
-
-
-def write_parquet(out: Path, table: PredictionTable) -> None:
-    """Write a table of predictions as Parquet, a row group a block; null where there is no label."""
-    before, empty = table.continued.table, table.block(0, 0)
-    if before is not None:
-        require_same_columns(parquet_columns(before), parquet_columns(empty))
-    with draft_of(out) as draft:
-        with parquet_writer(draft, empty, before) as write:
-            for block in table.blocks():
-                write(block)
-        table.continued.done(draft)
+WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr", ".h5ad")
 
 
 @dataclass(frozen=True)
@@ -115,7 +101,7 @@ class FittedPipeline:
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
-              continued: Continued | None = None) -> dict[str, Any]:
+              continued: Continued | None = None, cells: Path | None = None) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
@@ -128,7 +114,7 @@ class FittedPipeline:
 
         names : of the rows, the first column of a table in place of their numbers. safe_csv : whether text in a CSV
         file that a spreadsheet would take for a formula is escaped; see `CsvLines`. continued : the table that a .csv
-        or .parquet file begins with.
+        or .parquet file begins with. cells : the .h5ad file of the points, of which one with their labels is a copy.
 
         Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
         no probabilities.
@@ -141,8 +127,8 @@ class FittedPipeline:
             return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, outliers=outliers,
                                    calibration=calibration if probabilities else None)
         return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration,
-                               outliers=outliers, of_all=probabilities, writers={".parquet": write_parquet},
-                               names=names, safe_csv=safe_csv, continued=continued or FROM_NOTHING)
+                               outliers=outliers, of_all=probabilities, names=names, safe_csv=safe_csv,
+                               continued=continued or FROM_NOTHING, cells=cells)
 
     def has_room(self, out: Path, *, probabilities: bool) -> bool:
         """Return whether a file of this name can say that a point has no label."""

@@ -9,6 +9,8 @@ The table has a row for each row of the source that is in use, in their order:
     label        the predicted class, or `value`, the predicted quantity; empty where the model says nothing
     probability  of that class where the model is calibrated; else `score`, by how much it leads the next class
     role         labeled (learned from), test, unlabeled, or unused (not drawn by `data.points`)
+
+As .h5ad it is a copy of the source with `label`, `probability` and `role` in `obs`, as dssl_label and so on.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from ...data.anndata import write_cells
 from ...data.ingest_params import IngestParams
 from ...data.readers.file_rows import FileRowBlock, FileRows
 from ...data.readers.parquet import parquet_writer
@@ -38,7 +42,7 @@ from ...storage.views import SelectedRows, counts_below
 from ..dataset import dataset_of, identifier_of, rows_in_files
 from ..spec import Spec
 from ..stage import Stage
-from .to_file import Answers, csv_cells
+from .to_file import Answers, columns_of_cells, csv_cells
 
 FILE = "predictions_all"  # of a run's folder
 PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them
@@ -169,7 +173,8 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
                       format: str, safe_csv: bool = False) -> Path | None:
     """Write the table of all rows into a run's folder, block by block; return it, None where nothing was predicted.
 
-    source : the `Source` that was read, with these parameters. format : csv or parquet. safe_csv : see `CsvLines`.
+    source : the `Source` that was read, with these parameters. format : csv, parquet or h5ad. safe_csv : see
+    `CsvLines`.
     """
     predictions = artifacts.get("predictions")
     if predictions is None or not predictions.attributes["made"]:
@@ -177,6 +182,9 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
     table = AllPredictions(artifacts)
     out = folder / f"{FILE}.{format}"
     dataset = artifacts["dataset"].attributes
+    if format == "h5ad":
+        write_cells(source.path, out, _blocks_of_cells(table))
+        return out
     with rows_in_files(source, read, dataset) as rows:
         identifier = identifier_of(dataset)
         identifier = identifier if rows is not None and identifier in rows.names else None
@@ -195,6 +203,15 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
                     lines.write_all(zip(*(csv_cells(column, name in ("probability", "score"))
                                           for name, column in block.items()), strict=True))
     return out
+
+
+def _blocks_of_cells(table: "AllPredictions") -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    for block in table.blocks(None, None):
+        predicted = {name: column for name, column in block.items() if name not in ("row", "given", "role")}
+        columns = columns_of_cells(predicted, table.coding)
+        if "role" in block:
+            columns["dssl_role"] = pd.Categorical(block["role"], categories=ROLES)
+        yield block["row"], columns
 
 
 class AllPredictions:

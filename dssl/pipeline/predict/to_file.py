@@ -11,7 +11,8 @@ A table has a row a point, in the order of the source:
 
 CSV files hold it as text, probabilities and scores in nine digits, npz files an array a column. An npy file is one
 array, of the labels or values, or of the probabilities of all classes, (n, n_classes), whose row i is row i of the
-source.
+source. An .h5ad file is a copy of that of the cells, with the columns but the first in `obs`, as dssl_label and so on,
+and the probabilities of all classes, (n, n_classes), in `obsm`, in the order of the categories of `dssl_label`.
 """
 
 import csv
@@ -19,13 +20,16 @@ import shutil
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pandas as pd
 
 from ...base.errors import DataError, require
+from ...data.anndata import write_cells
+from ...data.readers.parquet import parquet_columns, parquet_writer
 from ...execution.tasks import Execution
 from ...learners.model import Model, Output, predict_blocks, rejected_rows
 from ...learners.probabilities import Calibration
@@ -144,7 +148,7 @@ class PredictionTable:
 
     abstains : whether it has the column `abstained`. calibrated : whether the model has probabilities. of_all : whether
     those of all classes are in it. names : of the rows; None where their numbers are. safe_csv : see `CsvLines`.
-    continued : the table whose rows come before.
+    continued : the table whose rows come before. cells : the .h5ad file of the points.
     """
 
     parts: StoredParts
@@ -155,6 +159,7 @@ class PredictionTable:
     names: RowNames | None = None
     safe_csv: bool = False
     continued: Continued = FROM_NOTHING
+    cells: Path | None = None
 
     def __len__(self) -> int:
         return len(self.parts.rows("found"))
@@ -206,21 +211,18 @@ def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
     return coding.can_mark_missing or of_all or suffix not in (".npy", ".zarr")
 
 
-TableWriter = Callable[[Path, PredictionTable], None]
-
-
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
                     calibration: Calibration | None = None, of_all: bool = False, outliers: Rows | None = None,
-                    writers: Mapping[str, TableWriter] | None = None,
                     names: RowNames | None = None, safe_csv: bool = False,
-                    continued: Continued = FROM_NOTHING) -> dict[str, Any]:
+                    continued: Continued = FROM_NOTHING, cells: Path | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
 
-    out : a path that ends in .csv, .npy, .npz, or another of `writers`. In an array NaN among floats, -1 among integers
+    out : a path that ends in .csv, .parquet, .npy, .npz or .h5ad. In an array NaN among floats, -1 among integers
     and the empty text stand for no prediction. calibration : of the model's probabilities, where it has some. of_all :
     whether a table has a column a class for them, and an npy file holds them in place of the labels. names : of the
     rows, where these have some. outliers : points that have no prediction either, bool (n,), or None.
-    continued : the table that a .csv or .parquet file begins with.
+    continued : the table that a .csv or .parquet file begins with. cells : the .h5ad file of the points, of which one
+    with their labels is a copy.
 
     The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
     its own; then they are put together here, one after the other, and the file gets its name.
@@ -237,9 +239,10 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
         require(not abstained or has_room(out.suffix, coding, of_all=of_all), error=DataError,
                 what=f"{abstained} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
-        write = {".csv": write_csv, ".npy": write_array, ".npz": write_arrays, **(writers or {})}[out.suffix]
+        write = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_array, ".npz": write_arrays,
+                 ".h5ad": write_h5ad}[out.suffix]
         write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names, safe_csv,
-                                   continued))
+                                   continued, cells))
     finally:
         draft.remove()
     return {"n": len(rows), "abstained": abstained,
@@ -266,6 +269,47 @@ def write_csv(out: Path, table: PredictionTable) -> None:
                 lines.write_all(zip(*(csv_cells(column, name in rounded) for name, column in block.items()),
                                     strict=True))
         table.continued.done(draft)
+
+
+def write_parquet(out: Path, table: PredictionTable) -> None:
+    """Write a table as Parquet, a row group a block; null where there is no label."""
+    before, empty = table.continued.table, table.block(0, 0)
+    if before is not None:
+        require_same_columns(parquet_columns(before), parquet_columns(empty))
+    with draft_of(out) as draft:
+        with parquet_writer(draft, empty, before) as write:
+            for block in table.blocks():
+                write(block)
+        table.continued.done(draft)
+
+
+def write_h5ad(out: Path, table: PredictionTable) -> None:
+    """Write a copy of the file of the cells with the columns of a table in `obs`, and all probabilities in `obsm`."""
+    assert table.cells is not None
+    write_cells(table.cells, out, _blocks_of_cells(table))
+
+
+def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    for first, last in row_ranges(len(table), table.parts.rows("found").chunk_rows):
+        block = replace(table, names=None, of_all=False).block(first, last)
+        columns = columns_of_cells({name: column for name, column in block.items() if name != "row"}, table.coding)
+        if table.of_all:
+            columns["dssl_probabilities"] = table.parts.rows("probabilities").read(first, last)
+        yield np.arange(first, last), columns
+
+
+def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[str, Any]:
+    """Return columns as those of `obs`: classes as categories, NaN where a quantity is masked."""
+    columns = dict[str, Any]()
+    for name, column in block.items():
+        cells: Any = column
+        if name == coding.written_as and isinstance(coding, ClassCoding):
+            cells = pd.Categorical(np.ma.getdata(column), categories=coding.classes)
+            cells[np.ma.getmaskarray(column)] = np.nan
+        elif np.ma.isMaskedArray(column):
+            cells = np.ma.filled(column, np.nan)
+        columns[f"dssl_{name.replace(' ', '_')}"] = cells
+    return columns
 
 
 def require_same_columns(before: Sequence[str], now: Sequence[str]) -> None:

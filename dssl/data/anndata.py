@@ -1,0 +1,120 @@
+"""Write into a copy of an .h5ad file: columns of `obs`, arrays of `obsm`, graphs of `obsp`.
+
+The copy gets its name when all of it is written and on the disk, so it may replace the file itself: a full disk or a
+process that is killed leaves the file as it was.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..base.errors import DataError, require
+from ..storage.files import draft_of
+from ..storage.hdf5 import h5py, text_array
+from .readers.anndata import CATEGORICAL
+
+ENCODED = {"encoding-type": "array", "encoding-version": "0.2.0"}
+Columns = Mapping[str, np.ndarray | pd.Categorical]
+
+
+@contextmanager
+def changed_copy(source: Path, out: Path) -> Iterator[Any]:
+    """Yield a copy of an HDF5 file, open for changes, which becomes `out` at the end; after an error, nothing is left.
+    """
+    with draft_of(out) as draft:
+        shutil.copy(source, draft)
+        # With a file of Python, since HDF5 1.14 ends the process where its writes fail.
+        with open(draft, "rb+") as raw:
+            with h5py().File(raw, "r+") as file:
+                yield file
+            raw.flush()
+            os.fsync(raw.fileno())
+
+
+def write_cells(source: Path, out: Path, blocks: Iterable[tuple[np.ndarray, Columns]]) -> None:
+    """Write a copy of an .h5ad file with further columns of `obs`, or arrays of `obsm`, in place of those so named.
+
+    blocks : numbers of rows, ascending, and the columns of these, all with the same names and types. An array (rows, c)
+    becomes one of obsm. Rows that no block names have no category, NaN, or False.
+
+    Raises
+    ------
+    DataError : the file has fewer cells than rows.
+    """
+    with changed_copy(source, out) as file:
+        obs = file["obs"]
+        n = len(obs[str(obs.attrs["_index"])])
+        arrays: dict[str, Any] = {}
+        for rows, columns in blocks:
+            require(not len(rows) or int(rows[-1]) < n, f"{source} has {n:,} cells, and row {rows[-1:]} is predicted",
+                    why="the file has changed since it was read", fix="run again", error=DataError)
+            if not arrays:
+                arrays = {name: _allocated(file, name, column, n) for name, column in columns.items()}
+                known = [str(name) for name in obs.attrs["column-order"]]
+                added = [name for name, column in columns.items() if column.ndim == 1 and name not in known]
+                obs.attrs["column-order"] = text_array([*known, *added])
+            if len(rows):
+                span = slice(int(rows[0]), int(rows[-1]) + 1)
+                for name, column in columns.items():
+                    cells = arrays[name][span]
+                    cells[rows - span.start] = column.codes if isinstance(column, pd.Categorical) else column
+                    arrays[name][span] = cells
+
+
+def write_graphs(source: Path, out: Path, graphs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    """Write a copy of an .h5ad file with sparse matrices (n, n) in `obsp`, in place of those so named.
+
+    parameters : of the search, for `uns["neighbors"]`, where scanpy looks up the names of the matrices.
+    """
+    with changed_copy(source, out) as file:
+        for name, matrix in graphs.items():
+            group = _new_group(_dict(file, "obsp"), name, "csr_matrix")
+            group.attrs["shape"] = matrix.shape
+            for part in ("data", "indices", "indptr"):
+                group.create_dataset(part, data=getattr(matrix, part), chunks=True).attrs.update(ENCODED)
+        neighbors = _new_group(_dict(file, "uns"), "neighbors", "dict")
+        params = _new_group(neighbors, "params", "dict")
+        for group, values in ((neighbors, {f"{name}_key": name for name in graphs}), (params, parameters)):
+            for name, value in values.items():
+                kind = "string" if isinstance(value, str) else "numeric-scalar"
+                group.create_dataset(name, data=value).attrs.update({**ENCODED, "encoding-type": kind})
+
+
+def _allocated(file: Any, name: str, column: np.ndarray | pd.Categorical, n: int) -> Any:
+    """Return a new array for a column of `obs`, or for an array of `obsm`, without any row yet."""
+    group = file["obs"] if column.ndim == 1 else _dict(file, "obsm")
+    if isinstance(column, pd.Categorical):
+        made = _new_group(group, name, CATEGORICAL)
+        made.attrs["ordered"] = False
+        categories = np.asarray(column.categories)
+        is_text = categories.dtype.kind not in "biuf"
+        stored = made.create_dataset("categories", data=text_array(categories) if is_text else categories)
+        stored.attrs.update({**ENCODED, "encoding-type": "string-array"} if is_text else ENCODED)
+        array = made.create_dataset("codes", (n,), column.codes.dtype, fillvalue=-1)
+    else:
+        if name in group:
+            del group[name]
+        empty = np.nan if column.dtype.kind == "f" else None
+        array = group.create_dataset(name, (n, *column.shape[1:]), column.dtype, fillvalue=empty)
+    array.attrs.update(ENCODED)
+    return array
+
+
+def _dict(file: Any, name: str) -> Any:
+    """Return a group of matrices, which a file need not have."""
+    return file[name] if name in file else _new_group(file, name, "dict")
+
+
+def _new_group(parent: Any, name: str, encoding: str) -> Any:
+    if name in parent:
+        del parent[name]
+    group = parent.create_group(name)
+    version = "0.2.0" if encoding == CATEGORICAL else "0.1.0"
+    group.attrs.update({"encoding-type": encoding, "encoding-version": version})
+    return group
