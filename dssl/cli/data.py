@@ -118,18 +118,23 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
                       memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Find the nearest neighbors of all rows of SOURCE, and write them to OUT, a folder of Zarr arrays.
 
-    OUT has the arrays `indices` and `distances`, a row for each row of the source, ascending by distance. The features
-    are not scaled. With --on, workers search, in tasks that fit the memory budget.
+    OUT has the arrays `indices` and `distances`, a row for each row of the source, ascending by distance. An .h5ad file
+    OUT is a copy of SOURCE, or SOURCE itself, with `distances` and the weights `connectivities` in `obsp`, which scanpy
+    finds there. The features are not scaled. With --on, workers search, in tasks that fit the memory budget.
     """
     from ..base.yaml import parse_yaml
+    from ..data.anndata import write_graphs
     from ..data.dataset import open_stored
     from ..data.ingest import ingest
     from ..data.readers.formats import format_of, is_table
+    from ..graph.graph import Graph
     from ..knn.search import neighbors
     from ..pipeline.validation import ingest_params
     from ..storage.store import MANIFEST
 
-    require(not out.exists(), f"{out} exists", why="nothing is overwritten", fix="name another folder", error=SpecError)
+    cells = _cells_of(out, source) if out.suffix == ".h5ad" else None
+    require(not out.exists() or (cells is not None and out.samefile(cells)), f"{out} exists", error=SpecError,
+            why="nothing is overwritten", fix="name another folder or file")
     first = Path(source[0])
     is_stored = any((Path(text) / MANIFEST).is_file() for text in source)
     require(not is_stored or (len(source) == 1 and not options), error=SpecError,
@@ -142,7 +147,12 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
         dataset = open_stored(first) if is_stored else ingest(source, execution.scratch(), execution, params)
         lists = neighbors(dataset.X, n_neighbors, metric=metric, metric_params=parameters, method=method,
                           recall=recall, execution=execution)
-        lists.to_zarr(out)
+        if cells is None:
+            lists.to_zarr(out)
+        else:
+            matrix = (params.matrix or "X").removeprefix("obsm/")
+            write_graphs(cells, out, {"distances": lists.to_scipy(), "connectivities": Graph.of(lists).weights()},
+                         {"n_neighbors": lists.k, "metric": metric, "method": "dssl", "use_rep": matrix})
     summary = {"folder": str(out), "points": len(lists), "n_neighbors": lists.k, "method": lists.attributes["method"],
                "recall": lists.attributes["recall"]["recall"]}
     click.echo(json.dumps(summary) if as_json else
@@ -293,8 +303,8 @@ def _cells_of(out: Path, source: tuple[str, ...]) -> Path:
 
     path = path_at(source[0])
     require(len(source) == 1 and path.suffix == ".h5ad" and path.is_file(), f"{out} for {', '.join(source)}",
-            why="the predictions are written into a copy of one .h5ad file of cells",
-            fix="write a .csv file, or predict a single .h5ad file")
+            why="an .h5ad file is a copy of the source with what is computed of its cells",
+            fix="name a single .h5ad file as the source, or an output with another ending")
     return path
 
 

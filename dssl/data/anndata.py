@@ -1,4 +1,4 @@
-"""Write into a copy of an .h5ad file: columns of `obs`, arrays of `obsm`, graphs of `obsp`.
+"""Write into a copy of an .h5ad file: columns of `obs`, arrays of `obsm`, graphs of `obsp`; and read such a graph.
 
 The copy gets its name when all of it is written and on the disk, so it may replace the file itself: a full disk or a
 process that is killed leaves the file as it was.
@@ -16,10 +16,12 @@ import pandas as pd
 
 from ..base.errors import DataError, require
 from ..storage.files import draft_of
-from ..storage.hdf5 import h5py, text_array
-from .readers.anndata import CATEGORICAL
+from ..storage.hdf5 import Hdf5Tree, h5py, text_array
+from .readers.anndata import CATEGORICAL, CSR
+from .readers.arrays import CsrParts
 
 ENCODED = {"encoding-type": "array", "encoding-version": "0.2.0"}
+CONNECTIVITIES = "obsp/connectivities"
 Columns = Mapping[str, np.ndarray | pd.Categorical]
 
 
@@ -67,8 +69,33 @@ def write_cells(source: Path, out: Path, blocks: Iterable[tuple[np.ndarray, Colu
                     arrays[name][span] = cells
 
 
+def open_obsp(path: Path) -> CsrParts:
+    """Return the matrix (n, n) that scanpy names connectivities, of an .h5ad file.
+
+    Raises
+    ------
+    DataError : the file has none, or one that is not CSR.
+    """
+    tree = Hdf5Tree(path, str(path))
+    name = f"{path}['{CONNECTIVITIES}']"
+    there = sorted(tree.members("obsp"))
+    require(CONNECTIVITIES.partition("/")[2] in there, f"there is no {name}", error=DataError,
+            why=f"obsp holds {', '.join(there) or 'nothing'}",
+            fix="call scanpy.pp.neighbors, or `dssl neighbors`, and save the weights by this name")
+    attributes = tree.attributes(CONNECTIVITIES)
+    require(attributes.get("encoding-type") == CSR, f"{name} is stored as {attributes.get('encoding-type')}",
+            why="weights are a sparse matrix by rows", error=DataError,
+            fix="convert it with scipy.sparse.csr_matrix(W), and save it again")
+    n_rows, n_columns = (int(size) for size in attributes["shape"])
+    data, indices, indptr = (tree.array(f"{CONNECTIVITIES}/{part}") for part in ("data", "indices", "indptr"))
+    parts = CsrParts(str(path), (n_rows, n_columns), data, indices, indptr,
+                     lambda part: f"{path}['{CONNECTIVITIES}/{part}']")
+    parts.check()
+    return parts
+
+
 def write_graphs(source: Path, out: Path, graphs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
-    """Write a copy of an .h5ad file with sparse matrices (n, n) in `obsp`, in place of those so named.
+    """Write a copy of an .h5ad file with CSR matrices (n, n) in `obsp`, in place of those so named.
 
     parameters : of the search, for `uns["neighbors"]`, where scanpy looks up the names of the matrices.
     """

@@ -35,7 +35,8 @@ class GivenGraph:
     Parameters
     ----------
     weights : str or None
-        scipy.sparse.save_npz of symmetric weights (n, n); the search and the weighting are then ignored.
+        scipy.sparse.save_npz of symmetric weights (n, n), or an .h5ad file with obsp/connectivities; the search and the
+        weighting are then ignored.
     neighbors : str or None
         npz of ids and distances, both (n, k), with or without each row's own id; the search is then ignored,
         n_neighbors with it.

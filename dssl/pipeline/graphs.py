@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from ..base.errors import BudgetError, DataError, explain, require
 from ..base.units import size_setting
 from ..base.urls import is_url
+from ..data.anndata import open_obsp
 from ..data.readers.compressed import require_usual
 from ..data.readers.npz import DAMAGED
 from ..data.source_files import Source
@@ -99,6 +100,12 @@ def given_file(kind: str, path: str) -> Source:
         source = Source(path, Path(path).expanduser())
         require(source.path.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
                 why="the graph is read from it", fix="give the path or the URL of an .npz file")
+    if source.path.suffix == ".h5ad":
+        require(kind == "weights", f"graph.given.{kind}: {path}", error=DataError,
+                why="of an .h5ad file obsp/connectivities is read, which are weights",
+                fix=f"set graph.given.weights: {path}")
+        open_obsp(source.path)
+        return source
     require_usual(path, source.path, _unpacked_bytes(source.path, kind))
     return source
 
@@ -118,12 +125,17 @@ def _explained(path: Path, kind: str) -> Iterator[None]:
 
 def _unpacked_bytes(path: Path, kind: str) -> int:
     """Return the bytes of the arrays of a file as its archive tells them; Python reads no more of it."""
+    if path.suffix == ".h5ad":
+        return open_obsp(path).nbytes
     with _explained(path, kind), ZipFile(path) as archive:
         return sum(file.file_size for file in archive.infolist())
 
 
 def _read(path: Path, kind: str) -> Any:
     """Return the sparse matrix, or the pair of arrays, of a file; raise DataError if it holds none."""
+    if path.suffix == ".h5ad":
+        weights = open_obsp(path)
+        return weights.block(0, weights.shape[0])
     with _explained(path, kind):
         if kind == "weights":
             return sp.load_npz(path)

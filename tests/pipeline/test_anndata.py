@@ -7,12 +7,19 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.neighbors import KNeighborsTransformer
 
-from dssl.base.errors import SpecError
+from dssl import Graph, neighbors, open_dataset
+from dssl.base.errors import DataError, SpecError
 from dssl.cli.main import main
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.graphs import given_file
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.run import run
 
 from ..anndata_files import write_anndata
 
@@ -94,10 +101,45 @@ def test_predictions_go_into_the_file_itself_where_it_is_named_twice(cells):
 def test_a_copy_needs_one_file_to_copy(cells):
     folder, model = cells[0], result_of(cells)
     wrong = command("predict", model, folder / "cells.zarr", folder / "out.h5ad", code=2)
-    assert "a copy of one .h5ad file" in wrong.output
+    assert "a copy of the source" in wrong.output
     spec = {"name": "a", "data": {"source": "iris"}, "labels": {"given": True}, "predictions": {"format": "h5ad"}}
     with pytest.raises(SpecError, match=r"data\.source is no single \.h5ad file"):
         load_spec(spec)
+
+
+def test_a_graph_goes_into_obsp_and_from_there_into_a_run(cells):
+    folder, path = cells[0], cells[0] / "graph.h5ad"
+    command("neighbors", folder / "cells.h5ad", path, "--read", "matrix=obsm/X_pca", "--n-neighbors", 7, "--quiet")
+    command("neighbors", path, path, "--read", "matrix=obsm/X_pca", "--n-neighbors", 5, "--quiet")  # in place
+    points = open_dataset(path, matrix="obsm/X_pca").X.read_all()
+    with h5py.File(path) as file:
+        distances, weights = (sparse.csr_array(tuple(file[f"obsp/{name}/{part}"][:] for part in (
+            "data", "indices", "indptr")), shape=(N, N)) for name in ("distances", "connectivities"))
+        assert file["uns/neighbors/params/use_rep"].asstr()[()] == "X_pca"
+    assert_allclose(distances.toarray(), KNeighborsTransformer(n_neighbors=5).fit(points).kneighbors_graph(
+        mode="distance").toarray(), rtol=1e-5)
+    assert_allclose(weights.toarray(), Graph.of(neighbors(points, 5)).weights().toarray(), rtol=1e-6)
+    sparse.save_npz(folder / "weights.npz", sparse.csr_matrix(weights))
+    spec = yaml.safe_load((folder / "cells.yaml").read_text())
+    tables = []
+    for given in (path, folder / "weights.npz"):
+        spec |= {"graph": {"given": {"weights": str(given)}}, "predictions": {"format": "csv"}}
+        tables.append(run(spec, workspace=folder / "work", execution=InProcess(1)).predictions.read_text())
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda obsp: obsp.move("connectivities", "other"), r"no .*connectivities'\]\n.*obsp holds other"),
+    (lambda obsp: obsp["connectivities"].attrs.update({"encoding-type": "csc_matrix"}), "stored as csc_matrix")])
+def test_a_file_without_the_weights_is_refused_before_the_run(cells, tmp_path, change, message):
+    write_anndata(tmp_path / "cells.h5ad", np.ones((5, 2)), pd.DataFrame({"y": ["a"] * 5}),
+                  obsp={"connectivities": sparse.eye_array(5, format="csr")})
+    with h5py.File(tmp_path / "cells.h5ad", "r+") as file:
+        change(file["obsp"])
+    with pytest.raises(DataError, match=message):
+        given_file("weights", str(tmp_path / "cells.h5ad"))
+    with pytest.raises(DataError, match=r"set graph\.given\.weights"):
+        given_file("neighbors", str(tmp_path / "cells.h5ad"))
 
 
 def result_of(cells):

@@ -34,6 +34,11 @@ class CsrParts:
     indptr: OnDisk
     label: Callable[[str], str]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all parts."""
+        return sum(math.prod(part.shape) * part.dtype.itemsize for part in (self.data, self.indices, self.indptr))
+
     def check(self) -> None:
         """Raise DataError unless the sizes of the parts fit; blocks of rows check their pointers and column numbers."""
         n_rows, n_columns = self.shape
@@ -130,10 +135,8 @@ class ArrayReader(Reader):
         """Return the scan of a file that has X as the parts of a CSR matrix."""
         parts.check()
         n_rows, n_columns = parts.shape
-        nnz = parts.data.shape[0]
-        entry_bytes = parts.data.dtype.itemsize + parts.indices.dtype.itemsize
-        return self._scan_of(n_rows, n_columns, max(1, nnz * entry_bytes // n_rows), dtype=str(parts.data.dtype),
-                             nnz=nnz, **more)
+        return self._scan_of(n_rows, n_columns, max(1, parts.nbytes // n_rows), dtype=str(parts.data.dtype),
+                             nnz=parts.data.shape[0], **more)
 
     def _labels(self, start: int, stop: int) -> np.ndarray | None:
         return None if self._y is None else target_values(self._array(self._y)[start:stop], self._label(self._y))
