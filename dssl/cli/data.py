@@ -265,7 +265,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
                     _print_nothing_new(out, pending.before.n_rows, as_json)
                     return
             compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
-            for text in compared.notes(names):
+            for text in [*compared.notes(names), *(compared.drift.in_words(names) if compared.drift else ())]:
                 console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
             with pending.continued() if pending is not None else nullcontext() as continued:
                 written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
@@ -275,7 +275,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
         points.remove()
         scratch.remove()
     summary = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "far": compared.n_outliers,
-               "beyond_range": compared.described(names)}
+               "beyond_range": compared.described(names),
+               "drift": compared.drift and compared.drift.to_dict(names)}
     if pending is not None:
         summary["n_before"] = pending.before.n_rows
     if compared.n_outliers:

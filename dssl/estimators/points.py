@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..base.errors import require
+from ..base.errors import DataError, explain, require
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
 from ..data.frames import as_pandas, index_labels
 from ..data.inputs import header_of, in_order, rows_of
+from ..data.scaling.drift import Drift
 from ..data.scaling.out_of_range import warn_out_of_range
 from ..data.scaling.outliers import warn_outlier_rows
 from ..data.scaling.rows import scaled
@@ -208,6 +209,56 @@ class PointPredictor(PointReader):
         names = getattr(self, "feature_names_in_", None)
         return export_model(path, self.model_, self.scaling_, getattr(self, "calibration_", None),
                             None if names is None else list(map(str, names)))
+
+    def drift(self, X: Any) -> Drift:
+        """Return how the distribution of new points differs from that of the points of the fit.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            The points.
+
+        Returns
+        -------
+        Drift
+            How many points are `n_out` of range, and the `columns` that have changed in
+            location or spread; `alarm` says whether chance explains it, and
+            `in_words()` what has changed.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            `fit` was not called.
+        DataError
+            The distribution of the points of the fit is not known: they are sparse, or
+            their scaling is that of a graph that was read from a file.
+
+        Notes
+        -----
+        Exact tests of two shares compare the points with a sample of at most 10,000
+        points of the fit. Of batches whose points are drawn independently, as those of
+        the fit were, at most one in 1,000 raises an alarm.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dssl import LapSVC
+        >>> X = np.random.default_rng(0).normal(size=(1000, 3))
+        >>> y = np.where(np.arange(1000) < 20, X[:, 0] > 0, -1)
+        >>> model = LapSVC().fit(X, y)
+        >>> model.drift(X[:500]).alarm, model.drift(X[:500] + 0.5).alarm
+        (False, True)
+        """
+        check_is_fitted(self, "model_")
+        seen, execution = self.scaling_.seen, self._execution()
+        drift = None
+        if seen is not None and seen.usual is not None:
+            drift = seen.compare(self._points(X, execution, reset=False), execution).drift
+        if drift is None:
+            raise DataError(explain("the distribution of the points of the fit is not known", fix="compare dense "
+                                    "points, or fit without a graph that was read from a file",
+                                    why="quartiles are kept of dense points, by the fit that scales them"))
+        return drift
 
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array, in blocks, where the tasks run.

@@ -126,7 +126,7 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     receipts = context.execution.map([*tasks["train"], *tasks["test"]], context.parts)
     PartWriter(context.parts.within("scaling"), 0).write(**scaling.to_arrays()[0])
     assert scaling.seen is not None
-    PartWriter(context.parts.within("ranges"), 0).write(smallest=scaling.seen.smallest, largest=scaling.seen.largest)
+    PartWriter(context.parts.within("ranges"), 0).write(**scaling.seen.to_arrays())
     attributes = {"scaling": scaling.to_arrays()[1], "d": rows.shape[1], **drift}
     outliers = scaling.attributes.get("outliers")
     if outliers and outliers["n_rows"]:
@@ -394,6 +394,6 @@ def points_notes(attributes: Attributes) -> list[str]:
 
 LABELS = Stage("labels", 8, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels", OPINION), notes=labels_notes, grows=True)
-POINTS = Stage("points", 8, ("dataset", "split"), lambda spec: spec.scaling, make_points,
+POINTS = Stage("points", 9, ("dataset", "split"), lambda spec: spec.scaling, make_points,
                lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",
                files=("source",), section=data_section, notes=points_notes, grows=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
+from dssl import SemiSupervisedClassifier
 from dssl.base.errors import DataError
 from dssl.estimators import predict_to as predict_to_module
 from dssl.estimators.predict_to import predict_to_zarr
@@ -15,6 +16,7 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.learners.model import predict_blocks
+from dssl.learners.on_graph.blend import BlendedModel
 from dssl.learners.probabilities import Calibration
 from dssl.learners.target.coding import CODINGS, margins_of
 from dssl.pipeline.predict import to_file as predict_to_file_module
@@ -179,3 +181,22 @@ def test_the_memory_of_a_prediction_is_that_of_a_block_whatever_the_number_of_po
     for (n, kind), peak in peaks.items():
         assert peak <= 1.25 * formula, (n, kind)
         assert peak >= 0.5 * formula, (n, kind)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_memory_of_the_default_model_is_that_of_a_block_whatever_the_number_of_points(tmp_path):
+    """Ten million rows take what a few thousand take: the graph's index, the kernels, and a block of both."""
+    X = np.random.default_rng(0).normal(size=(1_000, 20)).astype(np.float32)
+    classes = (X[:, 0] + X[:, 1] > 0).astype(int)
+    made = SemiSupervisedClassifier().fit(X, np.where(np.arange(len(X)) < 60, classes, -1)).model_
+    assert isinstance(made, BlendedModel)
+    budget, held, peaks = 4_000_000, made.shared(InProcess(1)).arrays.nbytes, {}
+    for n in (3_000, 9_000):
+        rows = write_dense(ArrayRows(np.tile(X, (n // len(X), 1))), StoredParts(tmp_path / str(n)), "X", 1000)
+        peaks[n] = traced_peak(
+            lambda rows=rows: predict_to_file(made, rows, tmp_path / "out.npy", InProcess(1, budget)), 1.25 * budget)
+    height = made.block_height(rows, budget, held)
+    formula = held + made.fixed_bytes(rows) + height * made.row_bytes(rows)
+    assert 0.5 * budget < formula <= budget
+    for n, peak in peaks.items():
+        assert 0.4 * formula <= peak <= 1.25 * formula, n

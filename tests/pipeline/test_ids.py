@@ -84,6 +84,11 @@ def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label
     assert error(labels) > 0.3  # which nothing but the warning says
     assert "50 of 50 values of column 'id' are beyond the range of the training points: from 5000 to 5049" in stderr
     assert "--abstain gives them no label" in stderr
+    assert document["drift"]["alarm"]
+    assert document["drift"]["columns"][0] | {"p_value": 0} == {
+        "column": "id", "above_median": 1.0, "usual_above": pytest.approx(0.5, abs=0.01), "between_quartiles": 0.0,
+        "usual_between": pytest.approx(0.5, abs=0.01), "p_value": 0}
+    assert "columns are distributed otherwise than in training, most clearly column 'id': 100% of its values" in stderr
     column, = [own for own in document["beyond_range"] if own["notable"]]
     assert (column["column"], column["above"], column["far"], column["max"]) == ("id", NEW, NEW, 5049)
     assert column["training_min"] >= 1000

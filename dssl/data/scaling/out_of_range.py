@@ -22,6 +22,7 @@ from scipy.special import gammaln
 from ...base.errors import DataError, column_label, explain, require
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
+from .drift import QUARTILES, Drift, Usual, counted
 
 CHANCE = 1e-6  # the probability of so many values beyond one end of a range if nothing has changed
 LARGEST_BLOCK = 1 << 26  # bytes of float64 in one block, so that several tasks share the work
@@ -33,11 +34,25 @@ class OutOfRange(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """The ranges of the columns of n training rows; smallest, largest : float64 (d,)."""
+    """The ranges of the columns of n training rows; smallest, largest : float64 (d,).
+
+    usual : what a sample of the training rows says of their distribution; None of sparse rows.
+    """
 
     smallest: np.ndarray
     largest: np.ndarray
     n: int
+    usual: Usual | None = None
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that `from_arrays` takes."""
+        return {"smallest": self.smallest, "largest": self.largest,
+                **({} if self.usual is None else self.usual.to_arrays())}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], n: int) -> "Ranges":
+        """Return the ranges that `to_arrays` described, of n rows."""
+        return cls(arrays["smallest"], arrays["largest"], n, Usual.from_arrays(arrays) if "usual" in arrays else None)
 
     def compare(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> "Comparison":
         """Compare new points (m, d) with the ranges, in one pass over them by blocks.
@@ -55,16 +70,21 @@ class Ranges:
         rows = execution.share_rows(rows)
         height = max(1, min(rows_that_fit(execution.memory_budget, 24 * d, n), LARGEST_BLOCK // (8 * d)))
         parts.allocate("far", (n,), bool, height)
-        shared = execution.share(smallest=self.smallest, largest=self.largest)
+        shared = execution.share(**self.to_arrays())
         spans = row_ranges(n, height)
         receipts = execution.map([RangeTask(rows, shared, start, stop) for start, stop in spans], parts)
         columns = dict[int, ColumnOutOfRange]()
+        up_to = np.zeros((len(QUARTILES) if self.usual else 0, d), np.int64)
         for index in range(len(spans)):
-            for j, below, above, n_outliers, low, high in parts.read(index, ("beyond",))["beyond"].tolist():
+            part = parts.read(index, ("beyond", "up_to"))
+            up_to += part["up_to"]
+            for j, below, above, n_outliers, low, high in part["beyond"].tolist():
                 column = ColumnOutOfRange(int(j), int(below), int(above), int(n_outliers), low, high)
                 columns[int(j)] = columns[int(j)].merge(column) if int(j) in columns else column
+        drift = None if self.usual is None else Drift.between(
+            self.usual, n, sum(receipt["out"] for receipt in receipts), up_to)
         return Comparison(self, n, parts.rows("far"), sum(receipt["far"] for receipt in receipts),
-                          [columns[j] for j in sorted(columns)])
+                          [columns[j] for j in sorted(columns)], drift)
 
 
 def warn_out_of_range(ranges: Ranges, rows: Rows, execution: Execution, names: Sequence[str] | None) -> None:
@@ -136,6 +156,8 @@ def out_of_range(X: Any, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.
 @dataclass(frozen=True)
 class RangeTask:
     """Write which points of rows [start, stop) are outliers, and to the own part the columns with values out of range.
+
+    With these how many values of each column are up to the quartiles of the training points, where these are known.
     """
 
     rows: Rows
@@ -145,8 +167,14 @@ class RangeTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         ranges = self.ranges.load()
-        outliers, columns = out_of_range(self.rows.read(self.start, self.stop), ranges["smallest"], ranges["largest"])
-        return {**out.write(beyond=columns), **out.write_rows(self.start, far=outliers), "far": int(outliers.sum())}
+        X: Any = self.rows.read(self.start, self.stop)
+        outliers, columns = out_of_range(X, ranges["smallest"], ranges["largest"])
+        n_out, up_to = 0, np.empty((0, X.shape[1]), np.int64)
+        if "quartiles" in ranges:
+            n_out, up_to = counted(X.toarray() if sparse.issparse(X) else X, ranges["quartiles"], ranges["smallest"],
+                                   ranges["largest"])
+        return {**out.write(beyond=columns, up_to=up_to), **out.write_rows(self.start, far=outliers),
+                "far": int(outliers.sum()), "out": n_out}
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +182,7 @@ class Comparison:
     """The result of comparing n new points with ranges.
 
     is_outlier : Rows of bool, (n,). n_outliers : their number. columns : those with values out of range, in order.
+    drift : of their distribution; None where that of the training rows is not known, as of sparse ones.
     """
 
     ranges: Ranges
@@ -161,6 +190,7 @@ class Comparison:
     is_outlier: Rows
     n_outliers: int
     columns: Sequence[ColumnOutOfRange]
+    drift: Drift | None
 
     def is_notable(self, column: ColumnOutOfRange) -> bool:
         """Return whether a column has more values out of range than chance explains."""

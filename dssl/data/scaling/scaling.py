@@ -22,6 +22,7 @@ from ...base.errors import DataError, column_label, require
 from ...execution.tasks import Execution, Share
 from ...storage.blocks import Rows
 from ...storage.csr import as_csr, unit_rows, with_values
+from .drift import Usual
 from .moments import fit_moments
 from .out_of_range import LARGEST_BLOCK, Ranges
 from .outliers import Reaches, outliers_of
@@ -188,13 +189,17 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
             require_zeros_stay(kind, n, d)
     moments = fit_moments(rows, ids, execution, largest_block)
     made: dict[ScalingKind, Scaling] = {}
-    reaches = None if rows.is_sparse else Reaches.of(moments.pop("sample"))
+    sample = None if rows.is_sparse else moments.pop("sample")
+    reaches = None if sample is None else Reaches.of(sample)
     if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
         moments = fit_moments(rows, ids, execution, largest_block, reaches)
     max_listed = MAX_LISTED if rows.is_sparse else d
+    usual = None if sample is None else Usual.of(sample, moments["smallest"], moments["largest"])
+    seen = Ranges(moments["smallest"], moments["largest"], int(moments["count"]), usual)
     for kind in kinds:
         made[kind] = _scaling_of(kind, moments, feature_names, max_listed) if kind != "auto" else _by_ranges(
             moments, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, max_listed)
+    made = {kind: replace(scaling, seen=seen) for kind, scaling in made.items()}
     if "auto" in made and reaches is not None and reaches.narrow:
         made["auto"].attributes["narrow_columns"] = reaches.narrow
     if reaches is None or "n_out" not in moments:
@@ -244,7 +249,7 @@ def _by_ranges(moments: Share, rows: Rows, ids: Rows | None, categories: np.ndar
     shift[flags] = 0.0
     return Scaling("auto", shift, factor, {
         **attributes, "numbers": "none" if has_one_unit else "standardize", "categories": int(flags.sum()),
-        "level_distance": float(apart.max())}, scaled.seen)
+        "level_distance": float(apart.max())})
 
 
 def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | None, max_listed: int) -> Scaling:
@@ -268,9 +273,8 @@ def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | No
     attributes = {"n_columns": d, "n_training_rows": int(moments["count"]), "zero_rows": int(moments["zero_rows"]),
                   "constant_columns": len(constant),
                   "constant_column_names": [_name(feature_names, int(j)) for j in constant[:max_listed]]}
-    ranges = Ranges(smallest, largest, int(moments["count"]))
     if kind == "none":
-        return Scaling(kind, np.empty(0), np.empty(0), attributes, ranges)
+        return Scaling(kind, np.empty(0), np.empty(0), attributes)
     wild = [column_label(feature_names, j) for j in np.flatnonzero(~np.isfinite(spread))[:1].tolist()]
     require(not wild, f"{''.join(wild)} spreads beyond float64", fix="leave it out, or rescale it",
             why="its squared deviation from the mean is infinite", error=DataError)
@@ -278,8 +282,8 @@ def _scaling_of(kind: ScalingKind, moments: Share, feature_names: list[str] | No
         factor = np.where(spread > 0, 1 / spread, 0)
     factor[~np.isfinite(factor)] = 0  # a spread below 1e-308 is no spread
     if kind == "unit_norm":
-        return Scaling(kind, np.empty(0), np.empty(0), attributes, ranges)
-    return Scaling(kind, shift, factor, attributes, ranges)
+        return Scaling(kind, np.empty(0), np.empty(0), attributes)
+    return Scaling(kind, shift, factor, attributes)
 
 
 def _name(feature_names: list[str] | None, column: int) -> str:

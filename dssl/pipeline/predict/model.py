@@ -379,8 +379,7 @@ def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     scaling = Scaling.from_arrays(parts_in(points).within("scaling").read(0), prepared["attributes"]["scaling"])
     data = model_manifest(artifacts / "dataset" / prepared["inputs"]["dataset"][:24])
     model = stored_models(parts_in(folder), {name: models[name]}).open()[name]
-    seen = parts_in(points).within("ranges").read(0)
-    ranges = Ranges(seen["smallest"], seen["largest"], scaling.attributes["n_training_rows"])
+    ranges = Ranges.from_arrays(parts_in(points).within("ranges").read(0), scaling.attributes["n_training_rows"])
     return FittedPipeline(scaling, model, data["attributes"]["dataset"],
                           ingest_params({name: value for name, value in data["params"].items() if name != "type"},
                                         "the training data's options"), ranges, described["address"])
