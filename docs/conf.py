@@ -38,6 +38,7 @@ html_title = "dssl"
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_css_files = ["dssl.css"]
+html_js_files = ["accessible.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left", "header_links_before_dropdown": 7, "show_prev_next": True, "show_toc_level": 2,

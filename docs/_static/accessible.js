@@ -1,0 +1,13 @@
+// What the themes leave out: tables that scroll can be reached by key, and links and folds have names.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const table of document.querySelectorAll(".bd-article table")) {
+    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+  }
+  for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
+    fold.setAttribute("aria-label", "pages below");
+  }
+  for (const link of document.querySelectorAll(".sphx-glr-thumbcontainer a")) {
+    const title = link.closest(".sphx-glr-thumbcontainer").querySelector(".sphx-glr-thumbnail-title");
+    link.setAttribute("aria-label", title ? title.textContent : link.textContent);
+  }
+});
