@@ -44,7 +44,8 @@ html_theme_options = {
     "navbar_align": "left", "header_links_before_dropdown": 7, "show_prev_next": True, "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"], "footer_start": ["copyright"], "footer_end": [],
     "navbar_end": ["theme-switcher"]}
-html_sidebars = {"start": [], "for-me": []}
+html_sidebars = {page: [] for page in (  # pages that no others are below
+    "start", "guide", "how-it-works", "estimators", "outcomes", "results", "papers")}
 
 
 def _point_to_pages(app: Sphinx, name: str, content: list[str]) -> None:
