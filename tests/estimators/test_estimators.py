@@ -50,6 +50,7 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.graph.weights.rules import KERNEL_WIDTH
 from dssl.selection.folds import LabeledKFold
 from dssl.storage.blocks import ArrayRows
+from tests.anndata_files import write_anndata
 from tests.moons import two_moons
 
 SMALL = {"graph": KNNGraph(n_neighbors=5, weights="binary"), "bandwidth": 1.5}
@@ -110,6 +111,7 @@ def test_the_examples_of_a_page_run_in_their_order_and_print_what_it_says(page, 
     X, digits = load_digits(return_X_y=True)
     X, y = X[:200], np.where(np.arange(200) < 60, digits[:200], -1)
     names = {"np": np, "X": X, "y": y, "new": X[:5]}
+    write_anndata(tmp_path / "cells.h5ad", X, pd.DataFrame({"cell_type": ["B", ""] * 100}), obsm={"X_pca": X[:, :30]})
     for code in re.findall(r"```python\n(.*?)```", (DOCS.parent.parent / page).read_text(encoding="utf-8"), re.DOTALL):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of more landmarks than these few points
