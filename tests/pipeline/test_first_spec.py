@@ -438,6 +438,13 @@ def test_the_spec_of_every_format_is_understood(here, made):
     assert spec.data.read.labels == ("l.npy" if made is as_npy else None)
 
 
+def test_a_file_without_labels_is_clustered_and_the_way_to_a_file_of_labels_is_named(here):
+    as_npy(here, np.random.default_rng(0).normal(size=(N, 4)), np.zeros(N))
+    done = init("s.npy")
+    assert "no target: rows are grouped; --read labels=FILE names a file of labels" in done.stdout
+    assert load_spec("s.yaml").data.task == "clustering"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("made", FORMATS)
 def test_the_spec_of_every_format_runs_as_it_is(here, made):

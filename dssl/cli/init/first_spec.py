@@ -182,6 +182,8 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     if task != "classification":
         about = "no target: rows are grouped" if labels is None else (
             f"numbers from {labels.low:g} to {labels.high:g}; classification if they are codes of classes")
+        if labels is None and "labels" in look.reader.options:
+            about += "; --read labels=FILE names a file of labels"
         out.add(f"task: {task}", about, message=f"task: {task}: {about}")
     left_out = _left_out(records, look)
     _read(out, look, labels, why, records, left_out)
