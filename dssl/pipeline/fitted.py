@@ -5,9 +5,7 @@ from typing import Any
 
 from ..estimators.saved import load_estimator
 from ..storage.files import path_at
-from .kinds import registry  # noqa: F401  (a kind registers the types of its models)
 from .records import RESULT
-from .result import RunResult
 
 
 def load(path: str | Path) -> Any:
@@ -48,4 +46,8 @@ def load(path: str | Path) -> Any:
     (5,)
     """
     place = path_at(path)
-    return RunResult.open(place) if place.name == RESULT or place.is_dir() else load_estimator(place)
+    if place.name != RESULT and not place.is_dir():
+        return load_estimator(place)
+    from .result import RunResult  # a server of an estimator does not wait for all of pipelines
+
+    return RunResult.open(place)

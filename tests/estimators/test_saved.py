@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 import warnings
 import zipfile
 
@@ -158,6 +160,19 @@ def test_a_run_is_loaded_by_its_folder(tmp_path, monkeypatch):
                        "model": {"kind": "graph"}})
     for path in (result.folder, result.folder / "result.json"):
         assert_array_equal(dssl.load(path).predict(NEW), result.predict(NEW))
+
+
+@pytest.mark.slow
+def test_another_process_loads_them_without_pipelines(tmp_path):
+    for name in ("tags", "k-means", "multiscale", "automatic"):
+        model, y = CASES[name]
+        model.fit(X, y).save(tmp_path / name, report=False)
+        code = "import dssl, numpy as np, sys; print(dssl.load(sys.argv[1]).predict(np.load(sys.argv[2])).tolist(), " \
+               "'pydantic' in sys.modules)"
+        np.save(tmp_path / "new.npy", NEW)
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, tmp_path / name, tmp_path / "new.npy"],
+                              capture_output=True, text=True, check=True)
+        assert done.stdout == f"{model.predict(NEW).tolist()} False\n"
 
 
 def test_arrays_of_every_kind_come_back(tmp_path):
