@@ -109,7 +109,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
     def _told(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
         choice = context.attributes("models")["choice"]
         self.gain_ = Gain(**choice["gain"])
-        self._held_out = context.fit.held_out if context.fit is not None else None
+        self._held_out = context.side.held_out if context.side is not None else None
         return {**context.graph().attributes, **choice}
 
 

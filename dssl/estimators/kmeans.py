@@ -194,7 +194,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         made.run(CLUSTERING.steps, params)
         clusters = made.artifacts["models"]
         attributes = clusters.attributes
-        self.model_, self.labels_ = made.fit.models["model"], clusters.parts.rows("labels").read_all()
+        self.model_, self.labels_ = made.fit.side.models["model"], clusters.parts.rows("labels").read_all()
         self.inertia_, self.n_clusters_ = attributes["inertia"], len(attributes["counts"])
         self.evidence_ = {**attributes["features"], **attributes["kmeans"], "chosen": attributes["chosen"],
                           "counts": attributes["counts"]}

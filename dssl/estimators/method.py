@@ -19,7 +19,7 @@ from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
 from ..methods.memory import MemoryWorkspace
-from ..methods.step import Context, Fit, Method
+from ..methods.step import Context, Fit, Method, SideResults
 from ..report.page import Page, leading_and_following, page
 from ..report.record import RunRecord
 from ..report.sections.answer import answer_section
@@ -49,12 +49,12 @@ class MethodEstimator(PointEstimator):
         vertices : which points are copies, where there is no graph that says so.
         """
         made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices, soft=self._soft(rows, target, execution),
-                                   last=self._last), execution)
+                                   side=SideResults(self._last)), execution)
         made.run(self.method.steps, self._comparing(params, False), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
         self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
             **target.to_arrays()[1], **target.described(), "n_labeled": len(target.labeled)}}
-        self.model_ = made.fit.models["model"]
+        self.model_ = made.fit.side.models["model"]
         self.evidence_ = self._told(made.context(), params)
         if self.method.at_training is not None:
             values, unsupported = self.method.at_training(made.context())

@@ -12,7 +12,7 @@ from ..base.errors import DataError, require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..learners.model import Model, Output, predict_blocks, rejected_rows
-from ..learners.probabilities import Calibration
+from ..learners.probabilities import Calibration, TagCalibration
 from ..learners.target.coding import margins_of
 from ..storage.blocks import Rows
 from ..storage.csr import as_rows
@@ -56,7 +56,7 @@ class Probabilities(Output):
     """The probabilities of the classes of one model, NaN where a point has no prediction; receipts as of `Entries`."""
 
     abstain: bool
-    calibration: Calibration
+    calibration: Calibration | TagCalibration
     outliers: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
@@ -75,7 +75,7 @@ class Probabilities(Output):
 
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
-                    abstain: bool = False, calibration: Calibration | None = None,
+                    abstain: bool = False, calibration: Calibration | TagCalibration | None = None,
                     outliers: Rows | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 

@@ -174,6 +174,11 @@ class Model(ABC):
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Model":
         """Return the model of `to_arrays`; raise IntegrityError for another type or version."""
 
+    @classmethod
+    def maker(cls, attributes: JsonObject) -> Callable[[dict[str, np.ndarray]], "Model"]:
+        """Return what makes the model of its arrays in any process, also one that knows no other type of model."""
+        return partial(cls.from_arrays, attributes=attributes)
+
     def checked(self, X: Rows | Points) -> Rows:
         """Return points as rows; raise DataError unless they have the features that the model was fitted on."""
         rows = as_rows(X)
@@ -190,7 +195,7 @@ class Model(ABC):
         """Return the model for tasks."""
         arrays, attributes = self.to_arrays()
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in arrays.items()}),
-                            {"model": partial(type(self).from_arrays, attributes=attributes)})
+                            {"model": self.maker(attributes)})
 
     def values(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
         """Return the values (n, c) of points, Rows, an array or a sparse matrix, in blocks of rows."""
@@ -297,5 +302,5 @@ def model_type(attributes: JsonObject) -> type[Model]:
 
 def stored_models(parts: Parts, described: dict[str, JsonObject]) -> SharedModels:
     """Return the models whose arrays are stored in part 0 as `NAME.ARRAY`; described : their attributes by name."""
-    return SharedModels(parts.arrays(0), {name: partial(model_type(attributes).from_arrays, attributes=attributes)
+    return SharedModels(parts.arrays(0), {name: model_type(attributes).maker(attributes)
                                           for name, attributes in described.items()})

@@ -152,14 +152,14 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     _warn_if_memory_binds(len(target.labeled), params)
     fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
                        max_labels=params.most, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
-                       loss=params.loss, last=None if context.fit is None else context.fit.last)
+                       loss=params.loss, last=None if context.side is None else context.side.last)
     if other is not None:
         fit = partial(_pool, fit, other, context.graph(), points, params, execution)
     fitted = fit(target, weight)
     coding, held = target.coding, target.take(fitted.held)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
-    if context.fit is not None:
-        context.fit.held_out = HeldOutValues(held.labeled, coding, fitted.held_out, fitted.held_out_supervised)
+    if context.side is not None:
+        context.side.held_out = HeldOutValues(held.labeled, coding, fitted.held_out, fitted.held_out_supervised)
     models = {"model": fitted.model}
     at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:

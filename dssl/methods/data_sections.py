@@ -39,6 +39,43 @@ class TestSplit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TagSection:
+    """Several labels a point: the columns of a table that hold them, in place of one target.
+
+    Parameters
+    ----------
+    column : str or None
+        One column with the tags of each row: a list, as Parquet has it, or text. A
+        row with an empty cell is unlabeled; one with an empty list, or of text with
+        the separator alone, has none of the tags.
+    separator : str or None
+        Of a column of text: what separates two tags, such as ";". null is a column
+        of lists.
+    columns : list of str or None
+        In place of both, a column for each tag: 1 (yes, true) where a row has it, 0
+        (no, false) where not, and an empty cell where that is unknown.
+    """
+
+    column: str | None = None
+    separator: str | None = None
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_one_of(self, "column", "columns")
+        require(self.separator is None or (self.column is not None and self.separator != ""),
+                f"separator={self.separator!r}", why="it stands between the tags of one column of text",
+                fix="name that column with tags.column, or leave the separator out")
+        require(self.columns is None or 1 < len(self.columns) == len(set(self.columns)), f"columns={self.columns}",
+                why="each tag has a column of its own, and one alone is a target", fix="list two columns or more, each "
+                "once; for one, name it in data.read.target")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the columns that are read."""
+        return self.columns or (str(self.column),)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataSection:
     """Where the points come from, which of them are used, and what is to be predicted of them.
 
@@ -55,6 +92,8 @@ class DataSection:
         Classes to keep, such as [4, 9].
     classes : dict or None
         Joined classes by name.
+    tags : TagSection or None
+        Several labels a point, in place of data.read.target; see TagSection.
     unlabeled : str, int, float or None
         The marker of unlabeled points.
     rows : "all" or "official_train"
@@ -78,6 +117,7 @@ class DataSection:
     read: IngestParams = IngestParams()
     keep: list[str | int | float] | None = None
     classes: dict[str | int, list[str | int | float]] | None = None
+    tags: TagSection | None = None
     unlabeled: str | int | float | None = None
     rows: Literal["all", "official_train"] = "all"
     points: int | None = None

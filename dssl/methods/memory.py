@@ -51,4 +51,5 @@ class MemoryWorkspace:
 
     def context(self) -> Context:
         """Return what the next step gets."""
-        return Context(dict(self.artifacts), {}, self.execution.scratch(), self.execution, fit=self.fit)
+        return Context(dict(self.artifacts), {}, self.execution.scratch(), self.execution, fit=self.fit,
+                       side=self.fit.side)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -74,7 +76,8 @@ class PlanInputs:
     training_points, test_points, classes, labeled_points : of the split and the labels; distinct_points, entries : of
     the vertices and of W. scan : of the source; None where the data set is stored.
     attributes : of finished steps by name. growing : where rows are added, what is known of the others.
-    opinion : how another model says something of the points, None where none does.
+    opinion : how another model says something of the points, None where none does. tags : how many are learned of
+    several labels a point, each as two classes; 1 of one label a point.
     bound : of numbers that are not known, the one that the costs follow from.
     """
 
@@ -95,6 +98,7 @@ class PlanInputs:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     growing: Growing | None = None
     opinion: OpinionKind | None = None
+    tags: Bounded = Bounded(1, 1)
     bound: Bound = "upper"
 
     def others(self) -> Iterator[tuple[str, "PlanInputs"]]:
@@ -135,6 +139,23 @@ class PlanInputs:
     @property
     def n_classes(self) -> int:
         return self.classes.at(self.bound)
+
+    @property
+    def n_tags(self) -> int:
+        return self.tags.at(self.bound)
+
+    def each_tag(self) -> list["PlanInputs"]:
+        """Return the inputs for each tag, with what finished steps found for it; themselves for one label a point."""
+        known = self.attributes.get("labels", {}).get("of_tags")
+        if known is None:
+            return [self] * self.n_tags
+        return [replace(self, labeled_points=Bounded.known(tag["n_labeled"]), attributes={
+            name: found["of_tags"][number] if "of_tags" in found else found
+            for name, found in self.attributes.items()}) for number, tag in enumerate(known)]
+
+    def cost_of_tags(self, cost: Callable[["PlanInputs"], Cost]) -> Cost:
+        """Return the cost for all tags, from that for one of them."""
+        return reduce(add, map(cost, self.each_tag()))
 
     @property
     def n_outputs(self) -> int:

@@ -20,7 +20,7 @@ from ..graph.vertices import VertexRows, Vertices
 from ..kernels.base import Kernel
 from ..knn.lists import Neighbors
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
-from ..learners.model import Model, predict_cost
+from ..learners.model import Model, predict_cost, stored_models
 from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.soft_labels import vector_probabilities
 from ..learners.target.coding import Coding
@@ -73,14 +73,26 @@ class HeldOutValues:
 
 
 @dataclass
+class SideResults:
+    """What a fit leaves in this process beside its artifacts.
+
+    last : for another fit on the same graph, see `graph_members`. held_out : what a method that knows it says of labels
+    without themselves. models : by name; those of one tag are stored with those of all.
+    """
+
+    last: LastKernelRows | None = None
+    held_out: HeldOutValues | None = None
+    models: dict[str, Model] = field(default_factory=dict)
+
+
+@dataclass
 class Fit:
-    """What the fit of an estimator begins with, and the models that it ends with, in memory.
+    """What the fit of an estimator begins with, and what it ends with, in memory.
 
     points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
     points, of a method that has one. distinct : which points are copies, where no graph says so. evaluator : by which
     parameters were chosen, whose systems the models follow from. fitted : what the models were returned in. soft : what
-    another model says of the points, (n, c), if any does. held_out : what a method that knows it says of labels without
-    themselves. last : what an earlier fit on the same graph has left, see `graph_members`.
+    another model says of the points, (n, c), if any does.
     """
 
     points: Rows
@@ -88,12 +100,10 @@ class Fit:
     weight: np.ndarray | None = None
     graph: Graph | None = None
     distinct: Vertices | None = None
-    models: dict[str, Model] = field(default_factory=dict)
     evaluator: CandidateEvaluator | None = None
     fitted: "FittedModels | None" = None
     soft: np.ndarray | None = None
-    held_out: HeldOutValues | None = None
-    last: LastKernelRows | None = None
+    side: SideResults = field(default_factory=SideResults)
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ class Context:
     inputs : the artifacts that it needs, by step. files : those from outside that its address holds the digests of.
     base : the artifact of this step that it grows from, of fewer rows; None where it does not. new : where it grows,
     the files of the source that the base did not read. fit : of an estimator, in place of the artifacts of points and
-    labels; None in a pipeline.
+    labels; None in a pipeline. side : of the fit of an estimator, or of one of several tags.
     """
 
     inputs: Mapping[str, Made]
@@ -121,6 +131,7 @@ class Context:
     base: Artifact | None = None
     new: Source | None = None
     fit: Fit | None = None
+    side: SideResults | None = None
 
     def of_base(self, step: str) -> Artifact:
         """Return the artifact of another step that the base was made of."""
@@ -219,18 +230,16 @@ class Context:
         """Return the array `multiplicity` of the vertices; None where no points are copies."""
         if self.fit:
             return self._graph.shared_vertices(self.execution)
-        if self.attributes("vertices")["largest_multiplicity"] == 1:
-            return None
-        return self.execution.share(multiplicity=self.vertices().multiplicity)
+        is_one = self.attributes("vertices")["largest_multiplicity"] == 1
+        return None if is_one else self.execution.share(multiplicity=self.vertices().multiplicity)
 
     def neighbor_lists(self) -> Neighbors | None:
         """Return the neighbor lists; None where weights are given in their place."""
         if self.fit:
             return None if self.fit.graph is None else self.fit.graph.neighbors
         attributes = self.attributes("neighbors")
-        if "n_neighbors" not in attributes:
-            return None
-        return Neighbors.stored(self.inputs["neighbors"].parts, attributes)
+        has_lists = "n_neighbors" in attributes
+        return Neighbors.stored(self.inputs["neighbors"].parts, attributes) if has_lists else None
 
     def weights(self) -> Parts:
         """Return the weights of the graph, in blocks of rows."""
@@ -258,20 +267,22 @@ class Context:
         """
         if self.fit is not None:
             fitted = fit()
-            self.fit.models.update(fitted.models)
+            self.fit.side.models.update(fitted.models)
             self.fit.fitted = fitted
             return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.attributes}
         receipt, = self.execution.map([ModelsTask(fit)], self.parts)
         attributes: dict[str, Any] = receipt["found"]
+        if self.side is not None:
+            self.side.models.update(stored_models(self.parts, attributes["models"]).open())
         return attributes
 
     def write_models(self, models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
         """Write models as arrays `NAME.ARRAY` of part 0, and return their attributes by name, of which they are read.
 
-        The models of an estimator stay as they are: its kernel may be a function, which cannot be stored.
+        Those of an estimator stay as they are, since its kernel may be a function; so do those of one of several tags.
         """
-        if self.fit is not None:
-            self.fit.models.update(models)
+        if self.side is not None:
+            self.side.models.update(models)
             return {name: {} for name in models}
         arrays, described = stored_form(models)
         PartWriter(self.parts, 0).write(**arrays)

@@ -1,20 +1,123 @@
-"""What held-out labels say of models of tags, from the fits of single tags."""
+"""Tags (several labels a point): the steps of a method run for each tag, and the models of all become one.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+An artifact that is made for each tag has the attributes of each in `of_tags`, and its parts within `tag0`, `tag1`, ...
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..learners.probabilities import Calibration, TagCalibration
+from ..base.errors import DsslError
+from ..learners.model import Model
+from ..learners.on_graph.graph_ridge import LastKernelRows
+from ..learners.on_graph.tags import TagModel, with_shared_index
+from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration, calibration_attributes
 from ..learners.target.coding import margins_of
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import Tags
 from ..selection.graph_gain import Gain
-from ..selection.tag_scores import MEANS, compare_tags, tag_scores
-from .step import HeldOutValues
+from ..selection.tag_scores import MEANS, compare_tags, pair_of_tags, scores_of_tags, tag_scores
+from ..storage.blocks import Parts
+from .step import Context, HeldOutValues, Made, SideResults
 
 NAMES = {"f1_macro": "macro F1", "average_precision": "mean average precision"}
+OF_TAGS = "of_tags"
+NOT_HELD_OUT = "this kind of model has no held-out values of all tags"
+Values = tuple[np.ndarray, np.ndarray]  # of points (n, c), and which of these the model says nothing of
+
+
+@dataclass(frozen=True)
+class MadeOfTag:
+    """What a step has made for one tag."""
+
+    parts: Parts
+    attributes: dict[str, Any]
+
+    @classmethod
+    def of(cls, made: Made, number: int) -> Made:
+        """Return what is of one tag of an artifact, or all of it where it serves every tag."""
+        if OF_TAGS not in made.attributes:
+            return made
+        return cls(parts_of_tag(made.parts, number), made.attributes[OF_TAGS][number])
+
+
+def parts_of_tag(parts: Parts, number: int) -> Parts:
+    """Return the parts of one tag within those of an artifact."""
+    return parts.within(f"tag{number}")
+
+
+def is_of_tags(context: Context) -> bool:
+    """Return whether a step is made for each tag; False where there are none, and where it does not depend on them."""
+    return any(OF_TAGS in made.attributes for made in context.inputs.values())
+
+
+def of_tag(context: Context, number: int, side: SideResults | None = None) -> Context:
+    """Return what a step gets for one tag."""
+    inputs = {name: MadeOfTag.of(made, number) for name, made in context.inputs.items()}
+    return replace(context, inputs=inputs, parts=parts_of_tag(context.parts, number), side=side)
+
+
+def labeled_tags(context: Context) -> Tags:
+    """Return the labels of the stage `labels`."""
+    return Tags.from_arrays(context.arrays("labels"), context.attributes("labels"))
+
+
+def made_of_tags(make: Callable[[Context, Any], Mapping[str, Any]], context: Context, params: Any) -> dict[str, Any]:
+    """Make a step for each tag; return its attributes. Models are joined to one of all tags."""
+    names = next([tag["tag"] for tag in made.attributes[OF_TAGS]] for made in context.inputs.values()
+                 if OF_TAGS in made.attributes)
+    last, attributes, sides = LastKernelRows(), list[dict[str, Any]](), list[SideResults]()
+    for number, name in enumerate(names):
+        side = SideResults(last)
+        try:
+            attributes.append({"tag": name, **make(of_tag(context, number, side), params)})
+        except DsslError as error:
+            error.add_note(f"This is of the tag {name!r}.")
+            raise
+        side.models = {name: with_shared_index(model, [other.models[name] for other in sides if name in other.models])
+                       for name, model in side.models.items()}
+        sides.append(side)
+    return {OF_TAGS: attributes} | (_joined(context, attributes, sides) if sides[0].models else {})
+
+
+def _joined(context: Context, attributes: Sequence[Mapping[str, Any]], sides: Sequence[SideResults]) -> dict[str, Any]:
+    """Write the models of all tags as one each; return their attributes, and what held-out labels say of them."""
+    target, calibrations = labeled_tags(context), dict[str, TagCalibration | None]()
+    models = dict[str, Model]()
+    for name in [name for name in sides[0].models if all(name in side.models for side in sides)]:
+        stored = [each["models"][name].get(CALIBRATION) for each in attributes]
+        calibrations[name] = calibration_of_tags(target, [each and Calibration.from_dict(each) for each in stored])
+        models[name] = TagModel.of([side.models[name] for side in sides], target, {
+            "name": name, **calibration_attributes(calibrations[name])})
+    held_out = [side.held_out for side in sides if side.held_out is not None]
+    made = {"models": context.write_models(models)}
+    for number in range(len(sides)):
+        of_one = parts_of_tag(context.parts, number)
+        if of_one.receipt_of(0) is not None:  # the models of one tag, which a task wrote
+            of_one.remove()
+    if len(held_out) < len(sides) or "base" not in models:
+        return {**made, "by_labels": {"n": 0, "why": NOT_HELD_OUT}}
+    return {**made, "by_labels": by_labels_of_tags(target, held_out, calibrations["model"])}
+
+
+def at_all_tags(at_training: Callable[[Context], Values]) -> Callable[[Context], Values]:
+    """Return `Method.at_training` where there may be several labels a point."""
+    def values(context: Context) -> Values:
+        return _values_of_tags(at_training, context) if is_of_tags(context) else at_training(context)
+
+    return values
+
+
+def _values_of_tags(at_training: Callable[[Context], Values], context: Context) -> Values:
+    """Return what the models of all tags say at the training points."""
+    target = labeled_tags(context)
+    columns = [at_training(of_tag(context, number)) for number in range(len(target.learnable))]
+    values = np.tile(target.constants(), (len(columns[0][0]), 1))
+    for column, (of_column, unsupported) in zip(target.learnable.tolist(), columns, strict=True):
+        values[:, column] = np.where(unsupported, np.nan, of_column[:, -1])
+    return values, np.all([unsupported for _, unsupported in columns], axis=0)
 
 
 def calibration_of_tags(target: Tags, learned: Sequence[Calibration | None]) -> TagCalibration | None:
@@ -32,6 +135,47 @@ def calibration_of_tags(target: Tags, learned: Sequence[Calibration | None]) -> 
     return TagCalibration(tuple(tags), shares)
 
 
+@dataclass(frozen=True)
+class HeldOutTags:
+    """The labels that are held out, and the scores (l, c) of the model and its supervised baseline without them.
+
+    tags : those that are learned.
+    """
+
+    tags: Tags
+    model: np.ndarray
+    base: np.ndarray
+
+    @classmethod
+    def of(cls, target: Tags, held_out: Sequence[HeldOutValues]) -> "HeldOutTags":
+        """Return those of the learnable tags of a target; held_out : of each."""
+        target = target.of_columns(target.learnable)
+        known = replace(target, coded=np.full_like(target.coded, UNLABELED))
+        model, base = np.full((2, *target.coded.shape), np.nan)
+        for column, held in enumerate(held_out):
+            at = np.searchsorted(target.labeled, held.points)
+            known.coded[at, column] = target.coded[at, column]
+            for values, of_column in ((model, held.model), (base, held.base)):
+                values[at, column] = margins_of(of_column, held.coding)[:, 1]
+        some = np.flatnonzero((known.coded != UNLABELED).any(axis=1))
+        return cls(known.take(some), model[some], base[some])
+
+
+def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
+                      calibration: TagCalibration | None) -> dict[str, Any]:
+    """Return what held-out labels say of models of tags, as a report reads it; see `selection.by_labels`."""
+    held = HeldOutTags.of(target, held_out)
+    n = len(held.tags.labeled)
+    if n == 0:
+        return {"n": 0, "why": "no label is held out"}
+    pair = pair_of_tags(held.tags, held.model, held.base)
+    probabilities = None if calibration is None else calibration.of_columns(target.learnable).probabilities(held.model)
+    return {"n": n, "folds": n, "scores": {"model": scores_of_tags(held.tags, held.model, probabilities),
+                                           "base": scores_of_tags(held.tags, held.base)},
+            "over_base": pair.described(), "unlabeled_data": pair.verdict, "curve": [],
+            "no_curve": "each tag has labels of its own"}
+
+
 def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibration: TagCalibration | None,
                      n: int) -> tuple[Gain, dict[str, Any]]:
     """Return the gain of models of tags over their supervised baseline, and what is known of both; JSON.
@@ -39,22 +183,13 @@ def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibratio
     held_out, calibration : of the learnable tags; the others are left out. n : the number of points. The probabilities
     are those of the calibration of all labels.
     """
-    n_labeled, target = len(target.labeled), target.of_columns(target.learnable)
-    known = replace(target, coded=np.full_like(target.coded, UNLABELED))
-    scores = {name: np.full(target.coded.shape, np.nan) for name in ("model", "base")}
-    for column, held in enumerate(held_out):
-        at = np.searchsorted(target.labeled, held.points)
-        known.coded[at, column] = target.coded[at, column]
-        for name, values in scores.items():
-            values[at, column] = margins_of(getattr(held, name), held.coding)[:, 1]
-    some = np.flatnonzero((known.coded != UNLABELED).any(axis=1))
-    known, scores = known.take(some), {name: values[some] for name, values in scores.items()}
-    gain, over_tags = compare_tags(known, scores["model"], scores["base"])
-    gain = replace(gain, all_labeled=n == n_labeled)
+    held = HeldOutTags.of(target, held_out)
+    gain, over_tags = compare_tags(held.tags, held.model, held.base)
+    gain = replace(gain, all_labeled=n == len(target.labeled))
     return gain, {"gain": gain.described(), "over_tags": over_tags, "held_out": {
-        "model": tag_scores(known, scores["model"], None if calibration is None else calibration.probabilities(
-            scores["model"])),
-        "base": tag_scores(known, scores["base"])}, "in_words": f"{gain.in_words()}; {in_words(over_tags)}"}
+        "model": tag_scores(held.tags, held.model,
+                            None if calibration is None else calibration.probabilities(held.model)),
+        "base": tag_scores(held.tags, held.base)}, "in_words": f"{gain.in_words()}; {in_words(over_tags)}"}
 
 
 def in_words(over_tags: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,22 +1,24 @@
 """What labels weigh: a column of the source that is no feature, or of the files of labels beside it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..base.errors import DataError, require
 from ..data.ingest_params import IngestParams
 from ..data.label_files import LabelLine
+from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.step import Context
 from .dataset import dataset_of, rows_in_files
 
+AnyLabels = TypeVar("AnyLabels", Target, Tags)
 SHOWN = 3  # rows that an error names
 
 
-def weigh_labels(context: Context, target: Target, column: str, lines: Mapping[int, LabelLine],
-                 read: IngestParams) -> tuple[Target, np.ndarray, dict[str, Any]]:
+def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mapping[int, LabelLine],
+                 read: IngestParams) -> tuple[AnyLabels, np.ndarray, dict[str, Any]]:
     """Return the target without the labels of weight 0, the weights (l,) of the others, and what is told of them; JSON.
 
     column : of the source; or of the files of labels where these lines, by row of the source, have their weights.

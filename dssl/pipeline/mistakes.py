@@ -15,8 +15,8 @@ Place = tuple[str, ...]
 CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
 SHOULD = "Input should be "
 TARGET = ("data", "read", "target")
-SEVERAL_TARGETS = ("a pipeline learns one column of labels; for several labels a point run it for each column, or fit "
-                   "SemiSupervisedClassifier in Python, whose y has a column for each")
+SEVERAL_TARGETS = ("it names one column of labels; for several labels a point name their columns in data.tags: "
+                   "{columns: [a, b]}, or the one that lists them in data.tags: {column: tags, separator: ';'}")
 NEEDED: dict[Place, str] = {("labels",): "which labels are learned from; write labels: {given: true} for all of them"}
 MOST_PLACES = 4  # where a key may belong that a message names
 OTHER_WORDS = {  # that people use for a key, and that are not written almost like it

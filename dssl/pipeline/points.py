@@ -18,6 +18,7 @@ from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, Unscaled
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..execution.counting import BlockTasks
+from ..learners.target.tags import Tags
 from ..learners.target.target import Target
 from ..methods.opinions import OpinionParams
 from ..methods.plan_inputs import PlanInputs
@@ -35,8 +36,10 @@ from .soft_labels import OPINION, opinion_cost, write_opinion
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
+from .tags import write_labeled_tags
 
 MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # per number on one core: moments, and scaling
+KNOWN = {"tags": "tags", "classes": "codes"}  # the array of what is known of rows, by what the split has; or values
 DRAWN = 1  # the part of the places of labels that were drawn, without those of a file
 DRAWN_SECONDS = 2.4e-7  # of a training point, on one core, in three passes over the labels; measured
 MOST_DRIFT = 0.1  # of a spread, by which new rows may change it or the mean of a column before all rows are scaled anew
@@ -187,9 +190,8 @@ class LabelParams:
 
     @classmethod
     def of(cls, spec: Spec) -> "LabelParams":
-        shown = spec.labels
+        shown, opinion = spec.labels, spec.model.opinion
         assert shown is not None
-        opinion = spec.model.opinion
         return cls(shown.count, shown.per_class, shown.fraction, shown.given, shown.random_state, spec.read,
                    shown.weight, None if opinion is None else opinion.params)
 
@@ -235,9 +237,8 @@ def _told(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> 
     """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
     if not by_row:
         return chosen, {}
-    source = context.files["labels"].source
+    source, lines = context.files["labels"].source, [line.origin for line in by_row.values()]
     rows, texts = np.array([*by_row], np.int64), [line.label for line in by_row.values()]
-    lines = [line.origin for line in by_row.values()]
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
     absent = np.flatnonzero(rows > last)
@@ -297,10 +298,11 @@ def _drawn_labels(context: Context, labels: LabelParams, n_strata: int) -> np.nd
 def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     """Choose the labeled points, add those of a file; write their places among the training points.
 
-    Where labels grow, those that were drawn stay, and new rows bring none, unless all labels that are given are shown.
+    Where labels grow, those that were drawn stay, and new rows bring none unless all labels are shown.
     """
     split = context.attributes("split")
-    known, n_strata = ("codes", len(split["classes"])) if "classes" in split else ("values", 1)
+    known = next((known for name, known in KNOWN.items() if name in split), "values")
+    n_strata = len(split.get("classes", [None]))
     if labels.given:
         places = _given_labels(context)
         require("labels" in context.files or len(places) > 0 or labels.opinion is not None,
@@ -316,7 +318,11 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
         places = _drawn_labels(context, labels, n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
     lines = _lines(context, labels)
-    chosen, from_file = _told(context, Target.from_arrays({"labeled": places, known: coded}, split), lines)
+    arrays = {"labeled": places, known: coded}
+    if known == "tags":
+        PartWriter(context.parts, DRAWN).write(places=places)
+        return write_labeled_tags(context, Tags.from_arrays(arrays, split), labels.weight, labels.read)
+    chosen, from_file = _told(context, Target.from_arrays(arrays, split), lines)
     if labels.opinion is not None:
         chosen, opinion = write_opinion(context, labels.opinion, labels.read, chosen)
         from_file |= opinion
@@ -325,9 +331,9 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     if labels.weight is not None:
         chosen, weights[WEIGHT], weighed = weigh_labels(context, chosen, labels.weight, lines, labels.read)
     require(labels.opinion is None or "classes" in split or len(chosen.labeled) > 1, error=DataError,
-            what=f"{len(chosen.labeled)} training points have a target",
-            why="predicted targets count by how well they predict targets that are held out",
-            fix="give two training points a target, or take the predicted targets as they are")
+            what=f"{len(chosen.labeled)} training points have a target", why="predicted targets count by how well they "
+            "predict targets that are held out", fix="give two training points a target, or take the predicted targets "
+            "as they are")
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays, **weights)
     PartWriter(context.parts, DRAWN).write(places=places)
@@ -349,11 +355,8 @@ def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
 
 
 def labels_notes(attributes: Attributes) -> list[str]:
-    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring.
-
-    They are hardly a random draw where they were suggested.
-    """
-    notes = []
+    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring."""
+    notes = [*attributes.get("not_learned", ())]
     if opinion := attributes.get("opinion"):
         what = "soft labels" if opinion["kind"] == SOFT_LABELS else "class vectors"
         notes.append(f"another model says something of the points: {what} of {opinion['from']}")
@@ -363,8 +366,7 @@ def labels_notes(attributes: Attributes) -> list[str]:
                      f"{weights['column']!r} says{zero}; test points weigh 1 each")
     if not attributes.get("told"):
         return notes
-    is_classes = attributes.get("classes") is not None
-    probabilities = "probabilities can be overconfident, and " if is_classes else ""
+    probabilities = "" if attributes.get("classes") is None else "probabilities can be overconfident, and "
     notes.append(f"{attributes['told']} of the {attributes['n_labeled']} labels come from labels.file. "
              "If dssl suggest chose these "
              f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
@@ -383,8 +385,7 @@ def labels_notes(attributes: Attributes) -> list[str]:
 def points_notes(attributes: Attributes) -> list[str]:
     """Return which rows lie far from all others, if any do; and how far new rows change the scales of the features."""
     notes = [f"{attributes['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, "
-             "mark "
-             "them as missing (data.read.missing)"] if "far_rows" in attributes else []
+             "mark them as missing (data.read.missing)"] if "far_rows" in attributes else []
     changes = [drift["change"] for drift in attributes.get("drift", {}).values()]
     if changes:
         notes.append(f"the new rows change mean and spread of a feature by {max(changes):.2g} of its spread at most; "

@@ -1,7 +1,7 @@
 """What is known of the rows of a data set, and which of them are in use: block by block."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypedDict
 
@@ -23,6 +23,7 @@ from ..learners.target.encoding import (
 )
 from ..storage.blocks import Rows
 from .spec import LearningTask, Spec
+from .tags import TagParams
 
 MAX_VALUES = 1 << 20  # different labels that are kept while classes are found
 LEFT_OUT = -2  # the code of a row that is not used
@@ -46,6 +47,7 @@ class SplitParams:
     test_fraction: float | None
     test_official: bool
     random_state: int
+    tags: TagParams | None = None
 
     @property
     def tests(self) -> bool:
@@ -58,7 +60,8 @@ class SplitParams:
         classes = None if data.classes is None else tuple(
             (name, tuple(members)) for name, members in data.classes.items())
         return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
-                   data.points, test.count, test.fraction, test.official, data.random_state)
+                   data.points, test.count, test.fraction, test.official, data.random_state,
+                   None if data.tags is None else TagParams(data.tags, spec.read))
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Described(TypedDict, total=False):
     known: int
     classes: list[Any]
     per_class: list[int]
+    tags: list[str]
+    with_tag: list[int]
     target: Mapping[str, float]
 
 
@@ -87,6 +92,7 @@ class KnownTarget(ABC):
     """What is known of the rows of a data set, and which of them are in use."""
 
     arrays: ClassVar[Mapping[str, type]]  # name and type of what is written of a row beside its number
+    shape: tuple[int, ...] = ()  # of what is written of a row
 
     @abstractmethod
     def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
@@ -168,6 +174,28 @@ class KnownQuantities(KnownTarget):
             else float(deviations[0])
         return {"task": "regression", "known": int(n.sum()), "target": {
             "known": int(n.sum()), "min": float(smallest), "max": float(largest), "mean": mean, "deviation": deviation}}
+
+
+class KnownTags(KnownTarget):
+    """Tags (several labels a point): for each whether a row has it, -1 where that is not known."""
+
+    arrays: ClassVar = {"tags": np.int8}
+
+    def __init__(self, names: Sequence[str]):
+        self.names = list(names)
+        self.shape = (len(names),)
+
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        assert y is not None
+        return Block(rows, np.where((y != UNLABELED).any(axis=1), 0, UNLABELED), y)
+
+    def described(self, blocks: Iterator[Block]) -> Described:
+        known, with_tag = 0, np.zeros(len(self.names), np.int64)
+        for block in blocks:
+            assert block.known is not None
+            known += int((block.strata == 0).sum())
+            with_tag += (block.known == 1).sum(axis=0)
+        return {"tags": self.names, "with_tag": with_tag.tolist(), "known": known}
 
 
 class NoClasses(KnownTarget):

@@ -20,6 +20,7 @@ from ..report.record import Attributes, Result, RunRecord, all_labeled
 from ..report.sections.answer import never_note
 from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.sections.scores import curve_section
+from ..report.sections.tags import tags_of_run
 from ..report.text import at
 from ..report.verdict import Verdict
 from ..selection.by_labels import corrected_for_selection
@@ -245,9 +246,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
                                            all_labeled=all_labeled(stages)).sentences
         if "unreached" in stages.get("health", {}):  # not of a kind without labels
             result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
-        data = made.spec.data
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
-                                      made.files["source"].source, data.read,
+                                      made.files["source"].source, made.spec.read,
                                       made.spec.predictions.ending, made.spec.predictions.safe_csv):
             result["predictions"] = str(table)
         if stages.get(SELECTION, {}).get("choices") and "n_labeled" in stages.get("labels", {}):
@@ -332,7 +332,10 @@ def _result(identity: str, made: Plan, records: list[StageRun], notes: list[str]
     compared = {name: scores[name] for name in ("metrics", "baselines", "gain", "transductive") if name in scores}
     result = cast(Result, {**result, **compared})
     if "selection" in stages:
-        result["selection"] = stages["selection"]["choices"]
+        selection = stages["selection"]
+        result["selection"] = selection["choices"] if "choices" in selection else {
+            str(tag["tag"]): of_tag["choices"]
+            for tag, of_tag in zip(stages["labels"]["of_tags"], selection["of_tags"], strict=True)}
         gain = result.get("gain") or {}
         if "by_labels" in gain:
             result["gain"] = {**gain, "by_labels": corrected_for_selection(gain["by_labels"],
@@ -348,5 +351,5 @@ def _page(kind: Kind, record: RunRecord) -> str:
     """Return the page of a run: results before how they came about."""
     first, rest = leading_and_following(kind.stages)
     return page(record.result["name"], f"Run {record.result['run']}", (
-        kind.answer(record, kind.words, kind.baselines), curve_section(record),
+        kind.answer(record, kind.words, kind.baselines), tags_of_run(record), curve_section(record),
         *(section(record) for section in (*first, files_section, *rest, stages_section, spec_section))))

@@ -11,9 +11,12 @@ from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.metrics import ClassScoring
 from ..learners.model import stored_models
 from ..learners.on_graph.model import scored
+from ..learners.probabilities import calibration_of
+from ..learners.target.tags import Tags
 from ..learners.target.target import Classes
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method
+from ..methods.tags import at_all_tags, labeled_tags
 from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
 from ..selection.scores import (
@@ -24,9 +27,11 @@ from ..selection.scores import (
     scored_bytes,
     scores_of,
     unlabeled_verdict,
+    verdict_of,
     with_rejections,
 )
 from ..selection.scoring import with_scoring
+from ..selection.tag_scores import pair_of_tags, scores_of_tags
 from .spec import Spec
 from .split import split_target
 from .stage import Stage
@@ -69,6 +74,8 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
     Where the scoring is not defined of the model, accuracy is taken, as `undefined_scoring` says.
     """
     true = split_target(context, "test")
+    if isinstance(true, Tags):
+        return _scores_of_tags(context, true)
     if isinstance(true, Classes):
         true = with_scoring(true, params.scoring)
     by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
@@ -91,6 +98,28 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
     return cast(Compared, compared)
 
 
+def _scores_of_tags(context: Context, true: Tags) -> Compared:
+    """Return the scores of all tags at the test points; `majority` predicts of each what most of its labels say."""
+    described = context.attributes("models")
+    by_labels = described["by_labels"]
+    if not len(true.labeled):
+        return {"metrics": {}, "baselines": {}, "gain": {"by_labels": by_labels}}
+    models = stored_models(context.inputs["models"].parts, described["models"]).open()
+    values, scores = dict[str, np.ndarray](), dict[str, Any]()
+    for name, model in models.items():
+        values[name], unsupported = model.values_and_unsupported(context.points("test"), context.execution)
+        calibration = calibration_of(model.attributes)
+        probabilities = None if calibration is None else calibration.probabilities(values[name])
+        scores[name] = {**scores_of_tags(true, values[name], probabilities), "unsupported": int(unsupported.sum())}
+    n_with, n_without = labeled_tags(context).with_and_without
+    values["majority"] = np.tile(np.where(n_with > n_without, 1.0, -1.0), (len(true.labeled), 1))
+    scores["majority"] = {**scores_of_tags(true, values["majority"]), "predicts": MOST_FREQUENT}
+    pairs = {name: pair_of_tags(true, values["model"], other) for name, other in values.items() if name != "model"}
+    compared = {"metrics": scores.pop("model"), "baselines": scores,
+                "gain": {**verdict_of(pairs), "by_labels": by_labels}}
+    return cast(Compared, compared)
+
+
 def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False) -> Cost:
     """Return the cost of predictions of test points with what scores of classes take, which the caller holds whole.
 
@@ -102,6 +131,7 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
     return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 
+MOST_FREQUENT = "of each tag what most of its labels say"
 NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second class",
                "neg_log_loss": "the model has no probabilities"}
 
@@ -120,6 +150,10 @@ def transductive_scores(context: Context, values: np.ndarray, unreached: np.ndar
     values (n_train, c) : what the model predicts. unreached (n_train,) bool : where it predicts nothing.
     """
     known, shown = split_target(context, "train"), context.arrays("labels")["labeled"]
+    if isinstance(known, Tags):
+        hidden_tags = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
+        some = hidden_tags.labeled
+        return cast(Scores, scores_of_tags(hidden_tags, values[some])) if len(some) else None
     hidden = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
     if not len(hidden.labeled):
         return None
@@ -132,7 +166,7 @@ def transductive_scores(context: Context, values: np.ndarray, unreached: np.ndar
 def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stage:
     """Return the stage of a method's kind, which scores the training points too where the method knows their values.
     """
-    at_training = method.at_training
+    at_training = None if method.at_training is None else at_all_tags(method.at_training)
 
     def make(context: Context, params: ScoreParams) -> Compared:
         compared = make_scores(context, params)

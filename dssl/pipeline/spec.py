@@ -24,6 +24,11 @@ from ..methods.sections import GivenGraph, GraphSections, KernelSections, Learni
 from .validation import FORBID, adapter_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+OF_ONE_LABEL = {  # why a key is not there where a point has several labels
+    "data.read.target": "the tags are what is learned",
+    "data.grows": "a run with tags reads all rows",
+    "data.unlabeled": "an empty cell marks tags that are unknown",
+    "selection.grid.graph": "all tags have one graph, and each chooses for itself"}
 MOST_PREDICTIONS = 10_000_000  # rows of a source that are all predicted without being asked for
 
 
@@ -152,7 +157,7 @@ class Spec(Sections):
 
         Raises DataError: some files of labels have the column of weights, and others have not.
         """
-        read = self.data.read
+        read = self.data.read if self.data.tags is None else replace(self.data.read, target="none")
         others = [name for names in self.columns_beside.values() for name in names if name not in (read.drop or ())]
         return replace(read, drop=(*(read.drop or ()), *others)) if others else read
 
@@ -164,7 +169,9 @@ class Spec(Sections):
         """
         labels, opinion = self.labels, self.model.opinion
         weight = () if labels is None or labels.weight is None or labels.weighs_in_files else (labels.weight,)
-        return {"labels.weight": weight, "model.soft_labels.columns": () if opinion is None else opinion.params.columns}
+        tags = () if self.data.tags is None else self.data.tags.names
+        return {"data.tags": tags, "labels.weight": weight,
+                "model.soft_labels.columns": () if opinion is None else opinion.params.columns}
 
     @property
     def task(self) -> LearningTask:
@@ -221,6 +228,7 @@ class Spec(Sections):
         """Yield what one section asks and another cannot give, with the path of a section."""
         yield from super().mistakes()
         yield from self._task_mistakes()
+        yield from self._tag_mistakes()
         if self.labels is not None and self.task == "clustering":
             yield "labels", SpecError(explain(f"labels: model.kind is {self.model.kind}", fix="leave it out",
                                               why="no stage of that kind would read it"))
@@ -229,6 +237,10 @@ class Spec(Sections):
                 _ = getattr(self, given)
             except DsslError as error:
                 yield "", error
+        if self.data.tags is not None and self.labels is not None and self.labels.per_class is not None:
+            yield "labels.per_class", SpecError(explain(
+                "labels.per_class, and data.tags", why="a row with several tags is of no one class",
+                fix="set labels.count or labels.fraction"))
         weight = self.labels.weight if self.labels is not None else None
         if weight is not None and weight == self.data.read.target:
             yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and data.read.target is that column",
@@ -259,6 +271,30 @@ class Spec(Sections):
         if self.data.grows and self.given_graph is not None:
             yield "data.grows", SpecError(explain("data.grows, and graph.given", fix="leave one of them out",
                                                   why="a graph that is given has as many rows as when it was made"))
+
+    def _tag_mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        """Yield each key that is of one label a point where there are several."""
+        if self.data.tags is None:
+            return
+        if self.data.task != "classification":
+            yield "data.tags", SpecError(explain(f"data.tags, and data.task is {self.data.task}",
+                                                 why="tags are classes that a point has or has not",
+                                                 fix="leave data.tags out, or set data.task: classification"))
+        model, graphs = self.model, getattr(getattr(getattr(self, "selection", None), "grid", None), "graph", None)
+        for name, is_set in (
+                ("data.read.target", self.data.read.target is not None), ("data.keep", self.data.keep is not None),
+                ("data.classes", self.data.classes is not None), ("data.unlabeled", self.data.unlabeled is not None),
+                ("data.grows", self.data.grows),
+                ("labels.file", self.labels is not None and self.labels.file is not None),
+                ("model.class_prior", not isinstance(getattr(model, "class_prior", None), str | None)),
+                ("model.class_weight", not isinstance(getattr(model, "class_weight", None), str | None)),
+                ("model.class_sizes", not isinstance(getattr(model, "class_sizes", None), str | None)),
+                ("model.soft_labels", getattr(model, "soft_labels", None) is not None),
+                ("model.class_embeddings", getattr(model, "class_embeddings", None) is not None),
+                ("selection.grid.graph", graphs is not None and bool(graphs.values()[0]))):
+            if is_set:
+                why = OF_ONE_LABEL.get(name, "it is of one label a point, and each tag is learned by itself")
+                yield name, SpecError(explain(f"{name}, and data.tags", why=why, fix="leave one of them out"))
 
     def _task_mistakes(self) -> Iterator[tuple[str, DsslError]]:
         """Yield each key that asks a regression for classes."""

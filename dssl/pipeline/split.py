@@ -5,6 +5,7 @@ No more than a block of rows is held: row numbers, codes and quantities are writ
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..data.dataset import Dataset
 from ..data.labels import DRAW_ROWS, sample_points
 from ..execution.cost import Cost, cost_of
 from ..learners.target.encoding import UNLABELED
+from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
@@ -24,8 +26,18 @@ from ..storage.artifacts import Artifact
 from ..storage.blocks import RowStream, block_rng
 from ..storage.views import counts_below
 from .dataset import dataset_of
-from .rows_in_use import Block, Described, NothingKnown, RowsInUse, SplitParams, known_target_of
+from .rows_in_use import (
+    Block,
+    Described,
+    KnownTags,
+    KnownTarget,
+    NothingKnown,
+    RowsInUse,
+    SplitParams,
+    known_target_of,
+)
 from .stage import Stage
+from .tags import TAGS, read_tags
 
 GROWN = 4  # the random stream by which new rows are tested; those of `data.labels` are 1 to 3
 SHOWN = 12  # classes, and groups of them, that a note names
@@ -57,7 +69,13 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     """
     dataset, source = dataset_of(context), context.files["source"].source.name
     _require_official(params, dataset, source)
-    used = RowsInUse(dataset, known_target_of(params, dataset, source), params.rows == "official_train")
+    if params.tags is not None:
+        names, tags = read_tags(context, params.tags)
+        dataset = replace(dataset, y=tags)
+        target: KnownTarget = KnownTags(names)
+    else:
+        target = known_target_of(params, dataset, source)
+    used = RowsInUse(dataset, target, params.rows == "official_train")
     described = used.target.described(used.blocks())
     known = described.pop("known", None)
     if known == 0 and params.task == "clustering":
@@ -79,6 +97,8 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     n_rest = max(0, sum(len(block.rows) for block in used.blocks()) - n_train - n_test)  # too few are refused below
     n = {"train": n_train, "test": n_test, "rest": n_rest}
     _write(context, used, _drawn_places(zip(used.blocks(), tested(), drawn, strict=True)), n)
+    if params.tags is not None:
+        context.parts.within(TAGS).remove()
     return {**described, "n_train": n_train, "n_test": n_test, "n_rest": n_rest}
 
 
@@ -127,7 +147,8 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
 def _write(context: Context, used: RowsInUse, blocks: Iterator[Places], n: Mapping[str, int]) -> None:
     """Write the rows that are trained on, those that are tested, and the others."""
     beside = used.target.arrays
-    streams = {(of, name): RowStream(context.parts, f"{of}_{name}" if name else of, count, dtype)
+    streams = {(of, name): RowStream(context.parts, f"{of}_{name}" if name else of, count, dtype,
+                                          used.target.shape if name else ())
                for of, count in n.items() for name, dtype in {"": np.int64, **beside}.items()}
     for block, train, test in blocks:
         others = np.ones(len(block.rows), bool)
@@ -143,14 +164,21 @@ def _write(context: Context, used: RowsInUse, blocks: Iterator[Places], n: Mappi
 
 def known_target(context: Context, name: str) -> Target | None:
     """Return what is known of the "train" or "test" points, as `split_target`; None where there is nothing."""
-    return split_target(context, name) if "classes" in context.attributes("split") else None
+    if "classes" not in context.attributes("split"):
+        return None
+    target = split_target(context, name)
+    assert isinstance(target, Target)
+    return target
 
 
-def split_target(context: Context, name: str) -> Target:
+def split_target(context: Context, name: str) -> Target | Tags:
     """Return what is known of the "train" or "test" points, each named by its place among them.
 
     Its classes are those of the labels where the stage needs them: a file of labels may have brought new ones.
     """
+    if "tags" in context.attributes("split"):
+        return Tags.from_arrays({"tags": context.rows("split", f"{name}_tags").read_all()},
+                                context.attributes("split"))
     known = "codes" if "classes" in context.attributes("split") else "values"
     target = Target.from_arrays({known: context.rows("split", f"{name}_{known}").read_all()},
                                context.attributes("split"))
@@ -159,9 +187,11 @@ def split_target(context: Context, name: str) -> Target:
 
 
 def training_strata(context: Context) -> Iterator[np.ndarray]:
-    """Yield the classes of the training points, block by block; 0 of those with a quantity; -1 where neither is known.
-    """
-    if "classes" in context.attributes("split"):
+    """Yield the classes of the training points, block by block; 0 of those with a quantity or a tag; -1 of others."""
+    if "tags" in context.attributes("split"):
+        for _, tags in context.rows("split", "train_tags").blocks(DRAW_ROWS):
+            yield np.where((tags != UNLABELED).any(axis=1), 0, UNLABELED)
+    elif "classes" in context.attributes("split"):
         yield from (codes for _, codes in context.rows("split", "train_codes").blocks(DRAW_ROWS))
     else:
         for _, values in context.rows("split", "train_values").blocks(DRAW_ROWS):

@@ -9,6 +9,7 @@ from ..execution.cost import Cost
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import KernelSections
 from ..methods.step import Context, Method, Step
+from ..methods.tags import OF_TAGS, is_of_tags, made_of_tags
 from ..report.page import Section, SectionOf
 from ..report.record import Attributes, RunRecord
 from ..report.sections.answer import answer_section
@@ -52,23 +53,35 @@ class Stage:
 
 def stages_of(method: Method, spec: type[Spec]) -> tuple[Stage, ...]:
     """Return the steps of a method as stages; spec : the pipeline files that its sections make."""
-    return tuple(_stage_of(step, spec) for step in method.steps)
+    follow = {"labels"}  # what follows from the labels, and is made for each tag where a point has several
+    for step in method.steps:
+        follow |= {step.name} if follow & {*step.needs} else set()
+    return tuple(_stage_of(step, spec, of_labels=step.name in follow) for step in method.steps)
 
 
-def _stage_of(step: Step, kind_of_spec: type[Spec]) -> Stage:
+def _stage_of(step: Step, kind_of_spec: type[Spec], *, of_labels: bool) -> Stage:
     def params_of(spec: Any) -> Any:
         return step.params(spec.params)
 
     params_of.__annotations__["spec"] = kind_of_spec
 
     def cost_of(inputs: PlanInputs, spec: Any) -> Cost:
-        return step.cost(inputs, spec.params)
+        if not of_labels:
+            return step.cost(inputs.each_tag()[0], spec.params)
+        return inputs.cost_of_tags(lambda of_tag: step.cost(of_tag, spec.params))
+
+    def make(context: Context, params: Any) -> Attributes:
+        return made_of_tags(step.make, context, params) if is_of_tags(context) else step.make(context, params)
+
+    def section(run: RunRecord) -> Section | None:
+        return step.section(run) if step.section and OF_TAGS not in run.stage(step.name) else None
 
     def refused(inputs: PlanInputs, spec: Any) -> DsslError | None:
-        return None if step.refuses is None else step.refuses(inputs, spec.params)
+        return None if step.refuses is None else step.refuses(inputs.each_tag()[0], spec.params)
 
-    return Stage(step.name, step.version, step.needs, params_of, step.make, cost_of, step.hint, refuses=refused,
-                 intermediate=step.intermediate, section=step.section, leads=step.leads, grows=step.grows)
+    return Stage(step.name, step.version, step.needs, params_of, make, cost_of, step.hint, refuses=refused,
+                 intermediate=step.intermediate, section=section if step.section else None, leads=step.leads,
+                 grows=step.grows)
 
 
 PLAIN = ReportText(model="The model of this run.", changed="model that merely changed", cause="changed model",
@@ -85,7 +98,7 @@ class Kind(KindSpec):
     stages : in the order in which they run; a run ends with the last.
     model : the stage whose artifact holds the fitted models, None where there are none.
     words : how the report tells of it. baselines : what its models may be compared with.
-    answer : the section that its report begins with.
+    answer : the section that its report begins with. takes_tags : whether it learns several labels a point.
     """
 
     stages: tuple[Stage, ...]
@@ -93,6 +106,7 @@ class Kind(KindSpec):
     words: ReportText = PLAIN
     baselines: tuple[Baseline, ...] = ()
     answer: Callable[[RunRecord, ReportText, Sequence[Baseline]], Section] = answer_section
+    takes_tags: bool = False
 
     @classmethod
     def of(cls, spec: KindSpec, stages: tuple[Stage, ...], **others: Any) -> "Kind":
@@ -106,6 +120,10 @@ class Kind(KindSpec):
         for name in unread:
             yield name, SpecError(explain(f"{name}: model.kind is {self.name}, which has no stage of that name",
                                           why="no stage would read it", fix="leave it out"))
+        if spec.data.tags is not None and not self.takes_tags:
+            yield "data.tags", SpecError(explain(f"data.tags, and model.kind is {self.name}",
+                                                 why="that kind learns one label a point",
+                                                 fix="name one column in data.read.target"))
         known = [baseline.name for baseline in self.baselines]
         unknown = [name for name in spec.baselines if name not in known] if isinstance(spec, KernelSections) else []
         if unknown:

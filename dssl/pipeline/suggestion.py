@@ -85,6 +85,9 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     behind = artifacts_behind(folder)
     require("labels" in behind, f"{run} learned from no labels", why="those of its rows would be added to them",
             fix="name a run of a classification or a regression", error=DataError)
+    require("tags" not in behind["labels"].attributes, f"{run} learned several labels a point", error=DataError,
+            why="a criterion asks how sure the model is of one class of a row", fix="choose rows in Python with "
+            "dssl.suggest_labels(X, y), which takes y of tags")
     context = Context(behind, {}, behind[folder.parent.name].parts, execution)
     suggested, spec = choose_rows(context, open_model(folder).model, params), _spec_of(folder)
     files = (spec.get("labels") or {}).get("file") or ()

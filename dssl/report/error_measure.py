@@ -117,6 +117,10 @@ BY_SCORING = {
     "roc_auc": _metric("roc_auc", "an AUC", "1 - AUC", "giving all points the same score", share=False,
                        guess_meaning="Gives all points the same score, which has an AUC of 0.5. A model with a lower "
                                      "one is useless."),
+    "hamming_loss": replace(
+        _metric("hamming_loss", "a Hamming loss", "Hamming loss", "predicting of each tag what most of its labels say",
+                guess_meaning="Predicts each tag everywhere or nowhere, as most of its labels say."),
+        higher=False, test="paired test over the points"),
     "neg_log_loss": _metric("log_loss", "a log loss", "log loss", "predicting the frequencies of the classes",
                             share=False, guess_meaning="Predicts the frequencies of the classes as probabilities "
                                                        "everywhere. A model with a higher log loss is useless.")}

@@ -382,9 +382,13 @@ def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.nd
     comparisons = {name: compare(true, predictions["model"], other)
                    for name, other in predictions.items() if name != "model"}
     pairs = {name: pair for name, pair in comparisons.items() if pair is not None}
+    undefined = [name for name in comparisons if name not in pairs]
+    return {**verdict_of(pairs), **({"undefined_over": undefined} if undefined else {})}
+
+
+def verdict_of(pairs: Mapping[str, PairedComparison]) -> dict[str, Any]:
+    """Return the comparisons of a model with others by name, and whether the unlabeled data helped; JSON."""
     verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
-    if len(pairs) < len(comparisons):
-        verdict["undefined_over"] = [name for name in comparisons if name not in pairs]
     if "base" not in pairs:
         return verdict
     answer = pairs["base"].verdict

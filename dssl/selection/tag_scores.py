@@ -80,31 +80,54 @@ def calibration_error(has: np.ndarray, probabilities: np.ndarray) -> float | Non
 def compare_tags(true: Tags, with_graph: np.ndarray, without: np.ndarray) -> tuple[Gain, dict[str, Any]]:
     """Return the gain in Hamming loss of scores (l, c) over others, and the differences of `MEANS` over the tags; JSON.
 
-    The test and the standard error take a point with all its entries as one draw, since its tags depend on each other:
-    for points i of n_i known entries with differences d_i and the loss difference D, it is the root of
-    `sum_i (d_i - D n_i)^2 / (sum_i n_i)^2`. Where that is 0, as where all points differ equally, it is the exact sign
-    test of the points that differ. The interval of a mean over tags is Student's, of tags drawn like these.
+    The interval of a mean over tags is Student's, of tags drawn like these.
     """
-    known = true.coded >= 0
-    n = known.sum(axis=1)
-    losses = [(known & (_predicted(scores) != true.coded)).sum(axis=1) for scores in (with_graph, without)]
-    means, errors = zip(*(_mean_of_draws(loss, n) for loss in losses), strict=True)
-    difference, error = _mean_of_draws(losses[0] - losses[1], n)
-    r, stats = len(n), library("scipy.stats")
-    if error > 0:
-        p_value = float(2 * stats.t.sf(abs(difference) / error, r - 1))
-        power = t_power(r, max(means[1] / 2, MIN_DIFFERENCE), error)
-    else:
-        unanimous = int(np.count_nonzero(losses[0] - losses[1]))
-        p_value = float(stats.binomtest(unanimous, unanimous).pvalue) if unanimous else 1.0
-        power = float(r >= MIN_PAIRS)
-    pair = PairedComparison(r, -difference, means[1], p_value, None, None, power)
-    ours, other = (interval_of_score(mean, spread, r, share=True) for mean, spread in zip(means, errors, strict=True))
-    gain = Gain("Hamming loss", means[0], means[1], difference, error, r, p_value, pair.verdict, ours, other)
+    pair = pair_of_tags(true, with_graph, without)
+    (ours, its_interval), (other, other_interval) = (hamming_loss(true, scores) for scores in (with_graph, without))
+    gain = Gain("Hamming loss", ours, other, -pair.gain, pair.standard_error, pair.n, pair.p_value, pair.verdict,
+                its_interval, other_interval)
     by_tag = [tag_scores(true, scores)["by_tag"] for scores in (with_graph, without)]
     over_tags = {name: _over_tags([(ours[OF_TAG[name]], other[OF_TAG[name]]) for ours, other in zip(
         *by_tag, strict=True) if ours[OF_TAG[name]] is not None]) for name in MEANS}
     return gain, over_tags
+
+
+def pair_of_tags(true: Tags, scores: np.ndarray, others: np.ndarray) -> PairedComparison:
+    """Return the comparison of the Hamming losses of scores (l, c) and of others.
+
+    The test and the standard error take a point with all its entries as one draw, since its tags depend on each other:
+    for points i of n_i known entries with differences d_i and the loss difference D, it is the root of
+    `sum_i (d_i - D n_i)^2 / (sum_i n_i)^2`. Where that is 0, as where all points differ equally, it is the exact sign
+    test of the points that differ.
+    """
+    known = true.coded >= 0
+    n = known.sum(axis=1)
+    losses = [(known & (_predicted(each) != true.coded)).sum(axis=1) for each in (scores, others)]
+    other = _mean_of_draws(losses[1], n)[0]
+    difference, error = _mean_of_draws(losses[0] - losses[1], n)
+    r, stats = len(n), library("scipy.stats")
+    if error > 0:
+        p_value = float(2 * stats.t.sf(abs(difference) / error, r - 1))
+        power = t_power(r, max(other / 2, MIN_DIFFERENCE), error)
+    else:
+        unanimous = int(np.count_nonzero(losses[0] - losses[1]))
+        p_value = float(stats.binomtest(unanimous, unanimous).pvalue) if unanimous else 1.0
+        power = float(r >= MIN_PAIRS)
+    return PairedComparison(r, -difference, other, p_value, None, None, power, error)
+
+
+def hamming_loss(true: Tags, scores: np.ndarray) -> tuple[float, list[float] | None]:
+    """Return the Hamming loss of scores (l, c), and its 95 % interval on new points."""
+    known = true.coded >= 0
+    mean, error = _mean_of_draws((known & (_predicted(scores) != true.coded)).sum(axis=1), known.sum(axis=1))
+    return mean, interval_of_score(mean, error, len(known), share=True)
+
+
+def scores_of_tags(true: Tags, scores: np.ndarray, probabilities: np.ndarray | None = None) -> JsonObject:
+    """Return the scores of predictions (l, c) as a report and the result of a run have them, see `tag_scores`; JSON."""
+    loss, interval = hamming_loss(true, scores)
+    return {"scoring": "hamming_loss", "n_test": len(true.labeled), **tag_scores(true, scores, probabilities),
+            "hamming_loss": loss, "hamming_loss_interval": interval}
 
 
 def _predicted(scores: np.ndarray) -> np.ndarray:

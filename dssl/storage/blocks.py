@@ -241,16 +241,19 @@ def write_dense(rows: Rows, parts: Parts, name: str, block_rows: int) -> Rows:
 
 
 class RowStream:
-    """A shared array of numbers (n,) that is written from its first row to its last, in pieces of any size."""
+    """A shared array (n, ...) that is written from its first row to its last, in pieces of any size.
 
-    def __init__(self, parts: Parts, name: str, n: int, dtype: Any):
+    shape : of a row; a number by default.
+    """
+
+    def __init__(self, parts: Parts, name: str, n: int, dtype: Any, shape: tuple[int, ...] = ()):
         self.parts = parts
         self.name = name
         self.n = n
         self.height = max(1, min(n, STREAM_ROWS))
-        self._pending = [np.empty(0, dtype)]
+        self._pending = [np.empty((0, *shape), dtype)]
         self._written = 0
-        parts.allocate(name, (n,), dtype, self.height)
+        parts.allocate(name, (n, *shape), dtype, self.height)
 
     def add(self, rows: np.ndarray) -> None:
         """Append rows; whole chunks are written at once."""

@@ -76,12 +76,12 @@ def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     workspace = MemoryWorkspace(Fit(as_rows(X), Classes.of(known, np.array([0, 1])), graph=graph), InProcess(2))
     workspace.run(method.steps, estimator._params())
     assert list(workspace.artifacts) == [step.name for step in method.steps]
-    model = workspace.fit.models["model"]
+    model = workspace.fit.side.models["model"]
     fitted = estimator.set_params(scale="none").fit(X, known)
     assert_array_equal(model.predict(X), fitted.predict(X))
     assert_allclose(model.values(as_rows(X), InProcess(2)), fitted.model_.values(as_rows(X), InProcess(2)),
                     atol=1e-6)  # columns of labels that are held out end iterations of others later
-    assert workspace.fit.models["base"].predict(X).shape == (300,)
+    assert workspace.fit.side.models["base"].predict(X).shape == (300,)
 
 
 @pytest.mark.slow
@@ -205,7 +205,7 @@ def test_solved_columns_are_gone_when_the_covariance_is_there(moons, monkeypatch
         assert not made.artifacts["columns"].parts.receipts(1000)
         assert made.artifacts["covariance"].parts.read(0)
     assert fitted._begun[0].fit.graph is None  # what is kept for `by_labels_` is no graph, and no models
-    assert not fitted._begun[0].fit.models
+    assert not fitted._begun[0].fit.side.models
 
 
 @pytest.mark.slow

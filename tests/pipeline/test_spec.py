@@ -437,5 +437,5 @@ def test_text_is_text_in_yaml_of_either_version(text):
 @pytest.mark.parametrize("given", [["a", "b"], [0, 1]])
 def test_several_targets_are_told_what_to_do(given):
     text = message_of(with_value("data.read.target", given))
-    assert "data.read.target: a pipeline learns one column of labels" in text
-    assert "fit SemiSupervisedClassifier in Python" in text
+    assert "data.read.target: it names one column of labels; for several labels a point" in text
+    assert "data.tags: {columns: [a, b]}" in text

@@ -1,7 +1,7 @@
 """What a target holds that no spec names yet: how many rows have a label, and of which class."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from ...data.readers.base import Reader
 from ...data.readers.cells import MAX_LEVELS
 from ...data.targets import number_text, whole_numbers
 from ...storage.blocks import PartWriter, Receipt
+
+UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
 
 
 @dataclass(frozen=True)
@@ -100,3 +102,29 @@ def joined_labels(blocks: Sequence[Receipt], names: Sequence[str] | None) -> Lab
     ends = [] if is_text else [end for block in blocks if block["range"] for end in block["range"]]
     return Labels(known, missing, is_text or bool(names), is_whole, counts,
                   min(ends, default=None), max(ends, default=None))
+
+
+def marker_of(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | None:
+    """Return the label that stands for none, or one that does not occur where -1 is a class, and why.
+
+    has_nulls : whether the format has nulls: where there are some, these mark rows without a label, and no text does.
+    """
+    counts = labels.counts or {}
+    if -1 in counts and labels.is_whole:
+        if set(counts) == {-1, 1}:  # beside any other class alone, -1 marks rows without a label
+            return 0, "0 does not occur: -1 is a class here, where there are two"
+        return (-1, "-1 marks rows without a label") if labels.missing else None
+    if has_nulls and labels.missing:
+        return None
+    unknown = [value for value in counts if isinstance(value, str) and value.strip().lower() in UNKNOWN]
+    if len(unknown) == 1 and len(counts) > 2:
+        return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
+    return None
+
+
+def without_unlabeled(labels: Labels, marker: tuple[Any, str] | None) -> Labels:
+    """Return the labels with those that stand for none among the missing: a marker, or -1 among whole numbers."""
+    hidden = marker[0] if marker is not None else -1 if labels.is_whole else None
+    counts = dict(labels.counts or {})
+    gone = counts.pop(hidden, 0)
+    return replace(labels, known=labels.known - gone, missing=labels.missing + gone, counts=counts)

@@ -210,6 +210,12 @@ class Look:
         self.reader = self._opened()
         self._survey()
 
+    def without(self, columns: Sequence[str]) -> None:
+        """Say nothing more of columns that are left out since they hold the tags."""
+        self.options["drop"] = tuple(name for name in listed(self.options.get("drop")) if name not in columns)
+        self.unusable = {name: why for name, why in self.unusable.items() if name not in columns}
+        self.options.pop("target", None)
+
     def labels(self) -> Labels | None:
         """Return what the target holds, or None where there is none."""
         if self.scan.target is None:

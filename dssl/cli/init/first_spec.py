@@ -9,7 +9,7 @@ import tempfile
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from ...base.yaml import yaml_of
 from ...data.findings import ColumnRecord, SurveyRecord, to_json
 from ...data.findings import left_out as left_out_by_itself
 from ...data.floats import RESOLVED
+from ...data.readers.base import NO_TARGET
 from ...data.readers.cells import MAX_LEVELS
 from ...data.readers.file_rows import FileRows
 from ...data.readers.formats import FORMATS, endings, folder_format
@@ -29,11 +30,11 @@ from ...data.sources import find_source
 from ...execution.tasks import Execution
 from ...pipeline.extents import extents_of
 from ...pipeline.split import alike_classes, classes_joined
-from .first_labels import Labels
+from .first_labels import Labels, marker_of, without_unlabeled
 from .first_look import FEW, Look, listed
+from .first_tags import FirstTags, find_tags
 
 Task = Literal["classification", "regression", "clustering"]
-UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
 FEW_LABELS = 50  # labels below which all are learned from, and judge the result held out one by one
 FEW_TESTS = 30  # test points below which an error is a rough guess
 SHOWN = 6  # classes, and columns, that a comment names
@@ -72,14 +73,18 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
     with tempfile.TemporaryDirectory() as scratch:
         look = Look(source, given, Path(scratch), execution)
         why = "as asked for" if target is not None or "target" in options else ""
-        if not why:
+        tags = find_tags(look, given.get("target"))
+        if tags is not None:
+            given = {**given, "target": NO_TARGET, "drop": (*listed(given.get("drop")), *tags.columns)}
+            look = Look(source, given, Path(scratch), execution)
+        elif not why:
             target_record, why = look.target()
             if target_record is not None:
                 given = {**given, "target": target_record}
                 look = Look(source, given, Path(scratch), execution)
         look.name_codes()
         look.name_sentinels()
-        return _written(named, _name_of(sources[0]), look, why)
+        return _written(named, _name_of(sources[0]), look, why, tags)
 
 
 def _files_in(source: str) -> str:
@@ -126,18 +131,18 @@ def _name_of(source: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", plain).strip("-_")[:60] or "mine"
 
 
-def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec:
-    """Return the spec of what was seen."""
+def _written(named: Sequence[str], name: str, look: Look, why: str, tags: FirstTags | None = None) -> FirstSpec:
+    """Return the spec of what was seen; tags : several labels a point, in place of a target."""
     scan, labels = look.scan, look.labels()
     records = look.records or []
     require(not records or any(record.finding != "constant" for record in records), error=DataError,
             what=f"{look.source.name}: every column is constant", why="all rows are equal, so that no model can tell "
             "them apart", fix="check that the columns were read correctly")
-    task = _task(labels, look.source.name)
+    task = "classification" if tags is not None else _task(labels, look.source.name)
     has_nulls = FORMATS.named(look.format).is_typed
-    marker = _marker(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
+    marker = marker_of(labels, has_nulls=has_nulls) if labels is not None and task == "classification" else None
     if labels is not None and task == "classification":
-        labels = _without_unlabeled(labels, marker)
+        labels = without_unlabeled(labels, marker)
     out = _Lines()
     shown = " ".join(named)
     columns = f"{scan.n_columns:,} features" + (" (sparse)" if scan.nnz is not None else "")
@@ -146,16 +151,18 @@ def _written(named: Sequence[str], name: str, look: Look, why: str) -> FirstSpec
     out.add("# left out takes the default. `dssl schema` prints all keys with their meaning.")
     out.add(f"name: {yaml_of(name)}")
     with out.section("data:"):
-        _data(out, named, look, labels, task, marker, why, records)
+        _data(out, named, look, labels, task, marker, why, records, tags)
     if task == "clustering":
         with out.section("model:"):
             out.add("kind: clustering")
             out.add("n_clusters: eigengap", "their number, or eigengap: chosen where the eigenvalues fall most")
     else:
-        out.add("labels: {given: true}", "every label but those of the test; {per_class: 10} shows so many only")
+        few = "{per_class: 10}" if tags is None else "{count: 100}"
+        out.add("labels: {given: true}", f"every label but those of the test; {few} shows so many only")
         out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
                                             "leave-one-out; soft_labels names columns of another model's predictions")
-    return FirstSpec(name, "\n".join(out.lines) + "\n", out.messages, task, scan.target, to_json(records))
+    return FirstSpec(name, "\n".join(out.lines) + "\n", out.messages, task,
+                     ", ".join(tags.columns) if tags is not None else scan.target, to_json(records))
 
 
 def _task(labels: Labels | None, source: str) -> Task:
@@ -176,7 +183,7 @@ def _task(labels: Labels | None, source: str) -> Task:
 
 
 def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, task: Task,
-          marker: tuple[Any, str] | None, why: str, records: Sequence[ColumnRecord]) -> None:
+          marker: tuple[Any, str] | None, why: str, records: Sequence[ColumnRecord], tags: FirstTags | None) -> None:
     """Add the section `data`."""
     out.add(f"source: {yaml_of(list(named) if len(named) > 1 else named[0])}")
     if task != "classification":
@@ -186,6 +193,9 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
             about += "; --read labels=FILE names a file of labels"
         out.add(f"task: {task}", about, message=f"task: {task}: {about}")
     left_out = _left_out(records, look)
+    if tags is not None:
+        look.without(tags.columns)
+        out.add(f"tags: {yaml_of(tags.section)}", tags.in_words, message=f"data.tags: {tags.in_words}")
     _read(out, look, labels, why, records, left_out)
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], message=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
@@ -198,6 +208,8 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         only = next(iter(labels.counts))
         one = f"all labels are {only!r}: a classifier needs two classes, so label some rows of another one"
         out.add(f"# {one}", message=one)
+    if tags is not None:
+        labels = Labels(tags.n_known, tags.n_rows - tags.n_known, True, False, {"": tags.n_known})
     if labels is not None:
         _test(out, look, labels, task)
     for remark in look.remarks:
@@ -258,7 +270,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     texts = [record for record in used if record.kind in ("category", "text", "time")]
     empty = [record for record in used if record.missing]
     narrow = [record for record in used if _is_narrow(record)]
-    settable = "target" in look.reader.options
+    settable = "target" in look.reader.options and (labels is not None or "target" in look.options)
     identifiers = _identifiers(records, look)
     dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | {
         column: reason for column, reason in left_out.items() if column not in identifiers}
@@ -273,7 +285,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     if is_plain:
         return
     with out.section("read:"):
-        if settable and (labels is not None or "target" in look.options):
+        if settable:
             out.add(f"target: {yaml_of(look.options.get('target', look.scan.target))}",
                     f"{why}; {counted}" if labels is not None else "no column is the target")
         for key, value in given.items():
@@ -346,32 +358,6 @@ def _counted(labels: Labels) -> str:
     each = _some([f"class {value}: {count:,} {'row' if count == 1 else 'rows'}"
                   for value, count in (labels.counts or {}).items()]) if few else ""
     return f"{rows}: {each}" if each else rows
-
-
-def _marker(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | None:
-    """Return the label that stands for none, or one that does not occur where -1 is a class, and why.
-
-    has_nulls : whether the format has nulls: where there are some, these mark rows without a label, and no text does.
-    """
-    counts = labels.counts or {}
-    if -1 in counts and labels.is_whole:
-        if set(counts) == {-1, 1}:  # beside any other class alone, -1 marks rows without a label
-            return 0, "0 does not occur: -1 is a class here, where there are two"
-        return (-1, "-1 marks rows without a label") if labels.missing else None
-    if has_nulls and labels.missing:
-        return None
-    unknown = [value for value in counts if isinstance(value, str) and value.strip().lower() in UNKNOWN]
-    if len(unknown) == 1 and len(counts) > 2:
-        return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
-    return None
-
-
-def _without_unlabeled(labels: Labels, marker: tuple[Any, str] | None) -> Labels:
-    """Return the labels with those that stand for none among the missing: a marker, or -1 among whole numbers."""
-    hidden = marker[0] if marker is not None else -1 if labels.is_whole else None
-    counts = dict(labels.counts or {})
-    gone = counts.pop(hidden, 0)
-    return replace(labels, known=labels.known - gone, missing=labels.missing + gone, counts=counts)
 
 
 def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ...storage.pieces import pieces_of
 from .base import Reader
-from .cell_text import are_missing, numbers, possible_formats, trimmed
+from .cell_text import are_gaps, are_missing, numbers, possible_formats, trimmed
 from .table import RowTexts, TableReader
 
 HEIGHT = 1 << 14  # rows at a time
@@ -107,6 +107,11 @@ class FileRows:
         formats = possible_formats(reader.decimal, reader.thousands, reader.percent)
         values = numbers(texts, formats[decimal if decimal in formats else next(iter(formats))])
         return np.where(are_missing(texts, reader.missing), np.nan, values)
+
+    def missing(self, cells: Sequence[str]) -> np.ndarray:
+        """Return which cells (m,) are missing, bool."""
+        texts = trimmed(pa.array(cells, pa.string()))
+        return are_missing(texts, self.readers[0].missing) | are_gaps(texts)
 
     def take(self, rows: Sequence[int]) -> list[FileRow]:
         """Return some rows by their numbers, which count from 0, in the order of these numbers."""

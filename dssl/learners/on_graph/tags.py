@@ -1,7 +1,8 @@
 """The model of tags: one fitted model a tag, of which those on one graph search it once for all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from ...base.digest import JsonObject
 from ...storage.blocks import Rows
 from ...storage.csr import Points
 from ..model import Model, Nearest, fit_attributes, model_type, register_model
-from ..target.coding import margins_of
-from ..target.tags import TagCoding, Tags
+from ..target.coding import TagCoding, margins_of
+from ..target.tags import Tags
 
 VERSION = 2
 
@@ -101,15 +102,25 @@ class TagModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "TagModel":
+        return cls._of_arrays(arrays, attributes, [model_type(each).maker(each) for each in attributes["models"]])
+
+    @classmethod
+    def maker(cls, attributes: JsonObject) -> Callable[[dict[str, np.ndarray]], Model]:
+        return partial(cls._of_arrays, attributes=attributes,
+                       makers=[model_type(each).maker(each) for each in attributes["models"]])
+
+    @classmethod
+    def _of_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject,
+                   makers: Sequence[Callable[[dict[str, np.ndarray]], Model]]) -> "TagModel":
         rest = fit_attributes(attributes, "TagModel", VERSION, ("models", "index_of", "learned", "constants"))
         stored = [dict[str, np.ndarray]() for _ in attributes["models"]]
         for key, array in arrays.items():
             number, _, name = key.partition("/")
             stored[int(number)][name] = array
         models = list[Model]()
-        for each, first, described in zip(stored, attributes["index_of"], attributes["models"], strict=True):
+        for each, first, make in zip(stored, attributes["index_of"], makers, strict=True):
             each |= {name: array for name, array in stored[first].items() if _of_index(name)}
-            model = model_type(described).from_arrays(each, described)
+            model = make(each)
             shared = models[first].on_graph if first < len(models) else None
             models.append(model if shared is None else model.with_index(shared.index, shared.scales))
         return cls(tuple(models), TagCoding(np.array(attributes["classes"])), tuple(attributes["learned"]),

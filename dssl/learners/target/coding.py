@@ -4,6 +4,7 @@
     OneVsRest   a column for each class, +1 for it and -1 for the others
     Scores      a column for each class, of any scale
     Values      the quantities themselves
+    TagCoding   a column for each tag (several labels a point)
 """
 
 from abc import ABC, abstractmethod
@@ -15,6 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...base.digest import JsonObject
+from .encoding import UNLABELED
+
+SEPARATORS = ";|,/"  # of tags in text
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +258,61 @@ class Scores(OneVsRest):
         return {"codes": self.codes(values)}
 
 
-CODINGS: dict[str, type[Coding]] = {coding.name: coding for coding in (OneVsOne, OneVsRest, Scores, Values)}
+class TagCoding(Coding):
+    """A column for each tag, positive where a point has it, NaN where nothing is known; classes : the tags."""
+
+    name = "tags"
+    written_as = "tags"
+    can_mark_missing = True
+    entry_type = np.dtype(np.int64)
+
+    def labels(self, values: np.ndarray) -> np.ndarray:
+        return np.where(np.isnan(values), UNLABELED, values > 0).astype(np.int64)
+
+    def decision(self, values: np.ndarray) -> np.ndarray:
+        """Return the decision function, (n, c)."""
+        return values
+
+    margins = decision
+
+    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
+        return {"codes": self.labels(values)}
+
+    def texts(self, codes: np.ndarray) -> np.ndarray:
+        """Return the tags of points with codes (n, c) as text, joined by `separator`.
+
+        It is the separator alone of a point without tags, and masked of one of which no tag is known.
+        """
+        names = np.array([str(name) for name in self.classes], object)
+        mark = self.separator
+        texts = np.array([mark.join(names[row == 1]) or mark for row in codes], str)
+        return np.ma.masked_array(texts, (codes == UNLABELED).all(axis=1))
+
+    @property
+    def separator(self) -> str:
+        """Return what separates tags in text: the first of `SEPARATORS` that is in no name."""
+        return next((mark for mark in SEPARATORS if not any(mark in str(name) for name in self.classes)), SEPARATORS[0])
+
+    def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
+        return values - (2 * true - 1)
+
+    def unpredicted_classes(self, labels: np.ndarray) -> list[Any]:
+        return self.classes[~(labels == 1).any(axis=0)].tolist()
+
+    @property
+    def entry_names(self) -> list[str]:
+        return [str(name) for name in self.classes]
+
+    def summary(self, entries: np.ndarray) -> JsonObject:
+        return {"counts": (entries == 1).sum(axis=0).tolist()}
+
+    def total(self, summaries: Sequence[JsonObject]) -> JsonObject:
+        counts = np.sum([part["counts"] for part in summaries], axis=0) if summaries else []
+        return {"counts": {str(name): int(count) for name, count in zip(self.classes, counts, strict=False)}}
+
+
+CODINGS: dict[str, type[Coding]] = {coding.name: coding
+                                    for coding in (OneVsOne, OneVsRest, Scores, Values, TagCoding)}
 
 
 def signs(codes: np.ndarray, n_classes: int) -> np.ndarray:
@@ -268,6 +326,7 @@ def class_pairs(n_classes: int) -> list[tuple[int, int]]:
 
 
 def margins_of(values: np.ndarray, coding: Coding) -> np.ndarray:
-    """Return the mean margin of each class over the others, (n, n_classes), from values (n, c) of classes."""
-    assert isinstance(coding, ClassCoding)
+    """Return the mean margin of each class over the others, (n, n_classes), from values (n, c) of classes; or of tags.
+    """
+    assert isinstance(coding, ClassCoding | TagCoding)
     return coding.margins(values)

@@ -1,6 +1,6 @@
 """Tags: several labels a point, each of them a class of its own that a point has or has not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from scipy import sparse
 from ...base.digest import JsonObject
 from ...base.errors import DataError, require
 from ...base.missing import missing_values
-from .coding import Coding
+from .coding import TagCoding
 from .encoding import UNLABELED
 from .target import Classes
 
@@ -27,6 +27,27 @@ class Tags:
     labeled: np.ndarray
     coded: np.ndarray
     names: np.ndarray
+
+    @property
+    def coding(self) -> TagCoding:
+        """Return the coding of models of the tags."""
+        return TagCoding(self.names)
+
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
+        """Return named arrays and attributes for `from_arrays`."""
+        return {"labeled": self.labeled, "tags": self.coded}, {"tags": self.names.tolist()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], attributes: JsonObject) -> "Tags":
+        """Return the tags from the arrays and attributes of `to_arrays`, or from those of all points without `labeled`.
+        """
+        names = np.array(attributes["tags"])
+        return cls(arrays["labeled"], arrays["tags"], names) if "labeled" in arrays else cls.of(arrays["tags"], names)
+
+    def described(self) -> JsonObject:
+        """Return a summary of the labels: how many points have each tag, and how many have not."""
+        n_with, n_without = self.with_and_without
+        return {"with_tag": n_with.tolist(), "without_tag": n_without.tolist(), "not_learned": self.not_learned()}
 
     @classmethod
     def of(cls, codes: np.ndarray, names: np.ndarray) -> "Tags":
@@ -129,41 +150,3 @@ def encode_tags(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
 def _listed(names: Sequence[Any]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(map(repr, names[:SHOWN])) + more
-
-
-class TagCoding(Coding):
-    """A column for each tag, positive where a point has it, NaN where nothing is known; classes : the tags."""
-
-    name = "tags"
-    written_as = "tags"
-    can_mark_missing = True
-    entry_type = np.dtype(np.int64)
-
-    def labels(self, values: np.ndarray) -> np.ndarray:
-        return np.where(np.isnan(values), UNLABELED, values > 0).astype(np.int64)
-
-    def decision(self, values: np.ndarray) -> np.ndarray:
-        """Return the decision function, (n, c)."""
-        return values
-
-    margins = decision
-
-    def predictions(self, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-        return {"codes": self.labels(values)}
-
-    def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
-        return values - (2 * true - 1)
-
-    def unpredicted_classes(self, labels: np.ndarray) -> list[Any]:
-        return self.classes[~(labels == 1).any(axis=0)].tolist()
-
-    @property
-    def entry_names(self) -> list[str]:
-        return [str(name) for name in self.classes]
-
-    def summary(self, entries: np.ndarray) -> JsonObject:
-        return {"counts": (entries == 1).sum(axis=0).tolist()}
-
-    def total(self, summaries: Sequence[JsonObject]) -> JsonObject:
-        counts = np.sum([part["counts"] for part in summaries], axis=0) if summaries else []
-        return {"counts": {str(name): int(count) for name, count in zip(self.classes, counts, strict=False)}}

@@ -10,6 +10,7 @@ from ...execution.cost import Cost
 from ...knn.metric import AnyMetric
 from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Context
+from ...methods.tags import labeled_tags
 from ..dataset import dataset_of
 from ..points import POINTS, make_points, points_cost, scale_points
 
@@ -35,8 +36,9 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
         chosen = context.base.attributes["scale"]
         return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
     dataset = dataset_of(context)
-    scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), context.target(),
-                                  context.execution, params.random_state, dataset.categories, params.metric)
+    target = labeled_tags(context).most_balanced() if "tags" in context.attributes("labels") else context.target()
+    scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), target, context.execution,
+                                  params.random_state, dataset.categories, params.metric)
     made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
     return {**made, "scale": {"kind": scaling.kind, **tried}}
 

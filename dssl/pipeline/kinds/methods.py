@@ -1,5 +1,6 @@
 """The kinds that run a method in a workspace: all but those of clusters."""
 
+from dataclasses import replace
 from typing import Any
 
 from ...execution.cost import Cost
@@ -21,7 +22,8 @@ from .specs import METHODS, SPECS
 def kind_of(method: Method, spec: KindSpec) -> Kind:
     """Return the kind that runs a method by pipeline files of such a spec."""
     def predicted_cost(f: PlanInputs, spec: Any) -> Cost:
-        return method.scores_cost(f, spec.params)
+        cost = f.cost_of_tags(lambda of_tag: method.scores_cost(of_tag, spec.params))
+        return replace(cost, tasks=cost.tasks // len(f.each_tag()))  # one predicts all tags
 
     def scores_cost(f: PlanInputs, spec: Any) -> Cost:
         params = spec.params
@@ -34,7 +36,7 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
         DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),
         sample_with(predicted_cost, has_graph=method.has_graph), predictions_with(predicted_cost, method),
         scores_with(scores_cost, method),
-    ), words=method.words, baselines=method.baselines)
+    ), words=method.words, baselines=method.baselines, takes_tags=True)
 
 
 KINDS_OF_METHODS = tuple(kind_of(method, SPECS[method.name]) for method in METHODS)

@@ -20,6 +20,7 @@ from ...storage.csr import csr_row_bytes
 from ..spec import Spec
 
 GUESSED_CLASSES = 20  # where neither the spec nor the file names them
+GUESSED_TAGS = 20  # where the spec does not list their columns
 Attributes = Mapping[str, Mapping[str, Any]]
 
 
@@ -46,7 +47,8 @@ def plan_inputs(spec: Spec, budget: int, scan: Scan | None, attributes: Attribut
     return PlanInputs(budget, spec.read, n_rows, columns, entries, width, training, test, classes,
                       _labeled_points(spec, training, classes, attributes), vertices, nnz,
                       spec.data.task == "regression", scan, attributes, growing,
-                      None if spec.model.opinion is None else spec.model.opinion.params.kind)
+                      None if spec.model.opinion is None else spec.model.opinion.params.kind,
+                      _tags(spec, attributes))
 
 
 def known_after(inputs: PlanInputs, spec: Spec, stage: str, attributes: Mapping[str, Any]) -> PlanInputs:
@@ -78,6 +80,8 @@ def _sparse_entries(spec: Spec, scan: Scan | None, attributes: Attributes) -> in
 
 def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
     opinion = spec.model.opinion
+    if spec.data.tags is not None:
+        return Bounded.known(2)
     if known := attributes.get("labels", {}).get("classes"):
         return Bounded.known(len(known))
     if opinion is not None and spec.task == "classification":
@@ -87,6 +91,15 @@ def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
         return Bounded.known(len(attributes["split"].get("classes") or ()))
     named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
     return Bounded.known(len(named)) if named else Bounded(2, GUESSED_CLASSES, "number of classes")
+
+
+def _tags(spec: Spec, attributes: Attributes) -> Bounded:
+    if spec.data.tags is None:
+        return Bounded.known(1)
+    if "labels" in attributes:
+        return Bounded.known(len(attributes["labels"]["of_tags"]))
+    known = attributes["split"]["tags"] if "split" in attributes else spec.data.tags.columns
+    return Bounded.between(1, GUESSED_TAGS if known is None else len(known), "number of tags")
 
 
 def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growing | None) -> Bounded:

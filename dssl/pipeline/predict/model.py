@@ -28,8 +28,8 @@ from ...estimators.export import export_model
 from ...estimators.predict_to import predict_to_zarr
 from ...execution.tasks import Execution
 from ...learners.model import Model, stored_models
-from ...learners.probabilities import CALIBRATION, Calibration
-from ...learners.target.coding import ClassCoding, margins_of
+from ...learners.probabilities import Calibration, TagCalibration, calibration_of
+from ...learners.target.coding import ClassCoding, TagCoding, margins_of
 from ...storage.artifacts import parts_in
 from ...storage.blocks import Parts, Rows
 from ...storage.csr import as_rows
@@ -69,24 +69,21 @@ class FittedPipeline:
     def _scaled(self, X: Rows, execution: Execution | None) -> ScaledRows:
         return ScaledRows(execution.share_rows(as_rows(X)) if execution else as_rows(X), self.scaling, execution)
 
-    def calibration(self) -> Calibration:
+    def calibration(self) -> Calibration | TagCalibration:
         """Return what makes probabilities of the model's scores; raise DataError where nothing was calibrated."""
-        require(isinstance(self.model.coding, ClassCoding), "the model has no probabilities", error=DataError,
-                why="it predicts quantities, not classes", fix="leave --probabilities out")
-        described = self.model.attributes.get(CALIBRATION)
-        if described is None:
+        require(isinstance(self.model.coding, ClassCoding | TagCoding), "the model has no probabilities",
+                error=DataError, why="it predicts quantities, not classes", fix="leave --probabilities out")
+        calibration = calibration_of(self.model.attributes)
+        if calibration is None:
             raise DataError(explain(
                 "the model has no probabilities", why="a model has them of classes with two labels or more "
                 "each, and no baseline has; laprls and lapsvm where leaving labels out fits the "
                 "memory budget", fix="leave --probabilities out, label a second point of each class, or raise the "
                 "budget"))
-        return Calibration.from_dict(described)
+        return calibration
 
     def predict_proba(self, X: Rows, execution: Execution | None = None) -> np.ndarray:
-        """Return the probability of each class of raw points X (n, d), (n, n_classes), in the order of the classes.
-
-        Raises DataError: see `calibration`.
-        """
+        """Return the probability of each class of raw points X (n, d), (n, n_classes); raise as `calibration` does."""
         calibration, values = self.calibration(), self.model.values(self._scaled(X, execution), execution)
         return calibration.probabilities(margins_of(values, self.model.coding))
 
@@ -97,6 +94,8 @@ class FittedPipeline:
         """
         require(not self.dataset.get("columns"), "the points were made of text or missing cells", error=DataError,
                 why="an exported model predicts numbers as they are", fix="predict with `dssl predict`")
+        require(not isinstance(self.model.coding, TagCoding), "a model of tags (several labels a point)",
+                error=DataError, why="an exported model predicts one", fix="predict with `dssl predict`")
         return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"))
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
@@ -119,8 +118,7 @@ class FittedPipeline:
         Raises DataError: an array has no room for no label, and some point gets none; see `predict_to_zarr`; there are
         no probabilities.
         """
-        known = isinstance(self.model.coding, ClassCoding) and CALIBRATION in self.model.attributes
-        calibration = self.calibration() if probabilities or known else None
+        calibration = self.calibration() if probabilities else calibration_of(self.model.attributes)
         rows, outliers = self._scaled(X, execution), outliers if abstain else None
         abstain = abstain or self.model.abstains
         if out.suffix == ".zarr":

@@ -7,7 +7,8 @@ The table has a row for each row of the source that is in use, in their order:
     file, line   where it stands, the first line being 1; of text without an identifier, `file` where there are several
     given        the label or the value that the row has in the source or in `labels.file`; empty where it has none
     label        the predicted class, or `value`, the predicted quantity; empty where the model says nothing
-    probability  of that class where the model is calibrated; else `score`, by how much it leads the next class
+    probability  of that class where the model is calibrated; else `score`, by how much it leads the next class; of
+                 several labels a point (`tags`) a column for each tag
     role         labeled (learned from), test, unlabeled, or unused (not drawn by `data.points`)
 
 As .h5ad it is a copy of the source with `label`, `probability` and `role` in `obs`, as dssl_label and so on.
@@ -29,10 +30,11 @@ from ...data.scaling.rows import ScaledRows
 from ...data.scaling.scaling import Scaling
 from ...execution.cost import Cost, cost_of
 from ...learners.model import predict_blocks, stored_models
-from ...learners.probabilities import CALIBRATION, Calibration
-from ...learners.target.coding import CODINGS, ClassCoding, Coding
+from ...learners.probabilities import calibration_of
+from ...learners.target.coding import CODINGS, ClassCoding, Coding, TagCoding
 from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method
+from ...methods.tags import at_all_tags
 from ...report.record import Attributes
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
@@ -42,7 +44,7 @@ from ...storage.views import SelectedRows, counts_below
 from ..dataset import dataset_of, identifier_of, rows_in_files
 from ..spec import Spec
 from ..stage import Stage
-from .to_file import Answers, columns_of_cells, csv_cells
+from .to_file import Answers, columns_of_cells, csv_cells, shown_labels
 
 FILE = "predictions_all"  # of a run's folder
 PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them
@@ -79,7 +81,7 @@ def make_predictions(context: Context, params: PredictionParams,
     described = context.attributes("models")["models"]["model"]
     shared = stored_models(context.inputs["models"].parts, {"model": described})
     model = shared.open()["model"]
-    calibration = None if CALIBRATION not in described else Calibration.from_dict(described[CALIBRATION])
+    calibration = calibration_of(described)
     answers = Answers(model.abstains, calibration)
     receipts: list[Receipt] = []
     for name in PARTS:
@@ -91,7 +93,7 @@ def make_predictions(context: Context, params: PredictionParams,
             receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
                                        context.execution, parts)
     counts = []
-    if isinstance(model.coding, ClassCoding):
+    if isinstance(model.coding, ClassCoding | TagCoding):
         counts = np.sum([receipt["summary"]["counts"] for receipt in receipts], axis=0).tolist()
     return {"n": n, "made": True, "counts": counts, "calibrated": calibration is not None,
             "coding": model.coding.name, "classes": model.coding.classes.tolist()}
@@ -155,7 +157,8 @@ PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "
 
 def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | None = None) -> Stage:
     """Return the stage of a kind; cost : of predicting its test points. method : that it runs, if it runs one."""
-    of_training = None if method is None else method.at_training
+    at_training = None if method is None else method.at_training
+    of_training = None if at_training is None else at_all_tags(at_training)
     further = () if method is None else tuple(needed for needed in method.training_needs
                                               if needed not in PREDICTIONS.needs)
 
@@ -200,7 +203,7 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
                 lines = CsvLines(file, safe_csv)
                 lines.write([*first])
                 for block in (first, *blocks):
-                    lines.write_all(zip(*(csv_cells(column, name in ("probability", "score"))
+                    lines.write_all(zip(*(csv_cells(column, name.partition(" ")[0] in ("probability", "score"))
                                           for name, column in block.items()), strict=True))
     return out
 
@@ -225,7 +228,8 @@ class AllPredictions:
             "score"
         self.names = [name for name in PARTS if self.split.attributes[f"n_{name}"]]
         self.known = "codes" if self.split.attributes.get("classes") else "values" if "target" in \
-            self.split.attributes else ""
+            self.split.attributes else "tags" if "tags" in self.split.attributes else ""
+        self.of_each = "probability" if attributes["calibrated"] else "score"  # how the columns of tags begin
         self.labeled = artifacts["labels"].parts.read(0) if "labels" in artifacts else None
 
     def blocks(self, rows: FileRows | None, identifier: str | None) -> Iterator[dict[str, np.ndarray]]:
@@ -259,12 +263,15 @@ class AllPredictions:
             if self.known:
                 columns["given"], labeled = self._given(name, start, stop)
                 role[labeled] = LABELED
-            labels = self.coding.classes[predicted] if isinstance(self.coding, ClassCoding) else predicted
+            labels = shown_labels(self.coding, predicted)
             for j, column in enumerate(labels.T if labels.ndim == 2 else [labels]):
                 head = self.coding.written_as if labels.ndim == 1 else f"{self.coding.written_as} {j}"
-                columns[head] = np.ma.masked_array(column, empty)
+                columns[head] = np.ma.masked_array(column, empty | np.ma.getmaskarray(column))
             if self.sure:
                 columns[self.sure] = parts.rows("sure").read(start, stop)
+            if isinstance(self.coding, TagCoding):
+                each = parts.rows("probabilities").read(start, stop)
+                columns |= {f"{self.of_each} {tag}": each[:, j] for j, tag in enumerate(self.coding.classes)}
             if self.labeled is not None:
                 columns["role"] = ROLES[role]
             for head, column in columns.items():
@@ -280,6 +287,8 @@ class AllPredictions:
         if name == "train" and self.labeled is not None:
             first, last = np.searchsorted(self.labeled["labeled"], [start, stop])
             places, labels = self.labeled["labeled"][first:last] - start, self.labeled[self.known][first:last]
+        if isinstance(self.coding, TagCoding):
+            return self.coding.texts(known), places
         if self.known == "values":
             known[places] = labels
             return np.ma.masked_array(known, np.isnan(known)), places

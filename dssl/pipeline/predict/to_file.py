@@ -3,11 +3,12 @@
 A table has a row a point, in the order of the source:
 
     row            its number in the source, counted from 0; or its identifier, under the name that this has there
-    label          the class, or `value`, the quantity; empty where there is no prediction
+    label          the class, or `value`, the quantity; empty where there is no prediction. Of several labels a point
+                   `tags`, joined by ";", which stands alone where a point has none
     probability    of the label, where the model is calibrated; else
     score          by how much the label's score exceeds that of the next class; of quantities neither
     abstained      whether it has no prediction, where that was asked for, or the model says so of itself
-    probability A  of each class, where that was asked for
+    probability A  of each class, where that was asked for, and of each tag always; or `score A`
 
 CSV files hold it as text, probabilities and scores in nine digits, npz files an array a column. An npy file is one
 array, of the labels or values, or of the probabilities of all classes, (n, n_classes), whose row i is row i of the
@@ -32,8 +33,8 @@ from ...data.anndata import write_cells
 from ...data.readers.parquet import parquet_columns, parquet_writer
 from ...execution.tasks import Execution
 from ...learners.model import Model, Output, predict_blocks, rejected_rows
-from ...learners.probabilities import Calibration
-from ...learners.target.coding import ClassCoding, Coding, margins_of
+from ...learners.probabilities import Calibration, TagCalibration
+from ...learners.target.coding import ClassCoding, Coding, TagCoding, margins_of
 from ...storage.blocks import Rows, row_ranges
 from ...storage.csr import as_rows
 from ...storage.csv_lines import CsvLines
@@ -53,7 +54,7 @@ class Answers(Output):
     """
 
     abstain: bool
-    calibration: Calibration | None
+    calibration: Calibration | TagCalibration | None
     of_all: bool = False
     outliers: Rows | None = None
 
@@ -64,7 +65,7 @@ class Answers(Output):
                                                           "empty": ((), bool)}
         if isinstance(model.coding, ClassCoding):
             arrays["sure"] = ((), np.float64)
-        if self.of_all:
+        if self.of_all or isinstance(model.coding, TagCoding):
             arrays["probabilities"] = ((len(model.coding.classes),), np.float64)
         return arrays
 
@@ -81,6 +82,9 @@ class Answers(Output):
         """
         empty, answer = rejected_rows(unsupported & self.abstain, self.outliers, start), _answer(coding, values)
         arrays = {"found": answer, "empty": empty}
+        if isinstance(coding, TagCoding):
+            of_tags = values if self.calibration is None else self.calibration.probabilities(values)
+            arrays["probabilities"] = np.where(empty[:, None], np.nan, of_tags)
         if isinstance(coding, ClassCoding):
             of_classes = margins_of(values, coding)
             if self.calibration is not None:
@@ -103,7 +107,9 @@ def lead_of(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def _answer(coding: Coding, values: np.ndarray) -> np.ndarray:
-    """Return the codes of classes, or quantities."""
+    """Return the codes of classes, quantities, or which tags there are."""
+    if isinstance(coding, TagCoding):
+        return coding.labels(values)
     return coding.codes(values) if isinstance(coding, ClassCoding) else np.asarray(coding.labels(values), np.float64)
 
 
@@ -172,7 +178,13 @@ class PredictionTable:
     @property
     def rounded(self) -> set[str]:
         """Return the names of the columns that text has in nine digits, with which probabilities still add up to 1."""
-        return {self.sure, *(f"probability {name}" for name in self.coding.classes)} if self.sure else set()
+        each = {f"{self.of_each} {name}" for name in self.coding.classes}
+        return {self.sure, *each} if self.sure else each
+
+    @property
+    def of_each(self) -> str:
+        """Return how the columns of classes or tags begin."""
+        return "probability" if self.calibrated else "score"
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield all rows, `block` by block."""
@@ -186,22 +198,30 @@ class PredictionTable:
             return self.parts.rows(name).read(start, stop)
 
         empty, values = read("empty"), read("found")
-        labels = self.coding.classes[values] if isinstance(self.coding, ClassCoding) else values
+        labels = shown_labels(self.coding, values)
         name = self.coding.written_as
         columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": column for j, column in enumerate(labels.T)}
         block = {} if self.names is not None else {"row": self.continued.rows + np.arange(start, stop)}
-        block |= {name: np.ma.masked_array(column, empty) for name, column in columns.items()}
+        block |= {name: np.ma.masked_array(column, empty | np.ma.getmaskarray(column))
+                  for name, column in columns.items()}
         if self.sure:
             block[self.sure] = read("sure")
         if self.abstains:
             block["abstained"] = empty
-        if self.of_all:
+        if self.of_all or isinstance(self.coding, TagCoding):
             each = read("probabilities")
-            block |= {f"probability {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
+            block |= {f"{self.of_each} {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
         if self.names is None:
             return block
         head = self.names.head if self.names.head not in {*block, *self.rounded} else f"{self.names.head} of the source"
         return {head: self.names.read(start, stop), **block}
+
+
+def shown_labels(coding: Coding, found: np.ndarray) -> np.ndarray:
+    """Return what a table shows of the codes of classes, of quantities, or of which tags there are."""
+    if isinstance(coding, TagCoding):
+        return coding.texts(found)
+    return coding.classes[found] if isinstance(coding, ClassCoding) else found
 
 
 def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
@@ -212,7 +232,8 @@ def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
 
 
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
-                    calibration: Calibration | None = None, of_all: bool = False, outliers: Rows | None = None,
+                    calibration: Calibration | TagCalibration | None = None, of_all: bool = False,
+                    outliers: Rows | None = None,
                     names: RowNames | None = None, safe_csv: bool = False,
                     continued: Continued = FROM_NOTHING, cells: Path | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
@@ -307,7 +328,7 @@ def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[st
             cells = pd.Categorical(np.ma.getdata(column), categories=coding.classes)
             cells[np.ma.getmaskarray(column)] = np.nan
         elif np.ma.isMaskedArray(column):
-            cells = np.ma.filled(column, np.nan)
+            cells = np.ma.filled(column, "" if column.dtype.kind == "U" else np.nan)
         columns[f"dssl_{name.replace(' ', '_')}"] = cells
     return columns
 

@@ -58,12 +58,16 @@ def never_findings(run: RunRecord) -> list[Finding]:
     never = never_predicted(run.stages)
     meaning = ("No row is predicted as one of these classes. Label more rows of them, or set their frequencies in "
                "model.class_prior.")
+    if run.at("split", "tags"):
+        meaning = "No row is predicted to have one of these tags. Label more rows with them."
     return [Finding("classes that are never predicted", listed(never, 10), "warning", meaning)] if never else []
 
 
 def never_note(stages: Mapping[str, Attributes]) -> list[str]:
     """Return the same as a note of a run."""
     never = never_predicted(stages)
+    if never and at(stages, "split", "tags"):
+        return [f"no row is predicted to have the tag {listed(never, 10)}: label more rows with it"]
     return [f"no row is predicted as {listed(never, 10)}: label more rows of it, or set its frequency in "
             "model.class_prior"] if never else []
 

@@ -14,6 +14,8 @@ from ..text import at, finite, number, percent
 BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
     "error": ("error", percent), "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
     "roc_auc": ("AUC", number), "log_loss": ("log loss", number),
+    "average_precision": ("mean average precision", number), "f1_micro": ("micro F1", percent),
+    "calibration_error": ("calibration error", number),
     "rmse": ("rmse from the codes ±1", number), "mae": ("mean absolute error", number), "r2": ("R²", number),
 }
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..page import Section
+from ..record import RunRecord
 from ..rendering import rendered
-from ..text import number, percent, plain_label
+from ..text import at, number, percent, plain_label
 
 COLUMNS = {"hamming_loss": "Hamming loss", "f1_macro": "macro F1", "f1_micro": "micro F1",
            "average_precision": "average precision", "ranking_loss": "ranking loss",
@@ -21,3 +22,13 @@ def tags_section(title: str, in_words: str, scores: Mapping[str, Mapping[str, An
         tags=[(plain_label(str(tag["tag"]), 40), number(tag["known"]), number(tag["with_it"]), percent(tag["error"]),
                *(number(tag[name]) for name in ("f1", "average_precision", "calibration_error")))
               for tag in model["by_tag"]]))
+
+
+def tags_of_run(run: RunRecord) -> Section | None:
+    """Return the section of a run with several labels a point: on test points, or without any on held-out labels."""
+    scores: Mapping[str, Mapping[str, Any]] = run.scores if run.metrics else at(run.by_labels, "scores") or {}
+    if "by_tag" not in (scores.get("model") or {}):
+        return None
+    where, points = ("on the test points", "test points") if run.metrics else (
+        "as predicted without its own labels", "points with held-out labels")
+    return tags_section("Scores of the tags", f"Several labels a point, scored on the {points}", scores, where)

@@ -1,0 +1,109 @@
+"""Which columns of a table hold several labels a point, before a spec says so."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...data.findings import ColumnRecord
+from ...data.readers.file_rows import FileRows
+from ...pipeline.tags import ENTRIES, tags_in
+from .first_look import MANY_EMPTY, Look
+
+NAMED_TAGS = ("tags", "topics", "labels", "keywords", "genres", "categories", "subjects")
+SEPARATORS = (";", "|", ",")
+SHOWN = 6  # tags, and columns, that a comment names
+SEVERAL = 0.1  # the share of the cells with more than one tag, of a column of tags
+REPEATED = 3.0  # how often each tag occurs at least, in the mean
+
+
+@dataclass(frozen=True)
+class FirstTags:
+    """The columns of tags, as `data.tags` names them, and why.
+
+    n_known, n_rows : the rows with tags, and all. names : of the tags, the most frequent first.
+    """
+
+    section: dict[str, Any]
+    why: str
+    n_known: int
+    n_rows: int
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.section.get("columns") or [self.section["column"]])
+
+    @property
+    def in_words(self) -> str:
+        """Return what was seen, as a comment says it."""
+        more = f" and {len(self.names) - SHOWN} more" if len(self.names) > SHOWN else ""
+        return (f"several labels a row: {self.why}; known in {self.n_known:,} of {self.n_rows:,} rows; "
+                f"{len(self.names)} tags: {', '.join(self.names[:SHOWN])}{more}")
+
+
+def find_tags(look: Look, target: str | None) -> FirstTags | None:
+    """Return the columns of tags: that which is named as the target, has the name of tags, or several of 0 and 1.
+
+    target : the column that is asked for; None where none is.
+    """
+    rows = FileRows.of(look.reader, look.scan.n_rows) if look.is_table else None
+    if rows is None:
+        return None
+    named = [target] if target is not None else [name for name in rows.names if name.lower() in NAMED_TAGS]
+    for name in named:
+        found = _listed_in(rows, name) if name in rows.names else None
+        if found is not None:
+            return found
+    return None if target is not None else _of_columns(rows, look.records or (), look.scan.n_rows,
+                                                       look.scan.target)
+
+
+def _listed_in(rows: FileRows, column: str) -> FirstTags | None:
+    """Return a column as one of tags where its cells list some, in one of the ways that `data.tags` reads."""
+    cells = [cell for block in rows.blocks([column]) for cell in block.cells[0]]
+    known = [cell for cell, is_missing in zip(cells, rows.missing(cells), strict=True) if not is_missing]
+    for separator in (None, *SEPARATORS):
+        try:
+            tags = [tags_in(cell, separator) for cell in known]
+        except (ValueError, SyntaxError):
+            continue
+        sizes = np.array([len(each) for each in tags])
+        names, counts = np.unique([tag for each in tags for tag in each], return_counts=True)
+        if not len(names) or counts.mean() < REPEATED or len(names) < 2:
+            continue
+        if separator is None or ((sizes > 1).mean() >= SEVERAL and len(np.unique(sizes)) > 1):
+            section = {"column": column} | ({} if separator is None else {"separator": separator})
+            share = f"{(sizes > 1).mean():.0%} of its cells list several"
+            how = "its cells are lists" if separator is None else f"{share}, separated by {separator!r}"
+            order = np.argsort(-counts, kind="stable")
+            return FirstTags(section, how, len(known), len(cells), tuple(names[order].tolist()))
+    return None
+
+
+def _of_columns(rows: FileRows, records: Sequence[ColumnRecord], n_rows: int,
+                target: str | None) -> FirstTags | None:
+    """Return the columns of 0 and 1 with empty cells in the same rows, where there are several.
+
+    records : of the columns but the one that was read as the target.
+    """
+    empty = [name for name in rows.names if name == target or any(
+        record.name == name and MANY_EMPTY * n_rows <= (record.missing or 0) < n_rows for record in records)]
+    if len(empty) < 2:
+        return None
+    gaps, columns = None, list[str]()
+    for name in empty:
+        cells = [cell for block in rows.blocks([name]) for cell in block.cells[0]]
+        missing = rows.missing(cells)
+        entries = {ENTRIES.get(cell.strip().casefold()) for cell, gone in zip(cells, missing, strict=True) if not gone}
+        if name == target and (entries != {0, 1} or missing.mean() < MANY_EMPTY):
+            continue
+        columns.append(name)
+        if entries != {0, 1} or (gaps is not None and (gaps != missing).any()):
+            return None
+        gaps = missing
+    if gaps is None or len(columns) < 2:
+        return None
+    why = "columns of 0 and 1 that are empty in the same rows"
+    return FirstTags({"columns": columns}, why, int((~gaps).sum()), n_rows, tuple(columns))
