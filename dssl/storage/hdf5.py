@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import DataError, ParameterError, explain
 
 # What h5py raises for a damaged file; a disk that fails has an errno.
-DAMAGED = (OSError, RuntimeError, ValueError, TypeError, KeyError)
+DAMAGED = (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
 IN_USE = ("unable to lock file", "already open for write", "already open for read")
 
 

@@ -105,6 +105,12 @@ def test_several_files_are_read_as_one(tmp_path):
     assert_array_equal(dataset.X.read_all(), np.vstack([COUNTS.toarray()] * 2))
 
 
+def test_an_embedding_is_advised_where_nothing_is_said(path, tmp_path):
+    advice = open_reader(path, scratch=tmp_path).advice()
+    assert advice.startswith("the points are X; the file has obsm/X_pca")
+    assert open_reader(path, scratch=tmp_path, matrix="obsm/X_pca").advice() == ""
+
+
 def test_a_folder_is_recognized_by_its_tables(tmp_path):
     assert folder_format(write_anndata(tmp_path / "cells.zarr", COUNTS, OBS)) == "anndata"
 
@@ -138,6 +144,18 @@ def test_other_layouts_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", PCA)
     with pytest.raises(ParameterError, match="matrix='X' does not apply"):
         open_dataset(tmp_path / "a.npy", matrix="X")
+
+
+@pytest.mark.parametrize("damage", [
+    lambda file: file["obs"].attrs.pop("column-order"), lambda file: file["obs"].attrs.pop("_index"),
+    lambda file: file["obs/cell_type/codes"].write_direct(np.full(N, 9, np.int8)), lambda file: file.pop("X/indices"),
+    lambda file: file["X"].attrs.pop("shape"), lambda file: file["obs/cell_type"].attrs.pop("encoding-type")])
+def test_a_damaged_layout_is_named(tmp_path, damage):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
+    with h5py.File(path, "r+") as file:
+        damage(file)
+    with pytest.raises(DataError, match=r"is damaged|cannot be read as HDF5"):
+        open_dataset(path, target="cell_type")
 
 
 def test_a_file_that_is_being_written_is_refused(tmp_path):

@@ -52,6 +52,8 @@ class Look:
             self.options["encoding"] = LEGACY_ENCODING
             self.reasons["encoding"] = "the text is not UTF-8; this is what Windows writes in the west of Europe"
             self._open()
+        if advice := self.reader.advice():
+            self.remarks.append(advice)
         self._name_odd_cells()
         self._name_decimal()
         self._survey()

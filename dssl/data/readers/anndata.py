@@ -6,7 +6,8 @@ and which allows fewer versions of pandas than dssl.
 """
 
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +16,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from ...base.errors import DataError, explain, require
+from ...base.errors import DataError, DsslError, explain, require
 from ...storage.foreign_zarr import ZarrTree, is_zarr
 from ...storage.hdf5 import Hdf5Tree
 from .arrays import ArrayReader, CsrParts, OnDisk, table_shape
-from .base import NO_TARGET, TARGET_NAMES, Scan, no_rows
+from .base import NO_TARGET, TARGET_NAMES, Block, Scan, no_rows
 
 MATRICES = ("layers", "obsm")  # the groups whose members can be the points, beside X
 SHOWN = 20  # names in a message
@@ -90,6 +91,14 @@ class AnnDataReader(ArrayReader):
         """Return the groups and arrays of the file."""
 
     def _look(self) -> Scan:
+        with _as_damage(self.name):
+            return self._scan_of_file()
+
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
+        with _as_damage(self.name):
+            return super().read(start, stop, text_target=text_target)
+
+    def _scan_of_file(self) -> Scan:
         tree = self._tree
         _require_anndata(tree)
         _require_unique(self.obs_names(), f"{self.name}: obs_names")
@@ -123,6 +132,15 @@ class AnnDataReader(ArrayReader):
             require(column == NO_TARGET or column in members, f"{self.name} has no column {column!r} in obs, it has "
                     f"{shown}", why="the option names one of them", fix="name one that is there", error=DataError)
         super()._choose(members, target, split)
+
+    def advice(self) -> str:
+        arrays = [f"obsm/{name}" for name in self._tree.members("obsm")
+                  if self._tree.attributes(f"obsm/{name}").get("encoding-type") == "array"]
+        embeddings = sorted(arrays, key=lambda name: name != "obsm/X_pca")
+        if self.matrix != "X" or not embeddings:
+            return ""
+        return (f"the points are X; the file has {', '.join(embeddings[:SHOWN])} too, and distances in an embedding "
+                f"say more of types than those of counts: --read matrix={embeddings[0]}")
 
     def _matrix_kind(self) -> str:
         """Return how the points are encoded: "array" or `CSR`; raise DataError if they cannot be read by rows."""
@@ -219,6 +237,20 @@ class AnnDataZarrReader(AnnDataReader):
     @property
     def _tree(self) -> ZarrTree:
         return ZarrTree(self.path, self.name)
+
+
+@contextmanager
+def _as_damage(name: str) -> Iterator[None]:
+    """Turn the errors of a layout that lacks a group or an attribute, or of codes without a category, into DataError.
+    """
+    try:
+        yield
+    except DsslError:
+        raise
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        raise DataError(explain(f"{name} is damaged: {type(error).__name__}: {error}", why="a part of its tables or "
+                                "matrices is missing, or does not fit the others", fix="copy or save the file again"
+                                )) from error
 
 
 def _require_anndata(tree: Tree) -> None:

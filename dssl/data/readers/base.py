@@ -135,6 +135,10 @@ class Reader(ABC):
     def _look(self) -> Scan:
         """Scan the file."""
 
+    def advice(self) -> str:
+        """Return what a user should know who has not named the options yet, such as a better choice; "" for nothing."""
+        return ""
+
     def rows_by_file(self) -> list[int]:
         """Return the number of rows of each of its files."""
         return [self.scan().n_rows]
