@@ -174,7 +174,9 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     compared = dict[str, Any]()
     if params.compares:
         described["base"] |= calibration_attributes(fitted.calibration_supervised)
-        compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state),
+        compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state,
+                                              # The report of a run with several labels a point has no curve.
+                                              curve=context.fit is not None or context.side is None),
                                  **({} if shares is None else {"without_class_sizes": True})}
     on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.own
     known = np.flatnonzero(np.isfinite(on_graph).all(axis=1))
@@ -228,11 +230,12 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
     return models
 
 
-def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int) -> dict[str, Any]:
+def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int, *,
+               curve: bool) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
     if not len(fitted.held):
         return {"n": 0, "why": "no label is held out"}
-    coding, whole = fitted.model.coding, LabelFolds.of(target, random_state)
+    coding, whole = fitted.model.coding, LabelFolds.of(target, random_state, curve=curve)
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
         return by_labels(target, whole, {})
     if fitted.refit_held_out is None and whole.curve:
