@@ -21,7 +21,7 @@ def h5py() -> Any:
         import h5py
     except ImportError as error:
         raise ParameterError(explain("HDF5 files such as .h5ad need the package h5py", why="it is an optional "
-                                     "dependency", fix="pip install 'dssl[anndata]'")) from error
+                                     "dependency", fix="pip install h5py")) from error
     return h5py
 
 

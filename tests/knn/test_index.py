@@ -57,10 +57,10 @@ def test_dense_queries_are_those_of_brute_force(random_state, n, d, k, metric, d
 @pytest.mark.parametrize(("d", "search"), [(2, "tree"), (200, "tiles")])
 def test_either_search_is_exact(d, search):
     rng = np.random.default_rng(0)
-    X, queries = rng.normal(size=(3000, d)), rng.normal(size=(50, d))
+    X, queries = rng.normal(size=(4200, d)), rng.normal(size=(50, d))
     index = index_of(X)
     assert index.attributes == {"metric": "euclidean", "search": search}
-    assert (len(index), index.n_features) == (3000, d)
+    assert (len(index), index.n_features) == (4200, d)
     check(index, queries, X, "euclidean", 10)
 
 

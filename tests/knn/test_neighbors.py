@@ -41,6 +41,7 @@ def dense_neighbors(X, k):
 
 def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     """Return the ids that one search finds within a memory budget, and the points as they are planned."""
+    monkeypatch.setattr(exact, "FEW_SECONDS", 0.0)
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
     monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
     monkeypatch.setattr(exact, "TREE_AXIS_NS", 0.0)
@@ -368,6 +369,12 @@ def test_k_and_zero_rows_are_checked():
         neighbors(np.array([[0.0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
     with pytest.raises(DataError, match="zero"):
         neighbors(np.array([[0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
+
+
+def test_few_points_are_searched_by_tiles_without_a_trial_of_the_tree():
+    X = np.random.default_rng(0).normal(size=(4100, 2))
+    assert plan_exact(ArrayRows(X[:4000]), 5, "euclidean", InProcess())[0].search == "tiles"
+    assert plan_exact(ArrayRows(X), 5, "euclidean", InProcess())[0].search == "tree"
 
 
 def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):

@@ -52,6 +52,7 @@ MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 65536
 # rows in tiles. A visit costs twice as much once the coordinates of all points exceed the caches (`CACHE_BYTES`).
 TREE_QUERY_NS, TREE_VISIT_NS, TREE_AXIS_NS, TILE_PAIR_NS = 5000.0, 11.0, 0.6, 3.0
 CACHE_BYTES = 64 << 20
+FEW_SECONDS = 0.05  # of tiles, up to which no tree is tried: one saves less than its compilation takes
 
 
 @dataclass(frozen=True)
@@ -230,14 +231,16 @@ def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_
     queries : sampled queries (q, d), transformed by the metric, with `query_ids` and `within` as in
         `DensePoints.nearest`.
     """
+    n = len(points.rows)
+    tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
+    if tiles <= FEW_SECONDS:
+        return points, tiles
     seen = project(queries, layout.frame, layout.scale)
     # A query stops after half of the points; a few outliers do so among many ordinary queries.
     visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
                              *empty_heaps(len(queries), k, within), max_visits=len(layout.ids) // 2 + 100)
     look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
-    n = len(points.rows)
     tree = (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries * block_count(n, points.block_rows)
-    tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
     return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
 
 

@@ -9,7 +9,7 @@ is a recursive bisection at the median along the axis of the largest variance: a
 consecutive rows, each with a bounding box.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numba import njit
@@ -65,6 +65,14 @@ class Layout(Coordinates):
     high: np.ndarray
     center: np.ndarray
     basis: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Make all arrays read-only, as those of a file are, so that Numba compiles the searches for one type."""
+        for field in fields(self):
+            if isinstance(array := getattr(self, field.name), np.ndarray):
+                view = array.view()
+                view.flags.writeable = False
+                object.__setattr__(self, field.name, view)
 
     @property
     def frame(self) -> Frame:
