@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import hypergeom
 
 from ...base.errors import column_label
 
@@ -115,6 +114,8 @@ class Drift:
     @classmethod
     def between(cls, usual: Usual, n: int, n_out: int, up_to: np.ndarray) -> "Drift":
         """Return the drift of n new points; up_to (3, d) : how many of their values are up to each quartile."""
+        from scipy.stats import hypergeom  # takes half a second
+
         medians = two_sided(n - up_to[1], n, usual.n - usual.up_to[1], usual.n)
         between = [counts[2] - counts[0] for counts in (up_to, usual.up_to)]
         p_values = np.minimum(1, 2 * np.minimum(medians, two_sided(between[0], n, between[1], usual.n)))
@@ -154,6 +155,8 @@ class Drift:
 
 def two_sided(k: np.ndarray, n: int, k_usual: np.ndarray, n_usual: int) -> np.ndarray:
     """Return the p-values (d,) of k of n being as large a share as k_usual of n_usual: twice Fisher's smaller tail."""
+    from scipy.stats import hypergeom  # as above
+
     if n == 0:
         return np.ones(len(k))
     total, of_both = n + n_usual, k + k_usual
