@@ -24,8 +24,7 @@ from .test_laprls import SOLVERS, problem
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["logistic", *(
-    pytest.param(loss, marks=pytest.mark.slow) for loss in ("squared_hinge", HuberHinge(0.3)))], ids=str)
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", HuberHinge(0.3)], ids=str)
 @pytest.mark.extended_cases("squared_hinge")
 def test_every_solver_gives_the_same_function_with_weights_copies_and_folds(loss):
     X, y, new = problem(n=120)
