@@ -1,8 +1,13 @@
 // What the themes leave out: tables that scroll can be reached by key, and links and folds have names.
 document.addEventListener("DOMContentLoaded", () => {
-  for (const table of document.querySelectorAll(".bd-article table")) {
-    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
-  }
+  const reach = () => {
+    for (const table of document.querySelectorAll(".bd-article table")) {
+      if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+      else table.removeAttribute("tabindex");
+    }
+  };
+  reach();
+  addEventListener("resize", reach);
   for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
     fold.setAttribute("aria-label", "pages below");
   }

@@ -17,6 +17,7 @@ from ..base.errors import ParameterError, explain, require
 
 OPSET = 17
 IR_VERSION = 8  # of the first release with this opset, so that older runtimes read the file
+LARGEST = (1 << 31) - (1 << 20)  # bytes of the numbers of a model; protobuf ends at 2 GiB
 FIX = "export to a .zip, which NumPy alone predicts with, or fit LapSVC, LapRLSClassifier or LapRLSRegressor"
 
 
@@ -30,6 +31,9 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
             why="it searches neighbors, or sums kernels, and a graph of standard operators is of one kernel")
     require(node["kernel"]["type"] != "laplacian", "a laplacian kernel cannot be written as ONNX", fix=FIX,
             why="sums of absolute differences are no product of matrices, and would hold n x m x d numbers")
+    size = 8 * sum(array.size for array in arrays.values())
+    require(size < LARGEST, f"the model has {size:,} bytes of numbers", fix="export to a .zip, or take fewer landmarks",
+            why="an ONNX file is of at most 2 GiB")
     try:
         import onnx
     except ImportError as error:

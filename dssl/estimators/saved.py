@@ -37,6 +37,8 @@ from ..storage.objects import ObjectPath
 
 FORMAT = 1
 TREE = "estimator.json"
+NODES = {"array", "scalar", "float", "masked", "objects", "tuple", "dict", "dtype", "path", "sparse", "kernel", "model",
+         "index", "object"}
 SPARSE = {name: getattr(sparse, name) for name in ("csr_array", "csr_matrix", "csc_array", "csc_matrix")}
 
 
@@ -203,9 +205,13 @@ def load_estimator(path: str | Path) -> Any:
     except zipfile.BadZipFile as error:
         whole = str(error) == "File is not a zip file"
         raise (DataError if whole else IntegrityError)(explain(
-            f"{path} is no estimator that `save` wrote" if whole else f"{path} is damaged: {error}",
-            why="the file is a zip of JSON and arrays",
-            fix="open a pickle with pickle.load" if whole else "copy it again, or save the estimator again")) from error
+            f"{path} is no estimator that `save` wrote, or is cut short" if whole else f"{path} is damaged: {error}",
+            why="the file is a zip of JSON and arrays", fix="copy it again, or save the estimator again")) from error
+    except (KeyError, AttributeError, TypeError, ValueError, NotImplementedError, StopIteration) as error:
+        if isinstance(error, (DataError, IntegrityError)):
+            raise
+        raise IntegrityError(explain(f"{path} is damaged: {error!r}", why="its parts do not fit one another",
+                                     fix="copy it again, or save the estimator again")) from error
 
 
 class _Reader:
@@ -220,7 +226,10 @@ class _Reader:
             return [self.value(each) for each in node]
         if not isinstance(node, dict):
             return node
-        return getattr(self, f"_{next(iter(node))}")(node)
+        kind = next(iter(node))
+        if kind not in NODES:
+            raise ValueError(f"a node of kind {kind!r}")
+        return getattr(self, f"_{kind}")(node)
 
     def array(self, name: str) -> np.ndarray:
         """Return an array, one for all places that have it."""

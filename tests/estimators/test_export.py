@@ -25,7 +25,7 @@ from dssl import (
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.cli.main import main
-from dssl.estimators import numpy_model
+from dssl.estimators import numpy_model, onnx_model
 from dssl.execution.in_process import InProcess
 
 X, CODES = make_blobs(400, 5, centers=3, cluster_std=3.0, random_state=0)
@@ -218,6 +218,10 @@ def test_what_onnx_cannot_say_is_refused_by_name(tmp_path, monkeypatch):
                            (LapSVC("laplacian"), "a laplacian kernel")):
         with pytest.raises(ParameterError, match=message):
             model.fit(X, y).export(tmp_path / "m.onnx")
+    monkeypatch.setattr(onnx_model, "LARGEST", 1000)
+    with pytest.raises(ParameterError, match=r"(?s)bytes of numbers.*2 GiB"):
+        LapSVC().fit(X, y).export(tmp_path / "m.onnx")
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ParameterError, match="pip install onnx"):
         LapSVC().fit(X, y).export(tmp_path / "m.onnx")

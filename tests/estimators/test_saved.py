@@ -118,12 +118,29 @@ def test_what_cannot_be_saved_is_named_before_anything_is_computed(tmp_path):
         model.save(tmp_path / "none" / "m")
 
 
+@pytest.mark.parametrize("change", [
+    lambda tree: tree.pop("estimator"), lambda tree: tree["estimator"].update(state={"C": {"_init__": 1}}),
+    lambda tree: tree["estimator"].update(state={"C": {}}), lambda tree: tree["estimator"].pop("state"),
+    lambda tree: tree["estimator"].update(state={"C": {"array": "none"}})])
+def test_a_tree_whose_parts_do_not_fit_is_damaged(change, tmp_path):
+    path, changed = dssl.LapSVC().fit(X, CLASSES).save(tmp_path / "m.zip", report=False), tmp_path / "changed.zip"
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(changed, "w") as out:
+        for name in archive.namelist():
+            text = archive.read(name)
+            if name == saved.TREE:
+                change(tree := json.loads(text))
+                text = json.dumps(tree)
+            out.writestr(name, text)
+    with pytest.raises(IntegrityError, match=r"is damaged|of another form"):
+        dssl.load(changed)
+
+
 def test_files_of_another_kind_or_version_are_refused(tmp_path, monkeypatch):
     model, path = dssl.LapSVC().fit(X, CLASSES), tmp_path / "m.zip"
     with pytest.raises(DataError, match="does not exist"):
         dssl.load(path)
     path.write_bytes(pickle.dumps(model))
-    with pytest.raises(DataError, match=r"pickle\.load"):
+    with pytest.raises(DataError, match="a zip of JSON and arrays"):
         dssl.load(path)
     model.export(path)
     with pytest.raises(DataError, match=r"dssl_model\.load"):

@@ -135,8 +135,8 @@ class Drift:
         """Return what has changed, in sentences; none where chance explains it."""
         said = []
         if self.p_value < FALSE_ALARMS / 2:
-            said.append(f"{self.n_out / self.n:.2%} of the points are out of the range of the training points, and "
-                        f"{self.usual_share:.2%} of these out of the range of each other")
+            said.append(f"{self.n_out / self.n:.2%} of the points are out of the range of the training points; of the "
+                        f"training points {self.usual_share:.2%} are out of the range of all others")
         if self.columns:
             first = self.columns[0]
             said.append(f"{len(self.columns)} of {self.n_columns} columns are distributed otherwise than in training, "

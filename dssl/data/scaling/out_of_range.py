@@ -13,6 +13,7 @@ new with the probability m / (n + m) (m - 1) / (n + m - 1) ... (k factors).
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypedDict
 
 import numpy as np
@@ -81,10 +82,8 @@ class Ranges:
             for j, below, above, n_outliers, low, high in part["beyond"].tolist():
                 column = ColumnOutOfRange(int(j), int(below), int(above), int(n_outliers), low, high)
                 columns[int(j)] = columns[int(j)].merge(column) if int(j) in columns else column
-        drift = None if self.usual is None else Drift.between(
-            self.usual, n, sum(receipt["out"] for receipt in receipts), up_to)
         return Comparison(self, n, parts.rows("far"), sum(receipt["far"] for receipt in receipts),
-                          [columns[j] for j in sorted(columns)], drift)
+                          [columns[j] for j in sorted(columns)], sum(receipt["out"] for receipt in receipts), up_to)
 
 
 def warn_out_of_range(ranges: Ranges, rows: Rows, execution: Execution, names: Sequence[str] | None) -> None:
@@ -182,7 +181,8 @@ class Comparison:
     """The result of comparing n new points with ranges.
 
     is_outlier : Rows of bool, (n,). n_outliers : their number. columns : those with values out of range, in order.
-    drift : of their distribution; None where that of the training rows is not known, as of sparse ones.
+    n_out : how many points have a value out of range. up_to (3, d) : how many of the values of a column are up to each
+    quartile of the training rows, (0, d) where these are not known.
     """
 
     ranges: Ranges
@@ -190,7 +190,14 @@ class Comparison:
     is_outlier: Rows
     n_outliers: int
     columns: Sequence[ColumnOutOfRange]
-    drift: Drift | None
+    n_out: int
+    up_to: np.ndarray
+
+    @cached_property
+    def drift(self) -> Drift | None:
+        """The change of distribution; None where that of the training rows is not known, as of sparse ones."""
+        usual = self.ranges.usual
+        return None if usual is None else Drift.between(usual, self.n, self.n_out, self.up_to)
 
     def is_notable(self, column: ColumnOutOfRange) -> bool:
         """Return whether a column has more values out of range than chance explains."""
