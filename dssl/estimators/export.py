@@ -34,7 +34,7 @@ from .onnx_model import write_onnx
 
 MODULE = "dssl_model.py"  # the name of the loader in the file
 Described = tuple[JsonObject, dict[str, np.ndarray]]  # a node of the model for JSON, and its arrays
-FIX = "predict with dssl itself: `dssl predict`, or a pickle of the estimator"
+FIX = "predict with dssl itself: `dssl predict`, or keep the estimator with `model.save(path)`"
 
 
 def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | None,
@@ -98,8 +98,9 @@ def _node(model: Any, at: str) -> Described:
 
 @_node.register
 def _(model: TagModel, at: str) -> Described:
-    raise ParameterError(explain("a model of tags (several labels a point)", why="an exported model has one",
-                                 fix="export each, model.estimators_[0].export(path)"))
+    raise ParameterError(explain("a model of tags (several labels a point) cannot be exported",
+                                 why="an exported model has one",
+                                 fix="export each, model.estimators_[0].export(path), or model.save(path)"))
 
 
 @_node.register

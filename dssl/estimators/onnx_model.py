@@ -27,7 +27,8 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
     Raises ParameterError: onnx is not installed, or the model is not of one kernel whose operators are standard.
     """
     node = described["model"]
-    require(node["type"] == "kernel", f"a model of type {node['type']!r} cannot be written as ONNX", fix=FIX,
+    require(node["type"] == "kernel", f"a model of type {node['type']!r}, such as that of "
+            "SemiSupervisedClassifier, cannot be written as ONNX", fix=FIX,
             why="it searches neighbors, or sums kernels, and a graph of standard operators is of one kernel")
     require(node["kernel"]["type"] != "laplacian", "a laplacian kernel cannot be written as ONNX", fix=FIX,
             why="sums of absolute differences are no product of matrices, and would hold n x m x d numbers")

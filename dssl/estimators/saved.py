@@ -55,8 +55,8 @@ class SavedEstimator(BaseEstimator):
         Parameters
         ----------
         path : str or Path
-            The file, or the URL of an object; one that exists is replaced when all of
-            it is written.
+            The file, or the URL of an object; an estimator that was saved there is
+            replaced when all of the new one is written.
         report : bool
             Whether the comparison with the supervised baseline is computed now, which
             takes a few fits, so that the loaded estimator has `by_labels_` and
@@ -74,7 +74,7 @@ class SavedEstimator(BaseEstimator):
         ParameterError
             A parameter is a function, or an object of another package.
         DataError
-            There is no such folder.
+            There is no such folder, or the file exists and is no saved estimator.
 
         Examples
         --------
@@ -91,6 +91,8 @@ class SavedEstimator(BaseEstimator):
         target = path_at(path)
         require(has_folder(target), f"there is no folder {target.parent}", error=DataError,
                 why="the estimator is written into it", fix="create it, or name another file")
+        require(not target.exists() or _is_saved(target), f"{target} is there, and is no estimator that `save` wrote",
+                error=DataError, why="it would be lost", fix="name another file, or remove it")
         with draft_of(target) as draft, zipfile.ZipFile(draft, "w") as archive:
             writer = _Writer(archive, report)
             tree = {"format": FORMAT, "dssl": __version__, "estimator": writer.described(self, type(self).__name__)}
@@ -212,6 +214,15 @@ def load_estimator(path: str | Path) -> Any:
             raise
         raise IntegrityError(explain(f"{path} is damaged: {error!r}", why="its parts do not fit one another",
                                      fix="copy it again, or save the estimator again")) from error
+
+
+def _is_saved(target: Path | ObjectPath) -> bool:
+    """Return whether a path holds what `save` writes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_file(target)) if isinstance(target, ObjectPath) else target) as archive:
+            return TREE in archive.namelist()
+    except (zipfile.BadZipFile, IsADirectoryError):
+        return False
 
 
 class _Reader:

@@ -97,8 +97,9 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     >>> sorted(classes[suggestion.ids].tolist())
     [0, 1]
     """
-    require(not isinstance(getattr(model, "model_", None), TagModel), "a model of tags (several labels a point)",
-            error=DataError, why="a criterion asks how sure the model is of one class of a point",
+    require(not isinstance(getattr(model, "model_", None), TagModel), error=DataError,
+            what="no rows are suggested by a model of tags (several labels a point)",
+            why="a criterion asks how sure the model is of one class of a point",
             fix="pass model.estimators_[0] and y[:, 0] for the first tag, or leave model out")
     params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))

@@ -295,7 +295,7 @@ def seen_by_test(by: Measure, pair: PairedTest) -> str:
     n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "found"))
     few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
     if smallest is None:
-        return f"{few}, no difference can be distinguished from chance, however large it is."
+        return f"{few}, no difference between two such models can be distinguished from chance, however large it is."
     seen = f"{few}, a difference below {by.difference_in_words(smallest)} cannot be distinguished from chance"
     if power_limit is None:
         return f"{seen}, and no difference would be detected in four of five such sets."

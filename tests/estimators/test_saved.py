@@ -118,6 +118,17 @@ def test_what_cannot_be_saved_is_named_before_anything_is_computed(tmp_path):
         model.save(tmp_path / "none" / "m")
 
 
+def test_what_save_did_not_write_is_not_replaced(tmp_path):
+    model, table = dssl.LapSVC().fit(X, CLASSES), tmp_path / "table.csv"
+    table.write_text("a,b")
+    for path in (table, tmp_path, model.export(tmp_path / "m.zip")):
+        with pytest.raises(DataError, match="no estimator that `save` wrote"):
+            model.save(path, report=False)
+    assert table.read_text() == "a,b"
+    path = model.save(tmp_path / "m.dssl", report=False)
+    assert model.save(path, report=False) == path
+
+
 @pytest.mark.parametrize("change", [
     lambda tree: tree.pop("estimator"), lambda tree: tree["estimator"].update(state={"C": {"_init__": 1}}),
     lambda tree: tree["estimator"].update(state={"C": {}}), lambda tree: tree["estimator"].pop("state"),
@@ -145,6 +156,7 @@ def test_files_of_another_kind_or_version_are_refused(tmp_path, monkeypatch):
     model.export(path)
     with pytest.raises(DataError, match=r"dssl_model\.load"):
         dssl.load(path)
+    path.unlink()
     monkeypatch.setattr(saved, "FORMAT", saved.FORMAT + 1)
     model.save(path, report=False)
     monkeypatch.undo()

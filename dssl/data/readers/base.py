@@ -215,7 +215,7 @@ def text_is_no_label(reader: Reader, cells: Cells) -> DataError:
 def no_rows(name: str) -> DataError:
     """Return the error for a file without rows."""
     return DataError(explain(
-        f"{name} has no rows", why="there is nothing to learn from",
+        f"{name} has no rows", why="there is nothing to read",
         fix="check that the file was written to its end, and that its format is the one given"))
 
 
