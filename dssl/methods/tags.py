@@ -173,7 +173,7 @@ def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
     return {"n": n, "folds": n, "scores": {"model": scores_of_tags(held.tags, held.model, probabilities),
                                            "base": scores_of_tags(held.tags, held.base)},
             "over_base": pair.described(), "unlabeled_data": pair.verdict, "curve": [],
-            "no_curve": "each tag has labels of its own"}
+            "no_curve": "each tag has different labels"}
 
 
 def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibration: TagCalibration | None,

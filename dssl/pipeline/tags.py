@@ -9,6 +9,7 @@ import numpy as np
 
 from ..base.errors import DataError, explain, require
 from ..data.ingest_params import IngestParams
+from ..data.readers.cell_text import TRUTH
 from ..data.readers.file_rows import FileRows
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import Tags
@@ -22,7 +23,8 @@ from .label_weights import weigh_labels
 TAGS = "tags"  # parts of the stage `split` with those of all rows, while it reads them
 SHOWN = 60  # characters of a cell that an error shows
 MOST_TAGS = 10_000  # a column with more has no tags
-ENTRIES = {"1": 1, "1.0": 1, "yes": 1, "true": 1, "0": 0, "0.0": 0, "no": 0, "false": 0}  # cells of a column of one tag
+ENTRIES = {"1": 1, "1.0": 1, "0": 0, "0.0": 0} | {  # of the cells of a column of one tag, in lower case
+    word: value for line in TRUTH for value, words in enumerate(line) for word in words}
 
 
 @dataclass(frozen=True)

@@ -248,13 +248,22 @@ def test_sections_that_say_two_things_are_refused(tags, message):
         load_spec({"name": "x", "data": {"source": "x.csv", "tags": tags}, "labels": {"given": True}})
 
 
-@given(st.lists(st.lists(st.text("abc ", min_size=1).map(str.strip).filter(bool), unique=True), min_size=1))
+@given(st.lists(st.lists(st.text("ab ;|,'\"", min_size=1).map(str.strip).filter(bool), unique=True), min_size=1))
 def test_what_is_written_is_read_again(rows):
     names = sorted({tag for row in rows for tag in row}) or ["a"]
     codes = np.array([[name in row for name in names] for row in rows], int)
-    texts = TagCoding(np.array(names)).texts(codes)
-    assert [set(tags_in(text, ";")) for text in texts] == [set(row) for row in rows]
+    coding = TagCoding(np.array(names))
+    assert [set(tags_in(text, coding.separator)) for text in coding.texts(codes)] == [set(row) for row in rows]
     assert [set(tags_in(repr(row), None)) for row in rows] == [set(row) for row in rows]
+
+
+def test_a_column_of_one_tag_says_yes_and_no_as_a_feature_does(tables, tmp_path):
+    columns = pd.read_csv(tables[0] / "columns.csv").replace({name: {1: "Ja", 0: "nein"} for name in NAMES})
+    columns.to_csv(tmp_path / "words.csv", index=False)
+    spec = spec_of(tables, "columns.csv")
+    words = {**spec, "data": {**spec["data"], "source": str(tmp_path / "words.csv")}}
+    assert_array_equal(*(predicted(result_of(each, tmp_path / name))[1] for name, each in
+                         (("numbers", spec), ("words", words))))
 
 
 def test_the_order_of_rows_and_of_blocks_changes_nothing(tables, tmp_path):
@@ -302,9 +311,12 @@ def test_init_writes_where_the_tags_are(tables, form, tmp_path):
 
 @pytest.mark.parametrize(("cells", "why"), [
     (["Oslo, Norway", "Bergen, Norway", "Lund, Sweden"] * 20, "each has as many"), (["red", "blue"] * 30, "one each"),
-    ([f"row {i}; {i * i}; x" if i % 2 else f"row {i}" for i in range(30)] * 2, "each is of few rows")],
-    ids=["pairs", "single", "unlike"])
+    ([f"row {i}; {i * i}; x" if i % 2 else f"row {i}" for i in range(30)] * 2, "each is of few rows"),
+    (["Arts, Culture", "Sports", "Business"] * 20, "no part is in two classes"),
+    (["Oslo, Norway", "Bergen, Norway", "Lund, Sweden", "Remote"] * 15, "fewer classes than parts")],
+    ids=["pairs", "single", "unlike", "comma in a name", "places"])
 def test_init_takes_no_other_text_for_tags(cells, why, tmp_path):
     pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0) ** 2, "labels": cells}).to_csv(
         tmp_path / "table.csv", index=False)
-    assert "tags:" not in first_spec([str(tmp_path / "table.csv")], {}, InProcess()).text, why
+    for options in ({}, {"target": "labels"}):
+        assert "tags:" not in first_spec([str(tmp_path / "table.csv")], options, InProcess()).text, why

@@ -1,5 +1,6 @@
 """Which columns of a table hold several labels a point, before a spec says so."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +9,11 @@ import numpy as np
 
 from ...data.findings import ColumnRecord
 from ...data.readers.file_rows import FileRows
+from ...learners.target.coding import SEPARATORS
 from ...pipeline.tags import ENTRIES, tags_in
 from .first_look import MANY_EMPTY, Look
 
 NAMED_TAGS = ("tags", "topics", "labels", "keywords", "genres", "categories", "subjects")
-SEPARATORS = (";", "|", ",")
 SHOWN = 6  # tags, and columns, that a comment names
 SEVERAL = 0.1  # the share of the cells with more than one tag, of a column of tags
 REPEATED = 3.0  # how often each tag occurs at least, in the mean
@@ -53,9 +54,9 @@ def find_tags(look: Look, target: str | None) -> FirstTags | None:
         return None
     named = [target] if target is not None else [name for name in rows.names if name.lower() in NAMED_TAGS]
     for name in named:
-        found = _listed_in(rows, name) if name in rows.names else None
-        if found is not None:
-            return found
+        tags = _listed_in(rows, name) if name in rows.names else None
+        if tags is not None:
+            return tags
     return None if target is not None else _of_columns(rows, look.records or (), look.scan.n_rows,
                                                        look.scan.target)
 
@@ -73,13 +74,24 @@ def _listed_in(rows: FileRows, column: str) -> FirstTags | None:
         names, counts = np.unique([tag for each in tags for tag in each], return_counts=True)
         if not len(names) or counts.mean() < REPEATED or len(names) < 2:
             continue
-        if separator is None or ((sizes > 1).mean() >= SEVERAL and len(np.unique(sizes)) > 1):
+        if separator is None or ((sizes > 1).mean() >= SEVERAL and len(np.unique(sizes)) > 1 and _combine(tags)):
             section = {"column": column} | ({} if separator is None else {"separator": separator})
             share = f"{(sizes > 1).mean():.0%} of its cells list several"
             how = "its cells are lists" if separator is None else f"{share}, separated by {separator!r}"
             order = np.argsort(-counts, kind="stable")
             return FirstTags(section, how, len(known), len(cells), tuple(names[order].tolist()))
     return None
+
+
+def _combine(tags: Sequence[Sequence[str]]) -> bool:
+    """Return whether the parts of cells combine, as tags do and the words in the names of classes do not.
+
+    There are more different cells than parts, and a part is beside different parts in two of them: not so where
+    "Arts, Culture" is a class beside "Sports".
+    """
+    cells = {frozenset(each) for each in tags if each}
+    partners = Counter(tag for cell in cells if len(cell) > 1 for tag in cell)
+    return len(cells) > len(set().union(*cells)) and max(partners.values(), default=0) > 1
 
 
 def _of_columns(rows: FileRows, records: Sequence[ColumnRecord], n_rows: int,

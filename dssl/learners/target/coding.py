@@ -7,6 +7,7 @@
     TagCoding   a column for each tag (several labels a point)
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import numpy as np
 from ...base.digest import JsonObject
 from .encoding import UNLABELED
 
-SEPARATORS = ";|,/"  # of tags in text
+SEPARATORS = (";", "|", ",")  # of tags in text
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,19 +280,20 @@ class TagCoding(Coding):
         return {"codes": self.labels(values)}
 
     def texts(self, codes: np.ndarray) -> np.ndarray:
-        """Return the tags of points with codes (n, c) as text, joined by `separator`.
+        """Return the tags of points with codes (n, c) as text, joined by `separator`, or as lists where there is none.
 
-        It is the separator alone of a point without tags, and masked of one of which no tag is known.
+        It is the separator alone of a point without tags, or [], and masked of one of which no tag is known.
         """
         names = np.array([str(name) for name in self.classes], object)
         mark = self.separator
-        texts = np.array([mark.join(names[row == 1]) or mark for row in codes], str)
+        texts = np.array([json.dumps(names[row == 1].tolist(), ensure_ascii=False) if mark is None else
+                          mark.join(names[row == 1]) or mark for row in codes], str)
         return np.ma.masked_array(texts, (codes == UNLABELED).all(axis=1))
 
     @property
-    def separator(self) -> str:
-        """Return what separates tags in text: the first of `SEPARATORS` that is in no name."""
-        return next((mark for mark in SEPARATORS if not any(mark in str(name) for name in self.classes)), SEPARATORS[0])
+    def separator(self) -> str | None:
+        """Return what separates tags in text: the first of `SEPARATORS` that is in no name, None if each is in one."""
+        return next((mark for mark in SEPARATORS if not any(mark in str(name) for name in self.classes)), None)
 
     def residuals(self, values: np.ndarray, true: np.ndarray) -> np.ndarray:
         return values - (2 * true - 1)

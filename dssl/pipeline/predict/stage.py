@@ -186,7 +186,9 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
     out = folder / f"{FILE}.{format}"
     dataset = artifacts["dataset"].attributes
     if format == "h5ad":
-        write_cells(source.path, out, _blocks_of_cells(table))
+        write_cells(source.path, out, ((block["row"], columns_of_cells(block, table.coding) | (
+            {"dssl_role": pd.Categorical(block["role"], categories=ROLES)} if "role" in block else {}))
+            for block in table.blocks(None, None)))
         return out
     with rows_in_files(source, read, dataset) as rows:
         identifier = identifier_of(dataset)
@@ -206,15 +208,6 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
                     lines.write_all(zip(*(csv_cells(column, name.partition(" ")[0] in ("probability", "score"))
                                           for name, column in block.items()), strict=True))
     return out
-
-
-def _blocks_of_cells(table: "AllPredictions") -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
-    for block in table.blocks(None, None):
-        predicted = {name: column for name, column in block.items() if name not in ("row", "given", "role")}
-        columns = columns_of_cells(predicted, table.coding)
-        if "role" in block:
-            columns["dssl_role"] = pd.Categorical(block["role"], categories=ROLES)
-        yield block["row"], columns
 
 
 class AllPredictions:

@@ -4,7 +4,8 @@ A table has a row a point, in the order of the source:
 
     row            its number in the source, counted from 0; or its identifier, under the name that this has there
     label          the class, or `value`, the quantity; empty where there is no prediction. Of several labels a point
-                   `tags`, joined by ";", which stands alone where a point has none
+                   `tags`, joined by the first of ; | , that is in no tag's name, which stands alone where a point has
+                   none; as lists, ["a;b", "c|d"], where each of the three is in a name
     probability    of the label, where the model is calibrated; else
     score          by how much the label's score exceeds that of the next class; of quantities neither
     abstained      whether it has no prediction, where that was asked for, or the model says so of itself
@@ -313,16 +314,18 @@ def write_h5ad(out: Path, table: PredictionTable) -> None:
 def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     for first, last in row_ranges(len(table), table.parts.rows("found").chunk_rows):
         block = replace(table, names=None, of_all=False).block(first, last)
-        columns = columns_of_cells({name: column for name, column in block.items() if name != "row"}, table.coding)
+        columns = columns_of_cells(block, table.coding)
         if table.of_all:
             columns["dssl_probabilities"] = table.parts.rows("probabilities").read(first, last)
         yield np.arange(first, last), columns
 
 
 def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[str, Any]:
-    """Return columns as those of `obs`: classes as categories, NaN where a quantity is masked."""
+    """Return the predicted columns as those of `obs`: classes as categories, NaN where a quantity is masked."""
     columns = dict[str, Any]()
     for name, column in block.items():
+        if name in ("row", "given", "role"):
+            continue
         cells: Any = column
         if name == coding.written_as and isinstance(coding, ClassCoding):
             cells = pd.Categorical(np.ma.getdata(column), categories=coding.classes)
