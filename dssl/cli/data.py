@@ -4,12 +4,12 @@ import json
 import uuid
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..base.digest import JsonObject
-from ..base.errors import DataError, SpecError, require
+from ..base.errors import DataError, ParameterError, SpecError, explain, require
 from .options import (
     PathType,
     console,
@@ -21,6 +21,9 @@ from .options import (
     safe_csv_option,
     working,
 )
+
+if TYPE_CHECKING:
+    from ..data.source_files import Source
 
 
 @click.command("ingest")
@@ -130,11 +133,12 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
     from ..graph.graph import Graph
     from ..knn.search import neighbors
     from ..pipeline.validation import ingest_params
+    from ..storage.hdf5 import Original
     from ..storage.store import MANIFEST
 
     cells = _cells_of(out, source) if out.suffix == ".h5ad" else None
-    require(not out.exists() or (cells is not None and out.samefile(cells)), f"{out} exists", error=SpecError,
-            why="nothing is overwritten", fix="name another folder or file")
+    require(cells is not None or not out.exists(), f"{out} exists", error=SpecError, why="nothing is overwritten",
+            fix="name another folder or file")
     first = Path(source[0])
     is_stored = any((Path(text) / MANIFEST).is_file() for text in source)
     require(not is_stored or (len(source) == 1 and not options), error=SpecError,
@@ -143,15 +147,16 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
     parameters = parse_yaml(metric_params, "--metric-params") or None
     of_table = {"target": "none"} if not is_stored and is_table(format_of(first, options.get("format"))) else {}
     params = ingest_params({**of_table, **options}, "--read")
+    original = Original.of(cells.path) if cells else None
     with working("neighbors", runtime, memory_budget, quiet) as execution:
-        dataset = open_stored(first) if is_stored else ingest(source, execution.scratch(), execution, params)
+        dataset = open_stored(first) if is_stored else ingest(cells or source, execution.scratch(), execution, params)
         lists = neighbors(dataset.X, n_neighbors, metric=metric, metric_params=parameters, method=method,
                           recall=recall, execution=execution)
-        if cells is None:
+        if original is None:
             lists.to_zarr(out)
         else:
             matrix = (params.matrix or "X").removeprefix("obsm/")
-            write_graphs(cells, out, {"distances": lists.to_scipy(), "connectivities": Graph.of(lists).weights()},
+            write_graphs(original, out, {"distances": lists.to_scipy(), "connectivities": Graph.of(lists).weights()},
                          {"n_neighbors": lists.k, "metric": metric, "method": "dssl", "use_rep": matrix})
     summary = {"folder": str(out), "points": len(lists), "n_neighbors": lists.k, "method": lists.attributes["method"],
                "recall": lists.attributes["recall"]["recall"]}
@@ -218,6 +223,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     from ..pipeline.predict.model import WRITTEN, open_model
     from ..pipeline.predict.new_only import CONTINUED, Pending
     from ..storage.files import has_folder, path_at
+    from ..storage.hdf5 import Original
     from ..storage.store import StoredParts
 
     require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
@@ -232,6 +238,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
                                                              for text in source),
             f"{out} is the source itself", why="the predictions would overwrite the points",
             fix="name another file for the predictions")
+    original = Original.of(cells.path) if cells else None
     fitted = open_model(model, name)
     coding = fitted.model.coding
     if probabilities:
@@ -256,8 +263,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
         scratch.folder.mkdir(exist_ok=True)
         with working("predict", runtime, memory_budget, quiet) as execution:
             execution.scratch_folder = str(scratch.folder)
-            dataset = fitted.dataset_of(pending.source if pending else source if len(source) > 1 else source[0],
-                                        execution, points, **options)
+            dataset = fitted.dataset_of(pending.source if pending else cells or source, execution, points, **options)
             imputed, unseen = _print_filled(dataset.attributes)
             if pending is not None:
                 dataset = pending.unpredicted(dataset)
@@ -270,7 +276,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
             with pending.continued() if pending is not None else nullcontext() as continued:
                 written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
                                        outliers=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
-                                       continued=continued, cells=cells)
+                                       continued=continued, cells=original)
     finally:
         points.remove()
         scratch.remove()
@@ -298,15 +304,24 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     click.echo(json.dumps(summary) if as_json else f"{summary['n']} {new}predictions in {out}: {text}")
 
 
-def _cells_of(out: Path, source: tuple[str, ...]) -> Path:
-    """Return the file of which an .h5ad file is a copy; raise ParameterError if the source is no such file."""
-    from ..storage.files import path_at
+def _cells_of(out: Path, source: tuple[str, ...]) -> "Source":
+    """Return the file of which an .h5ad file is a copy, downloaded if need be.
 
-    path = path_at(source[0])
-    require(len(source) == 1 and path.suffix == ".h5ad" and path.is_file(), f"{out} for {', '.join(source)}",
-            why="an .h5ad file is a copy of the source with what is computed of its cells",
-            fix="name a single .h5ad file as the source, or an output with another ending")
-    return path
+    Raises ParameterError: the source is no such file. SpecError: `out` is another file that exists.
+    """
+    from ..data.sources import find_source
+    from ..storage.files import path_at
+    from ..storage.objects import ObjectPath
+
+    files = find_source(source[0]) if len(source) == 1 and source[0].endswith(".h5ad") else None
+    if files is None or files.more:
+        raise ParameterError(explain(
+            f"{out} for {', '.join(source)}", why="an .h5ad file is a copy of the source with what is computed of its "
+            "cells", fix="name a single .h5ad file as the source, or an output with another ending"))
+    cells = path_at(files.name) if isinstance(out, ObjectPath) else files.path
+    require(not out.exists() or out.samefile(cells), f"{out} exists", error=SpecError,
+            why="no file but the source itself is overwritten", fix="name another file, or the source itself")
+    return files
 
 
 def _print_nothing_new(out: Path, n: int, as_json: bool) -> None:

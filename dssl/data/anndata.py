@@ -4,10 +4,8 @@ The copy gets its name when all of it is written and on the disk, so it may repl
 process that is killed leaves the file as it was.
 """
 
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +13,37 @@ import numpy as np
 import pandas as pd
 
 from ..base.errors import DataError, require
-from ..storage.files import draft_of
-from ..storage.hdf5 import Hdf5Tree, h5py, text_array
+from ..storage.hdf5 import Hdf5Tree, Original, text_array
 from .readers.anndata import CATEGORICAL, CSR
 from .readers.arrays import CsrParts
 
 ENCODED = {"encoding-type": "array", "encoding-version": "0.2.0"}
 CONNECTIVITIES = "obsp/connectivities"
+# What predictions of dssl are named, as in dssl_label; of another prediction they are removed.
+PREDICTED = re.compile("dssl_(label|value|tags|probability|probabilities|score|abstained|role)(_.*)?", re.DOTALL)
 Columns = Mapping[str, np.ndarray | pd.Categorical]
 
 
-@contextmanager
-def changed_copy(source: Path, out: Path) -> Iterator[Any]:
-    """Yield a copy of an HDF5 file, open for changes, which becomes `out` at the end; after an error, nothing is left.
-    """
-    with draft_of(out) as draft:
-        shutil.copy(source, draft)
-        # With a file of Python, since HDF5 1.14 ends the process where its writes fail.
-        with open(draft, "rb+") as raw:
-            with h5py().File(raw, "r+") as file:
-                yield file
-            raw.flush()
-            os.fsync(raw.fileno())
-
-
-def write_cells(source: Path, out: Path, blocks: Iterable[tuple[np.ndarray, Columns]]) -> None:
+def write_cells(source: Original, out: Path, blocks: Iterable[tuple[np.ndarray, Columns]]) -> None:
     """Write a copy of an .h5ad file with further columns of `obs`, or arrays of `obsm`, in place of those so named.
+
+    Predictions of dssl that the file has already are removed.
 
     blocks : numbers of rows, ascending, and the columns of these, all with the same names and types. An array (rows, c)
     becomes one of obsm. Rows that no block names have no category, NaN, or False.
 
     Raises
     ------
-    DataError : the file has fewer cells than rows.
+    DataError : the file has changed since it was opened.
     """
-    with changed_copy(source, out) as file:
+    with source.changed_copy(out) as file:
         obs = file["obs"]
-        n = len(obs[str(obs.attrs["_index"])])
+        names = obs[str(obs.attrs["_index"])]
+        n = len(names if hasattr(names, "shape") else names["values"])  # an array, or one with a mask
         arrays: dict[str, Any] = {}
         for rows, columns in blocks:
-            require(not len(rows) or int(rows[-1]) < n, f"{source} has {n:,} cells, and row {rows[-1:]} is predicted",
-                    why="the file has changed since it was read", fix="run again", error=DataError)
             if not arrays:
+                _remove_predictions(file)
                 arrays = {name: _allocated(file, name, column, n) for name, column in columns.items()}
                 known = [str(name) for name in obs.attrs["column-order"]]
                 added = [name for name, column in columns.items() if column.ndim == 1 and name not in known]
@@ -94,12 +81,12 @@ def open_obsp(path: Path) -> CsrParts:
     return parts
 
 
-def write_graphs(source: Path, out: Path, graphs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+def write_graphs(source: Original, out: Path, graphs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
     """Write a copy of an .h5ad file with CSR matrices (n, n) in `obsp`, in place of those so named.
 
     parameters : of the search, for `uns["neighbors"]`, where scanpy looks up the names of the matrices.
     """
-    with changed_copy(source, out) as file:
+    with source.changed_copy(out) as file:
         for name, matrix in graphs.items():
             group = _new_group(_dict(file, "obsp"), name, "csr_matrix")
             group.attrs["shape"] = matrix.shape
@@ -113,6 +100,15 @@ def write_graphs(source: Path, out: Path, graphs: Mapping[str, Any], parameters:
                 group.create_dataset(name, data=value).attrs.update({**ENCODED, "encoding-type": kind})
 
 
+def _remove_predictions(file: Any) -> None:
+    obs = file["obs"]
+    known = [str(name) for name in obs.attrs["column-order"]]
+    obs.attrs["column-order"] = text_array(name for name in known if not PREDICTED.fullmatch(name))
+    for group in (obs, _dict(file, "obsm")):
+        for name in [name for name in group if PREDICTED.fullmatch(name)]:
+            del group[name]
+
+
 def _allocated(file: Any, name: str, column: np.ndarray | pd.Categorical, n: int) -> Any:
     """Return a new array for a column of `obs`, or for an array of `obsm`, without any row yet."""
     group = file["obs"] if column.ndim == 1 else _dict(file, "obsm")
@@ -120,17 +116,25 @@ def _allocated(file: Any, name: str, column: np.ndarray | pd.Categorical, n: int
         made = _new_group(group, name, CATEGORICAL)
         made.attrs["ordered"] = False
         categories = np.asarray(column.categories)
-        is_text = categories.dtype.kind not in "biuf"
-        stored = made.create_dataset("categories", data=text_array(categories) if is_text else categories)
-        stored.attrs.update({**ENCODED, "encoding-type": "string-array"} if is_text else ENCODED)
+        stored = made.create_dataset("categories", data=text_array(categories) if _is_text(categories) else categories)
+        stored.attrs.update(_encoding(categories))
         array = made.create_dataset("codes", (n,), column.codes.dtype, fillvalue=-1)
     else:
         if name in group:
             del group[name]
         empty = np.nan if column.dtype.kind == "f" else None
-        array = group.create_dataset(name, (n, *column.shape[1:]), column.dtype, fillvalue=empty)
-    array.attrs.update(ENCODED)
+        dtype = text_array(()).dtype if _is_text(column) else column.dtype
+        array = group.create_dataset(name, (n, *column.shape[1:]), dtype, fillvalue=empty)
+    array.attrs.update(_encoding(array))
     return array
+
+
+def _is_text(values: Any) -> bool:
+    return values.dtype.kind not in "biuf"
+
+
+def _encoding(values: Any) -> dict[str, str]:
+    return {**ENCODED, "encoding-type": "string-array"} if _is_text(values) else ENCODED
 
 
 def _dict(file: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..base.digest import digest, is_whole
-from ..base.errors import SpecError, explain
+from ..base.errors import SpecError, explain, require
 from ..data.readers.base import Scan
 from ..data.readers.formats import format_of
 from ..data.source_files import FileRecord, Source, digested, fingerprint
@@ -29,10 +29,13 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
 
     Raises
     ------
-    DataError : there is no such file.
+    DataError : there is no such file. SpecError : predictions go into a copy of the source, which is several files.
     """
     params, given = spec.data.read, spec.given_graph
     source = find_source(spec.data.source, labels=params.labels, format=params.format, known=known)
+    require(spec.predictions.format != "h5ad" or not source.more, error=SpecError,
+            what=f"predictions.format is h5ad, and data.source={spec.data.source!r} matches {len(source.files)} files",
+            why="the labels are written into a copy of one file", fix="set predictions.format to csv or parquet")
     files = {"source": source_file(digested(source), spec)}
     if spec.labels is not None and spec.labels.file is not None:
         labels = find_source(spec.labels.file, format="csv")

@@ -1,18 +1,22 @@
-"""The door to h5py: an HDF5 file, whose arrays are opened where their rows are read."""
+"""The door to h5py: HDF5 files whose arrays are opened where their rows are read, and changed copies of files."""
 
+import errno
+import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from ..base.errors import DataError, ParameterError, explain
+from ..base.errors import DataError, ParameterError, explain, require
+from .files import draft_of
 
-# What h5py raises for a damaged file; a disk that fails has an errno.
+# What h5py raises for a damaged file. A disk that fails has an errno, but a filter that is not installed has ENOENT.
 DAMAGED = (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
-IN_USE = ("unable to lock file", "already open for write", "already open for read")
+IN_USE = ("already open for write", "already open for read")
 
 
 def h5py() -> Any:
@@ -31,7 +35,8 @@ def opened(path: Path, name: str) -> Iterator[Any]:
 
     Raises
     ------
-    DataError : another program is writing to the file, or it is damaged, or no HDF5 file.
+    DataError : another program is writing to the file, or it is damaged, or no HDF5 file, or its file system has no
+        locks. OSError : the disk fails, or the file may not be read.
     """
     library = h5py()
     try:
@@ -40,10 +45,19 @@ def opened(path: Path, name: str) -> Iterator[Any]:
     except DataError:
         raise
     except DAMAGED as error:
-        if any(text in str(error) for text in IN_USE):
+        code = error.errno if isinstance(error, OSError) else None
+        if code == errno.EAGAIN or any(text in str(error) for text in IN_USE):
             raise DataError(explain(
                 f"{name} is open for writing elsewhere", why="what is read of it may change meanwhile",
                 fix="close it there (adata.file.close() where it is backed), or read a copy")) from error
+        if code == errno.ENOLCK:
+            raise DataError(explain(
+                f"{name} cannot be locked", why="HDF5 locks what it reads, and this file system has no locks",
+                fix="set the environment variable HDF5_USE_FILE_LOCKING=FALSE, and let nothing write to the file"
+            )) from error
+        if isinstance(error, OSError) and code not in (None, errno.ENOENT):
+            error.filename = error.filename or str(path)
+            raise
         raise DataError(explain(
             f"{name} cannot be read as HDF5: {' '.join(str(error).split())}", why="it is cut short, damaged, needs a "
             "filter that is not installed, or is of another format", fix="copy or write the file again")) from error
@@ -101,3 +115,44 @@ class Hdf5Tree:
             cells = array.chunks or ()
             return Hdf5Array(self.path, self.name, member, array.shape, dtype,
                              int(np.prod(cells, dtype=np.int64)) * array.dtype.itemsize if cells else 0)
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file that is read, and of which a changed copy is made then, or which that copy replaces.
+
+    size, modified : bytes, and nanoseconds since the epoch, when it was opened.
+    """
+
+    path: Path
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        status = path.stat()
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    @contextmanager
+    def changed_copy(self, out: Path) -> Iterator[Any]:
+        """Yield a copy, open for changes, which becomes `out` at the end; after an error, nothing is left.
+
+        Raises
+        ------
+        DataError : the file has changed since it was opened.
+        """
+        with draft_of(out) as draft:
+            self._require_unchanged()
+            shutil.copy(self.path, draft)
+            # With a file of Python, since HDF5 1.14 ends the process where its writes fail.
+            with open(draft, "rb+") as raw:
+                with h5py().File(raw, "r+") as file:
+                    yield file
+                raw.flush()
+                os.fsync(raw.fileno())
+            self._require_unchanged()
+
+    def _require_unchanged(self) -> None:
+        require(Original.of(self.path) == self, f"{self.path} has changed since it was opened", error=DataError,
+                why="what was computed may be of other rows, and a copy would lose the changes",
+                fix="let nothing write to the file meanwhile, and run again")

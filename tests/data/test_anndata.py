@@ -1,5 +1,7 @@
 """AnnData as a source: what is read of .h5ad files and folders of Zarr, and what is refused before the work starts."""
 
+import errno
+import os
 import pickle
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from dssl import open_dataset
 from dssl.base.errors import DataError, ParameterError
 from dssl.data.anndata import write_cells
 from dssl.data.readers.formats import folder_format, open_reader
+from dssl.storage.hdf5 import Original, opened
 
 from ..anndata_files import write_anndata
 from .reading import dense
@@ -88,6 +91,11 @@ def test_a_file_of_the_package_anndata():
     assert_array_equal(dataset.y.read_all(), [0, 1, 0, 1, 0, 1, *[-1] * 14])
 
 
+def test_cells_may_have_equal_names(tmp_path):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS, names=["cell"] * N)
+    assert_array_equal(open_dataset(path).X.read_all(), COUNTS.toarray())
+
+
 def test_a_task_carries_the_path_alone(path, tmp_path):
     reader = open_reader(path, scratch=tmp_path, target="cell_type")
     reader.scan()
@@ -135,15 +143,18 @@ def test_other_layouts_are_refused(tmp_path):
         file["X"] = PCA
     with pytest.raises(DataError, match=r"holds X\n.*obs and var"):
         open_dataset(tmp_path / "no.h5ad")
-    twice = write_anndata(tmp_path / "twice.h5ad", COUNTS, OBS, names=["a", *(f"b{i}" for i in range(N - 2)), "a"])
-    with pytest.raises(DataError, match=r"1 cells have the name of another, such as 'a'(.|\n)*obs_names_make_unique"):
-        open_dataset(twice)
     (tmp_path / "cut.h5ad").write_bytes(old.read_bytes()[:5000])
     with pytest.raises(DataError, match="cannot be read as HDF5"):
         open_dataset(tmp_path / "cut.h5ad")
     np.save(tmp_path / "a.npy", PCA)
     with pytest.raises(ParameterError, match="matrix='X' does not apply"):
         open_dataset(tmp_path / "a.npy", matrix="X")
+
+
+def test_points_of_other_cells_are_refused(tmp_path):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS, obsm={"X_pca": PCA[1:]})
+    with pytest.raises(DataError, match="30 cells in obs, and 29 rows in obsm/X_pca"):
+        open_dataset(path, matrix="obsm/X_pca")
 
 
 @pytest.mark.parametrize("damage", [
@@ -169,6 +180,16 @@ def test_a_file_that_is_being_written_is_refused(tmp_path):
     assert len(open_dataset(path)) == N
 
 
+@pytest.mark.parametrize(("code", "error", "message"), [
+    (errno.EIO, OSError, "Input/output error"), (errno.ESTALE, OSError, "Stale file handle"),
+    (errno.EACCES, PermissionError, "Permission denied"), (errno.EAGAIN, DataError, "open for writing elsewhere"),
+    (errno.ENOLCK, DataError, "HDF5_USE_FILE_LOCKING=FALSE"), (errno.ENOENT, DataError, "cannot be read as HDF5")])
+def test_a_failing_disk_is_not_a_damaged_file(tmp_path, code, error, message):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
+    with pytest.raises(error, match=message), opened(path, "cells"):
+        raise OSError(code, os.strerror(code))
+
+
 def test_h5py_is_optional(tmp_path, monkeypatch):
     path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
     monkeypatch.setitem(sys.modules, "h5py", None)
@@ -185,7 +206,7 @@ def test_columns_are_written_into_a_copy_block_by_block(tmp_path):
     types = pd.Categorical(["b", None, "a/c"], categories=["a/c", "b"])
     blocks = [(np.array([0, 2, 3]), {"type": types, "sure": np.array([0.5, 1, np.nan]), "age": np.array([1, 2, 3.0])}),
               (np.array([20]), {"type": types[:1], "sure": np.array([0.25]), "age": np.array([4.0])})]
-    write_cells(path, tmp_path / "out.h5ad", blocks)
+    write_cells(Original.of(path), tmp_path / "out.h5ad", blocks)
     assert path.read_bytes() == before
     types = open_dataset(tmp_path / "out.h5ad", target="type")
     assert types.attributes["label_names"] == ["a/c", "b"]
@@ -195,9 +216,44 @@ def test_columns_are_written_into_a_copy_block_by_block(tmp_path):
     ages = open_dataset(tmp_path / "out.h5ad", target="age").y.read_all()  # replaced
     assert_array_equal(ages[[0, 2, 3, 20]], [1, 2, 3, 4])
     assert np.isnan(ages).sum() == N - 4
-    with pytest.raises(DataError, match=f"has {N} cells"):
-        write_cells(path, path, [(np.array([N]), {"sure": np.array([1.0])})])
+
+
+def test_text_is_written_as_text(tmp_path):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
+    blocks = [(np.array([0, 2]), {"tags": np.array(["a;b", ";"])}), (np.array([1]), {"tags": np.array(["long;text"])})]
+    write_cells(Original.of(path), path, blocks)
+    expected = ["a;b", "long;text", ";", *[None] * (N - 3)]
+    with h5py.File(path) as file:
+        assert file["obs/tags"].attrs["encoding-type"] == "string-array"
+    assert open_reader(path, scratch=tmp_path, target="tags").read(0, N).y.tolist() == expected
+
+
+def test_earlier_predictions_are_removed(tmp_path):
+    obs = OBS.assign(dssl_label=TYPES, dssl_score_a=1.0, dssl_donor=1, dssl=2)
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, obs, obsm={"X_pca": PCA, "dssl_probabilities": PCA})
+    write_cells(Original.of(path), path, [(np.arange(N), {"dssl_label": np.arange(N)})])
+    with h5py.File(path) as file:
+        columns = [*OBS, "dssl_donor", "dssl", "dssl_label"]
+        assert file["obs"].attrs["column-order"].tolist() == columns
+        assert {*file["obs"]} == {*columns, "_index"}
+        assert {*file["obsm"]} == {"X_pca"}
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_file_that_has_changed_since_it_was_opened_is_not_replaced(tmp_path, when):
+    path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
+    original = Original.of(path)
+    os.utime(path, ns=(0, 0) if when == "before" else (original.modified, original.modified))
+    before = path.read_bytes()
+
+    def blocks():
+        yield np.arange(N), {"dssl_label": np.arange(N)}
+        os.utime(path, ns=(0, 0))
+
+    with pytest.raises(DataError, match="has changed since it was opened"):
+        write_cells(original, path, blocks())
     assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
@@ -208,10 +264,11 @@ import resource, signal, sys
 from pathlib import Path
 import numpy as np
 from dssl.data.anndata import write_cells
+from dssl.storage.hdf5 import Original
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)
 path = Path(sys.argv[1])
-write_cells(path, path, [(np.arange({N}), dict(wide=np.ones(({N}, 100))))])
+write_cells(Original.of(path), path, [(np.arange({N}), dict(wide=np.ones(({N}, 100))))])
 """
     failed = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
     assert failed.returncode == 1

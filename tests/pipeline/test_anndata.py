@@ -17,9 +17,13 @@ from dssl import Graph, neighbors, open_dataset
 from dssl.base.errors import DataError, SpecError
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
+from dssl.learners.target.coding import TagCoding
 from dssl.pipeline.graphs import given_file
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.predict.to_file import columns_of_cells
 from dssl.pipeline.run import run
+from dssl.storage.objects import object_path
 
 from ..anndata_files import write_anndata
 
@@ -105,6 +109,42 @@ def test_a_copy_needs_one_file_to_copy(cells):
     spec = {"name": "a", "data": {"source": "iris"}, "labels": {"given": True}, "predictions": {"format": "h5ad"}}
     with pytest.raises(SpecError, match=r"data\.source is no single \.h5ad file"):
         load_spec(spec)
+
+
+def test_several_files_have_no_copy_which_is_said_before_the_run(cells, tmp_path):
+    for name in ("a1", "b1", "b2"):
+        shutil.copy(cells[0] / "cells.h5ad", tmp_path / f"{name}.h5ad")
+    with h5py.File(tmp_path / "b2.h5ad", "r+") as file:
+        file["obs/age"][0] = 9  # other bytes
+    spec = yaml.safe_load((cells[0] / "cells.yaml").read_text())
+    spec["data"]["source"] = str(tmp_path / "b*.h5ad")
+    with pytest.raises(SpecError, match=r"b\*\.h5ad' matches 2 files"):
+        plan(spec, workspace=tmp_path / "work")
+    spec["data"]["source"] = str(tmp_path / "a*.h5ad")
+    plan(spec, workspace=tmp_path / "work")
+
+
+@pytest.mark.parametrize("verb", ["predict", "neighbors"])
+def test_no_other_file_is_replaced(cells, tmp_path, verb):
+    shutil.copy(cells[0] / "cells.h5ad", tmp_path / "precious.h5ad")
+    before = (tmp_path / "precious.h5ad").read_bytes()
+    model = [result_of(cells)] if verb == "predict" else []
+    refused = command(verb, *model, cells[0] / "cells.h5ad", tmp_path / "precious.h5ad", code=2)
+    assert "precious.h5ad exists" in refused.output
+    assert (tmp_path / "precious.h5ad").read_bytes() == before
+
+
+def test_cells_of_an_object_store_are_labeled_in_a_copy(cells, s3, tmp_path):
+    object_path(f"{s3}/cells.h5ad").put((cells[0] / "cells.h5ad").read_bytes())
+    command("predict", result_of(cells), f"{s3}/cells.h5ad", tmp_path / "out.h5ad", "--quiet")
+    with h5py.File(tmp_path / "out.h5ad") as file:
+        assert (column(file, "dssl_label") == TYPES).all()
+
+
+def test_columns_of_obs_have_names_without_slashes():
+    block = {name: np.zeros(1) for name in ("probability a/c", "probability a c", "probability b")}
+    coding = TagCoding(np.array(["a/c", "a c", "b"]))
+    assert [*columns_of_cells(block, coding)] == ["dssl_probability_a_c", "dssl_probability_a_c_", "dssl_probability_b"]
 
 
 def test_a_graph_goes_into_obsp_and_from_there_into_a_run(cells):

@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 
 from ...base.errors import DataError, DsslError, explain, require
 from ...storage.foreign_zarr import ZarrTree, is_zarr
 from ...storage.hdf5 import Hdf5Tree
 from .arrays import ArrayReader, CsrParts, OnDisk, table_shape
-from .base import NO_TARGET, TARGET_NAMES, Block, Scan, no_rows
+from .base import NO_TARGET, TARGET_NAMES, Block, Scan
 
 MATRICES = ("layers", "obsm")  # the groups whose members can be the points, beside X
 SHOWN = 20  # names in a message
-NAME_ROWS = 1 << 20  # names of cells that are read together
 DATAFRAME, CATEGORICAL, CSR, CSC = "dataframe", "categorical", "csr_matrix", "csc_matrix"
 NULLABLE = ("nullable-integer", "nullable-boolean", "nullable-string-array")
 SAVE_AGAIN = "read it with a newer anndata, `adata = anndata.read_h5ad(path)`, and save it, `adata.write(path)`"
@@ -101,7 +99,6 @@ class AnnDataReader(ArrayReader):
     def _scan_of_file(self) -> Scan:
         tree = self._tree
         _require_anndata(tree)
-        _require_unique(self.obs_names(), f"{self.name}: obs_names")
         columns = [str(name) for name in tree.attributes("obs")["column-order"]]
         target = self.target
         if target is None:
@@ -124,6 +121,9 @@ class AnnDataReader(ArrayReader):
             n_rows, n_columns = table_shape(X, f"{self.name}[{self.matrix!r}]")
             scan = self._scan_of(n_rows, n_columns, n_columns * X.dtype.itemsize, unit_bytes=X.unit_bytes,
                                  dtype=str(X.dtype.newbyteorder("=")))
+        n_cells = self._index("obs").shape[0]
+        require(n_cells == scan.n_rows, f"{self.name} has {n_cells:,} cells in obs, and {scan.n_rows:,} rows in "
+                f"{self.matrix}", why="every row is a cell", fix="copy or save the file again", error=DataError)
         return replace(scan, feature_names=tuple(names) if len(names) == scan.n_columns else None)
 
     def _choose(self, members: Collection[str], target: str | int | None = None, split: str | None = None) -> None:
@@ -194,10 +194,6 @@ class AnnDataReader(ArrayReader):
                 why="labels are numbers, text or categories", fix="name another column")
         return ObsColumn(tree.array(member))
 
-    def obs_names(self) -> ObsColumn:
-        """Return the names of the cells."""
-        return self._index("obs")
-
     def column_names(self) -> list[str]:
         """Return the names of the variables; [] of an embedding, whose columns have none."""
         if self.matrix.startswith("obsm/"):
@@ -262,16 +258,3 @@ def _require_anndata(tree: Tree) -> None:
             and tree.attributes("obs").get("encoding-type") == DATAFRAME, error=DataError,
             what=f"{tree.name} was written by anndata before version 0.8",
             why="its tables are stored in an older layout", fix=SAVE_AGAIN)
-
-
-def _require_unique(names: ObsColumn, what: str) -> None:
-    """Raise DataError if there are no names, or two are equal."""
-    n = names.shape[0]
-    if n == 0:
-        raise no_rows(what)
-    hashes = np.concatenate([pd.util.hash_array(names[start:start + NAME_ROWS]) for start in range(0, n, NAME_ROWS)])
-    again = np.flatnonzero(pd.Series(hashes).duplicated().to_numpy())
-    require(not len(again), f"{what} are not unique: {len(again):,} cells have the name of another, such as "
-            f"{names[int(again[0]):int(again[0]) + 1][0] if len(again) else ''!r}", error=DataError,
-            why="what is predicted is told apart by the names of the cells",
-            fix="call adata.obs_names_make_unique(), and save it again")

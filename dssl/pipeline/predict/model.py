@@ -33,6 +33,7 @@ from ...learners.target.coding import ClassCoding, TagCoding, margins_of
 from ...storage.artifacts import parts_in
 from ...storage.blocks import Parts, Rows
 from ...storage.csr import as_rows
+from ...storage.hdf5 import Original
 from ...storage.manifests import read_manifest
 from ...storage.views import ChosenColumns
 from ..kinds import registry  # noqa: F401  (a kind registers the types of its models)
@@ -101,7 +102,7 @@ class FittedPipeline:
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
-              continued: Continued | None = None, cells: Path | None = None) -> dict[str, Any]:
+              continued: Continued | None = None, cells: Original | None = None) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
 
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,

@@ -28,6 +28,8 @@ from ...data.readers.file_rows import FileRowBlock, FileRows
 from ...data.readers.parquet import parquet_writer
 from ...data.scaling.rows import ScaledRows
 from ...data.scaling.scaling import Scaling
+from ...data.source_files import digested
+from ...data.sources import fetch
 from ...execution.cost import Cost, cost_of
 from ...learners.model import predict_blocks, stored_models
 from ...learners.probabilities import calibration_of
@@ -40,6 +42,7 @@ from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
 from ...storage.csv_lines import CsvLines
 from ...storage.files import draft_of
+from ...storage.hdf5 import Original
 from ...storage.views import SelectedRows, counts_below
 from ..dataset import dataset_of, identifier_of, rows_in_files
 from ..spec import Spec
@@ -186,7 +189,10 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
     out = folder / f"{FILE}.{format}"
     dataset = artifacts["dataset"].attributes
     if format == "h5ad":
-        write_cells(source.path, out, ((block["row"], columns_of_cells(block, table.coding) | (
+        fetch(source)
+        original = Original.of(source.path)
+        digested(source)  # raises if the file has changed since the run was planned
+        write_cells(original, out, ((block["row"], columns_of_cells(block, table.coding) | (
             {"dssl_role": pd.Categorical(block["role"], categories=ROLES)} if "role" in block else {}))
             for block in table.blocks(None, None)))
         return out

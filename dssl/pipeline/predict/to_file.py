@@ -40,6 +40,7 @@ from ...storage.blocks import Rows, row_ranges
 from ...storage.csr import as_rows
 from ...storage.csv_lines import CsvLines
 from ...storage.files import draft_of
+from ...storage.hdf5 import Original
 from ...storage.store import StoredParts
 
 LINES = 1 << 14  # of a table that are made at a time
@@ -166,7 +167,7 @@ class PredictionTable:
     names: RowNames | None = None
     safe_csv: bool = False
     continued: Continued = FROM_NOTHING
-    cells: Path | None = None
+    cells: Original | None = None
 
     def __len__(self) -> int:
         return len(self.parts.rows("found"))
@@ -234,9 +235,8 @@ def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
 
 def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
                     calibration: Calibration | TagCalibration | None = None, of_all: bool = False,
-                    outliers: Rows | None = None,
-                    names: RowNames | None = None, safe_csv: bool = False,
-                    continued: Continued = FROM_NOTHING, cells: Path | None = None) -> dict[str, Any]:
+                    outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
+                    continued: Continued = FROM_NOTHING, cells: Original | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
 
     out : a path that ends in .csv, .parquet, .npy, .npz or .h5ad. In an array NaN among floats, -1 among integers
@@ -313,8 +313,7 @@ def write_h5ad(out: Path, table: PredictionTable) -> None:
 
 def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
     for first, last in row_ranges(len(table), table.parts.rows("found").chunk_rows):
-        block = replace(table, names=None, of_all=False).block(first, last)
-        columns = columns_of_cells(block, table.coding)
+        columns = columns_of_cells(replace(table, names=None, of_all=False).block(first, last), table.coding)
         if table.of_all:
             columns["dssl_probabilities"] = table.parts.rows("probabilities").read(first, last)
         yield np.arange(first, last), columns
@@ -332,7 +331,10 @@ def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[st
             cells[np.ma.getmaskarray(column)] = np.nan
         elif np.ma.isMaskedArray(column):
             cells = np.ma.filled(column, "" if column.dtype.kind == "U" else np.nan)
-        columns[f"dssl_{name.replace(' ', '_')}"] = cells
+        key = f"dssl_{name}".replace(" ", "_").replace("/", "_")  # a "/" would make a group
+        while key in columns:
+            key += "_"
+        columns[key] = cells
     return columns
 
 
