@@ -93,7 +93,7 @@ def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkey
     def looked_at(stage):
         def make(context, params):
             assert {field.name for field in fields(Context)} == {
-                "inputs", "files", "parts", "execution", "base", "new", "fit"}
+                "inputs", "files", "parts", "execution", "base", "new", "fit", "side"}
             assert context.fit is None
             assert context.base is None, "a run that grows from none"
             given = [context.inputs, context.files, context.parts, context.execution, context.new, params]
