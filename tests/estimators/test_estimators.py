@@ -83,7 +83,7 @@ def blobs(n=60, n_labeled=4, n_classes=2, random_state=0, n_features=2):
                                        TransductiveSVC(),
                                        LaplaceLearningRegressor()],
                          ids=str)
-@pytest.mark.extended_cases("ClusterKernelSVC()", "LapKernelRidge()", "LapRLSClassifier()",
+@pytest.mark.extended_cases("ClusterKernelSVC()", "GraphKernelRidge()", "LapKernelRidge()", "LapRLSClassifier()",
     "LapRLSClassifier(bandwidth=1.0, gamma_A='auto', gamma_I='auto')", "LapRLSRegressor()", "LapSVM()",
     "MultiscaleKernelClassifier(q=0.7)", "MultiscaleKernelRegressor(q=0.7)", "PoissonLearning()", "TransductiveSVC()")
 def test_scikit_learn_accepts_the_estimator(estimator):

@@ -217,7 +217,7 @@ def kept_no_longer(event: dict[str, Any]) -> None:
     "cluster, stochastic", "clustering", "clustering without a graph", "given graph",
     "graph, laplace", "graph, learners to choose from", "graph, poisson", "graph, ridge",
     "graph, ridge, class sizes", "graph, ridge, wide", "graph, ridges to choose from",
-    "graph, sparse", "laprls, all points, direct", "laprls, all points, iterations",
+    "graph, sparse", "laprls", "laprls, all points, direct", "laprls, all points, iterations",
     "laprls, inductive", "laprls, iterations", "laprls, sparse, leverage", "lapsvm",
     "lapsvm, inductive", "multiscale", "parquet", "regression", "svmlight", "tall", "text", "wide")
 def test_stages_take_what_is_predicted(case, workspaces, tmp_path):
