@@ -97,8 +97,8 @@ def plan_command(ctx: click.Context, made: Plan, as_json: bool) -> None:
 
     Bytes are those of arrays before compression, and peak memory is that of the largest task. "<" marks an upper bound:
     the figure depends on the output of an earlier stage. ">" marks a lower bound, of a stage whose upper bound does not
-    fit. Times are estimates for this machine, whose speed is measured once. For stages that earlier runs in the
-    workspace have made, they follow from the time that these took.
+    fit. "~" marks a guess. Times are estimates for this machine, whose speed is measured once. For stages that earlier
+    runs in the workspace have made, they follow from the time that these took.
 
     The exit code is 1 if a run would be refused, for example because a stage does not fit the memory budget or
     --memory.

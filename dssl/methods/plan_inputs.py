@@ -28,11 +28,13 @@ class Bounded:
     """A whole number that a plan knows, or bounds until a step has found it.
 
     what : its name in a plan; empty where it is known. Equal bounds of a number with a name are an assumption.
+    is_guess : whether it may also be larger than the upper bound.
     """
 
     lower: int
     upper: int
     what: str = ""
+    is_guess: bool = False
 
     @classmethod
     def known(cls, value: int) -> "Bounded":
@@ -107,6 +109,11 @@ class PlanInputs:
             if isinstance(value, Bounded) and value.what:
                 other: dict[str, Any] = {name: Bounded.known(value.other(self.bound))}
                 yield value.what, replace(self, **other)
+
+    @property
+    def guesses(self) -> set[str]:
+        """Return the names of the numbers that may be larger than their upper bounds."""
+        return {value.what for value in vars(self).values() if isinstance(value, Bounded) and value.is_guess}
 
     def attribute(self, step: str, name: str, otherwise: int) -> int:
         """Return what a finished step has found, or otherwise another number."""

@@ -36,7 +36,7 @@ from .soft_labels import OPINION, opinion_cost, write_opinion
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
-from .tags import write_labeled_tags
+from .tags import tag_count, write_labeled_tags
 
 MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # per number on one core: moments, and scaling
 KNOWN = {"tags": "tags", "classes": "codes"}  # the array of what is known of rows, by what the split has; or values
@@ -345,13 +345,13 @@ def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
 
     Where they have weights in a column of the source, it is read once more.
     """
-    held, m = 60 * min(f.n, DRAW_ROWS), min(f.n_labeled, f.n)
-    labels = spec.labels
+    c, m, labels = tag_count(f, spec), min(f.n_labeled, f.n), spec.labels
+    held = 60 * min(f.n, DRAW_ROWS) + 3 * c * max(min(f.n, DRAW_ROWS), m)
     again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * f.source_row_bytes
-    soft = spec.model.opinion
-    opinion = cost_of(0, 0, 0, 0) if soft is None else opinion_cost(f, soft.params)
-    return cost_of(0, 3 * 8 * f.n + again, (16 if labels is None or labels.weight is None else 24) * m, held + 60 * m,
-                   60 * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again) + opinion
+    opinion = cost_of(0, 0, 0, 0) if spec.model.opinion is None else opinion_cost(f, spec.model.opinion.params)
+    return opinion + cost_of(
+        0, (24 + 2 * c) * f.n + again, ((16 if labels is None or labels.weight is None else 24) + 2 * c) * m,
+        held + 60 * m, (60 + c) * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again)
 
 
 def labels_notes(attributes: Attributes) -> list[str]:

@@ -14,6 +14,7 @@ from ..data.dataset import Dataset, chunk_rows
 from ..data.ingest import open_dataset
 from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
+from ..data.lists import element_name
 from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of, is_table
 from ..data.source_files import Source
@@ -219,6 +220,10 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
     names = open_source(source, spec.data.read, scratch=scratch).column_names()
     absent = {key: [name for name in columns if name not in names] for key, columns in named.items()}
     missing = [name for columns in absent.values() for name in columns]
+    lists = [name for name in missing if element_name(name, 0) in names]
+    require(not lists, f"{shown}: {source.name} has lists of numbers in {', '.join(map(repr, lists))}", error=DataError,
+            why="each element of such a list is a feature, not a tag or a label",
+            fix="write the lists with their elements as text, such as ['1', '2']")
     near = [match for name in missing for match in get_close_matches(name, names, 1)]
     beside = ", and neither have the files of labels.file" if absent.get("labels.weight") and spec.labels is not None \
         and spec.labels.file is not None else ""

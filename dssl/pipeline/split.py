@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import DataError, require
+from ..base.errors import BudgetError, DataError, require
+from ..base.units import size_setting
 from ..base.yaml import yaml_of
 from ..data.columns import folded
 from ..data.dataset import Dataset
@@ -37,12 +38,13 @@ from .rows_in_use import (
     known_target_of,
 )
 from .stage import Stage
-from .tags import TAGS, read_tags
+from .tags import TAGS, read_tags, tag_count
 
 GROWN = 4  # the random stream by which new rows are tested; those of `data.labels` are 1 to 3
 SHOWN = 12  # classes, and groups of them, that a note names
 SPLIT_SECONDS = 5e-7  # of a row, on one core, in all passes over the labels; measured
 HELD = 220  # bytes of a row of a block while it is drawn from, measured: numbers, codes, and their random order
+OF_TAG = 4  # bytes of a row of a block in addition, for each tag; measured, 3.2
 
 
 def _require_official(params: SplitParams, dataset: Dataset, source: str) -> None:
@@ -71,6 +73,7 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     _require_official(params, dataset, source)
     if params.tags is not None:
         names, tags = read_tags(context, params.tags)
+        _require_room(context.execution.memory_budget, len(dataset), len(names))
         dataset = replace(dataset, y=tags)
         target: KnownTarget = KnownTags(names)
     else:
@@ -228,14 +231,31 @@ def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
             f"own; to join them: {how}"]
 
 
+def _held_bytes(n_rows: int, n_tags: int) -> int:
+    """Return the peak memory of drawing rows; n_tags : 0 of one label a point."""
+    return (HELD + OF_TAG * n_tags) * min(n_rows, DRAW_ROWS)
+
+
+def _require_room(budget: int, n_rows: int, n_tags: int) -> None:
+    """Raise BudgetError if the tags do not fit; a plan knew their number only where each has a column."""
+    held = _held_bytes(n_rows, n_tags)
+    require(held <= budget, f"{n_tags:,} tags of {n_rows:,} rows need {size_setting(held, up=True)} while rows are "
+            f"drawn, the memory budget is {size_setting(budget, up=False)}", error=BudgetError,
+            why=f"a block of {min(n_rows, DRAW_ROWS):,} rows is held with all their tags",
+            fix=f"raise memory_budget to {size_setting(held, up=True)}, in the spec or by --memory-budget, or leave "
+                "out tags that few rows have")
+
+
 def _split_cost(f: PlanInputs, spec: Any) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
 
     One finds the classes, one counts them; one counts what can be tested, one all rows, one draws, and one takes the
     rows.
     """
-    passes, held = 6, HELD * min(f.n_rows, DRAW_ROWS)
-    return cost_of(0, passes * 9 * f.n_rows, 16 * (f.n + f.n_test), held, held, SPLIT_SECONDS * f.n_rows)
+    passes, c = 6, tag_count(f, spec)
+    held = _held_bytes(f.n_rows, c)
+    return cost_of(0, passes * (9 + c) * f.n_rows, 16 * (f.n + f.n_test) + 2 * c * f.n_rows, held, held,
+                   SPLIT_SECONDS * f.n_rows)
 
 
 SPLIT = Stage("split", 7, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",

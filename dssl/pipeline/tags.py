@@ -14,11 +14,13 @@ from ..data.readers.file_rows import FileRows
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import Tags
 from ..methods.data_sections import TagSection
+from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
 from ..methods.tags import OF_TAGS, parts_of_tag
-from ..storage.blocks import PartWriter, Rows, RowStream
+from ..storage.blocks import STREAM_BYTES, PartWriter, Rows, RowStream, row_ranges
 from .dataset import rows_in_files
 from .label_weights import weigh_labels
+from .spec import Spec
 
 TAGS = "tags"  # parts of the stage `split` with those of all rows, while it reads them
 SHOWN = 60  # characters of a cell that an error shows
@@ -60,6 +62,15 @@ def read_tags(context: Context, params: TagParams) -> tuple[list[str], Rows]:
     return names, context.parts.within(TAGS).rows(TAGS)
 
 
+def tag_count(f: PlanInputs, spec: Spec) -> int:
+    """Return the number of tags, whether they can be learned or not; 0 of one label a point."""
+    section = spec.data.tags
+    if section is None:
+        return 0
+    known = f.attributes["split"]["tags"] if "split" in f.attributes else section.columns
+    return f.n_tags if known is None else len(known)
+
+
 def tags_in(cell: str, separator: str | None) -> list[str]:
     """Return the tags that a cell lists, each once.
 
@@ -86,8 +97,9 @@ def _lists(context: Context, params: TagParams, name: str) -> Iterator[list[list
             except (ValueError, SyntaxError) as error:
                 raise DataError(explain(
                     f"{name}: row {begin + i} of the column {section.column!r} is no list: {cell[:SHOWN]!r}",
-                    why="without data.tags.separator each cell is a list, such as ['a', 'b']",
-                    fix="set data.tags.separator to what stands between two tags, such as ';'")) from error
+                    why="without data.tags.separator each cell is a list of text, such as ['a', 'b']",
+                    fix="write the list's elements as text" if cell.startswith("[") else
+                    "set data.tags.separator to what stands between two tags, such as ';'")) from error
         begin += len(tags)
         yield tags
 
@@ -96,13 +108,14 @@ def _of_lists(context: Context, params: TagParams, name: str, names: Sequence[st
     """Yield the entries (m, c) of rows after rows, of a column that lists their tags."""
     column_of = {tag: column for column, tag in enumerate(names)}
     for rows in _lists(context, params, name):
-        block = np.zeros((len(rows), len(names)), np.int8)
-        for entries, tags in zip(block, rows, strict=True):
-            if tags is None:
-                entries[:] = UNLABELED
-            else:
-                entries[[column_of[tag] for tag in tags]] = 1
-        yield block
+        for start, stop in row_ranges(len(rows), max(1, STREAM_BYTES // len(names))):
+            block = np.zeros((stop - start, len(names)), np.int8)
+            for entries, tags in zip(block, rows[start:stop], strict=True):
+                if tags is None:
+                    entries[:] = UNLABELED
+                else:
+                    entries[[column_of[tag] for tag in tags]] = 1
+            yield block
 
 
 def _of_columns(context: Context, params: TagParams, name: str) -> Iterator[np.ndarray]:

@@ -4,6 +4,7 @@
 the tasks of one stage write. Each has a form in memory here and a stored form in `store`; tasks work with either.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ..base.errors import BudgetError, require
 
 STEP_BYTES = 4 << 20  # overhead of any step, such as receipts and descriptions; 30 empty tasks took 0.6 MB
 STREAM_ROWS = 1 << 16  # rows per chunk of an array that is written from its first row to its last
+STREAM_BYTES = STREAM_ROWS * 8  # at most, of such a chunk
 Receipt = JsonObject  # what a task reports about the part that it wrote
 
 
@@ -250,7 +252,7 @@ class RowStream:
         self.parts = parts
         self.name = name
         self.n = n
-        self.height = max(1, min(n, STREAM_ROWS))
+        self.height = max(1, min(n, STREAM_ROWS, STREAM_BYTES // max(1, np.dtype(dtype).itemsize * math.prod(shape))))
         self._pending = [np.empty((0, *shape), dtype)]
         self._written = 0
         parts.allocate(name, (n, *shape), dtype, self.height)

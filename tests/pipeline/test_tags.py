@@ -1,6 +1,7 @@
 """Several labels a point (`data.tags`): read of three forms, learned as in Python, scored, predicted and reported."""
 
 import json
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl import LaplaceLearning, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
-from dssl.base.errors import DataError, SpecError
+from dssl.base.errors import BudgetError, DataError, SpecError
 from dssl.cli.init.first_spec import first_spec
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
@@ -23,6 +24,7 @@ from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.suggestion import suggest_rows
 from dssl.pipeline.tags import tags_in
+from dssl.storage.blocks import STREAM_BYTES, MemoryParts, RowStream
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 NAMES = ["sea", "sky", "sun"]
@@ -198,7 +200,8 @@ def test_a_plan_counts_what_all_tags_take(tables, tmp_path):
     assert several["models"].read == 3 * one["models"].read
     assert several["predictions"].tasks == one["predictions"].tasks
     guessed, made = costs(spec_of(tables))
-    assert "number of tags" in made.notes()[0]
+    assert any(note.startswith("~") and "number of tags" in note for note in made.notes())
+    assert {row["bound"] for row in made.records() if "number of tags" in row["estimated"]} == {"guess"}
     assert guessed["vertex_values"].seconds > several["vertex_values"].seconds
 
 
@@ -238,6 +241,31 @@ def test_columns_that_hold_no_tags_are_refused(tables, tags, message, tmp_path):
     spec["data"]["tags"] = tags
     with pytest.raises(DataError, match=message):
         result_of(spec, tmp_path)
+
+
+@pytest.mark.parametrize(("lists", "message"), [
+    ([[1, 2], [3]], r"lists of numbers in 'topics'\n.*\n.*as text"),
+    ([[date(2020, 1, 1)], []], "row 0 .* is no list.*\n.*list of text.*\n.*as text")], ids=["numbers", "dates"])
+def test_lists_of_other_than_text_are_refused_with_the_reason(lists, message, tmp_path):
+    pd.DataFrame({"a": np.arange(40.0), "topics": lists * 20}).to_parquet(tmp_path / "lists.parquet")
+    spec = spec_of((tmp_path,), "lists.parquet")
+    with pytest.raises(DataError, match=message):
+        result_of(spec, tmp_path / "ws")
+
+
+def test_many_tags_need_no_more_memory_than_planned_or_are_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    n, c = 3000, 2000
+    lists = [[f"t{j}" for j in row] for row in rng.integers(0, c, (n, 5)).tolist()]
+    pd.DataFrame({"a": rng.normal(size=n), "topics": lists}).to_parquet(tmp_path / "lists.parquet")
+    spec = spec_of((tmp_path,), "lists.parquet", labels={"count": 100})
+    with pytest.raises(BudgetError, match="2,000 tags of 3,000 rows"):
+        run(spec, workspace=tmp_path / "ws", execution=InProcess(memory_budget=20 << 20), until="split")
+    run(spec, workspace=tmp_path / "ws", execution=InProcess(memory_budget=64 << 20), until="split")
+    made = plan(spec, workspace=tmp_path / "ws", memory_budget=64 << 20)
+    assert next(item for item in made.stages if item.stage.name == "labels").cost.peak > 2 * c * n
+    stream = RowStream(MemoryParts(), "tags", 70_000, np.int8, (3000,))
+    assert stream.height * 3000 <= STREAM_BYTES
 
 
 @pytest.mark.parametrize(("tags", "message"), [

@@ -1,6 +1,7 @@
 """The inputs of a plan, of the spec, the file, and what finished stages have found.
 
-A number that a stage has yet to find is bounded: from above for what a plan shows, from below for what it refuses.
+A number that a stage has yet to find is bounded: from above for what a plan shows, from below for what it refuses. One
+that nothing bounds from above is guessed.
 """
 
 import math
@@ -99,7 +100,8 @@ def _tags(spec: Spec, attributes: Attributes) -> Bounded:
     if "labels" in attributes:
         return Bounded.known(len(attributes["labels"]["of_tags"]))
     known = attributes["split"]["tags"] if "split" in attributes else spec.data.tags.columns
-    return Bounded.between(1, GUESSED_TAGS if known is None else len(known), "number of tags")
+    return Bounded(1, GUESSED_TAGS, "number of tags", is_guess=True) if known is None else \
+        Bounded.between(1, len(known), "number of tags")
 
 
 def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growing | None) -> Bounded:

@@ -216,9 +216,12 @@ class Plan:
     def notes(self) -> list[str]:
         """Return what the signs in the table mean, and why stages are refused."""
         stages, notes = self.records(), self.notes_of_growth()
-        estimated = sorted({name for stage in stages for name in stage["estimated"]})
-        if estimated:
-            notes.append(f"<: an upper bound, until a stage has found it: {', '.join(estimated)}")
+        estimated = {name for stage in stages for name in stage["estimated"]}
+        guesses = set[str]() if self.inputs is None else estimated & self.inputs.guesses
+        if estimated - guesses:
+            notes.append(f"<: an upper bound, until a stage has found it: {', '.join(sorted(estimated - guesses))}")
+        if guesses:
+            notes.append(f"~: a guess, which may be too low, until a stage has found it: {', '.join(sorted(guesses))}")
         if any(stage["bound"] == "lower" for stage in stages):
             notes.append(">: a lower bound, since the upper one does not fit the memory budget or a worker")
         return [*notes, *(f"refused: {item.refused}" for item in self.refused)]

@@ -60,7 +60,7 @@ class PlannedStage:
     base: str = ""
     cost: Cost | None = None
     estimated: tuple[str, ...] = ()
-    bound: Bound = "upper"
+    bound: Bound | Literal["guess"] = "upper"
     graph: str = ""
     refused: DsslError | None = None
 
@@ -72,8 +72,8 @@ class PlannedStage:
         name, status, why, address; tasks; requests, 0 unless the workspace is an object store; read_bytes and
         written_bytes, of arrays before compression; peak_bytes, of the largest task; core_seconds on one core,
         wall_seconds with so many workers; estimated, the names of the numbers behind these that an earlier stage has
-        yet to find, of which the "upper" or the "lower" bound was taken; refused, why a run would refuse the stage, or
-        None.
+        yet to find, of which the "upper" or the "lower" bound was taken, or a "guess"; refused, why a run would refuse
+        the stage, or None.
         """
         cost = Cost(0, 0, 0, 0, 0) if self.status == "cached" else self.cost
         is_asked = self.status != "cached" and isinstance(self.artifact.root, ObjectPath)
@@ -100,7 +100,8 @@ def price(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room | None 
     if cost is None:
         return priced
     guesses = cost.guesses | guessed_by(replace(inputs, bound=bound), lambda other: _outcome(item, other, spec))
-    return replace(priced, cost=cost, estimated=tuple(sorted(guesses)), bound=bound)
+    return replace(priced, cost=cost, estimated=tuple(sorted(guesses)),
+                   bound="guess" if bound == "upper" and guesses & inputs.guesses else bound)
 
 
 def cost_within(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room) -> tuple[Cost | None, Bound]:

@@ -5,6 +5,8 @@ from typing import Any
 
 from ...base.units import size_text, time_text
 
+SIGNS = {"upper": "< ", "lower": "> ", "guess": "~ "}  # before a figure that is not known yet
+
 
 def table_of(stages: Sequence[Mapping[str, Any]], total: Mapping[str, Any], workers: int,
              in_store: bool) -> tuple[list[str], list[list[str]]]:
@@ -29,7 +31,7 @@ def _row_of(stage: Mapping[str, Any], is_parallel: bool, in_store: bool) -> list
     if stage["status"] == "cached":
         figures = [""] * (len(sizes) + len(seconds))
     else:
-        sign = "" if not stage["estimated"] else "< " if stage["bound"] == "upper" else "> "
+        sign = SIGNS[stage["bound"]] if stage["estimated"] else ""
         figures = ["?" if size is None else f"{sign * bool(size)}{size_text(size)}" for size in sizes]
         figures += ["?" if time is None else time_text(time) for time in seconds]
     name = f"{stage['name']} ({stage['graph']})" if "graph" in stage else stage["name"]
