@@ -45,7 +45,7 @@ class TagSection:
     Parameters
     ----------
     column : str or None
-        One column with the tags of each row: a list, as Parquet has it, or text. A
+        One column with the tags of each row: a list of text (Parquet), or text. A
         row with an empty cell is unlabeled; one with an empty list, or of text with
         the separator alone, has none of the tags.
     separator : str or None
