@@ -11,6 +11,7 @@ from ..base.errors import DataError, explain, require
 from ..data.ingest_params import IngestParams
 from ..data.readers.cell_text import TRUTH
 from ..data.readers.file_rows import FileRows
+from ..learners.target.coding import SEPARATORS
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import Tags
 from ..methods.data_sections import TagSection
@@ -47,7 +48,16 @@ def read_tags(context: Context, params: TagParams) -> tuple[list[str], Rows]:
     name, n = context.files["source"].source.name, context.attributes("dataset")["n"]
     section = params.section
     if section.columns is None:
-        names = sorted({tag for rows in _lists(context, params, name) for tags in rows for tag in tags or ()})
+        texts, is_joined = set[str](), False
+        for rows in _lists(context, params, name):
+            texts.update(tag for tags in rows for tag in tags or ())
+            is_joined = is_joined or any(len(tags or ()) > 1 for tags in rows)
+        names = sorted(texts)
+        others = [mark for mark in SEPARATORS if section.separator and any(mark in tag for tag in names)]
+        require(is_joined or not others, f"{name}: no cell of the column {section.column!r} has two tags between which "
+                f"{section.separator!r} stands", why=f"cells hold {' and '.join(map(repr, others))}, which may be what "
+                "separates their tags", fix="set data.tags.separator to it; if each row has one label, name it as "
+                "data.read.target", error=DataError)
         require(0 < len(names) <= MOST_TAGS, f"{name}: the column {section.column!r} has {len(names):,} different tags",
                 why="there is nothing to learn" if not names else "it names rows, not tags that rows share",
                 error=DataError, fix="name the column of the tags in data.tags.column, and what separates them in "

@@ -234,6 +234,7 @@ def test_everything_of_one_label_is_refused_at_once(tables):
 
 @pytest.mark.parametrize(("tags", "message"), [
     ({"column": "topics"}, "is no list"),
+    ({"column": "topics", "separator": ","}, "(?s)two tags between which ',' stands.*cells hold ';'"),
     ({"columns": ["a", "topics"]}, "a column of one tag says"),
     ({"column": "topic", "separator": ";"}, "did you mean topics")])
 def test_columns_that_hold_no_tags_are_refused(tables, tags, message, tmp_path):
