@@ -193,7 +193,7 @@ def load_estimator(path: str | Path) -> Any:
     require(source.exists(), f"{path} does not exist", error=DataError, why="an estimator is read from it",
             fix="pass what `save` wrote, or the folder of a run")
     try:
-        with zipfile.ZipFile(io.BytesIO(read_file(source)) if isinstance(source, ObjectPath) else source) as archive:
+        with _archive_at(source) as archive:
             names = archive.namelist()
             require(TREE in names, error=DataError, what=f"{path} is no estimator that `save` wrote",
                     why="it was exported, for NumPy alone" if "dssl_model.py" in names else f"it has no {TREE}",
@@ -216,10 +216,15 @@ def load_estimator(path: str | Path) -> Any:
                                      fix="copy it again, or save the estimator again")) from error
 
 
+def _archive_at(path: Path | ObjectPath) -> zipfile.ZipFile:
+    """Open a zip in a folder or an object store."""
+    return zipfile.ZipFile(io.BytesIO(read_file(path)) if isinstance(path, ObjectPath) else path)
+
+
 def _is_saved(target: Path | ObjectPath) -> bool:
     """Return whether a path holds what `save` writes."""
     try:
-        with zipfile.ZipFile(io.BytesIO(read_file(target)) if isinstance(target, ObjectPath) else target) as archive:
+        with _archive_at(target) as archive:
             return TREE in archive.namelist()
     except (zipfile.BadZipFile, IsADirectoryError):
         return False

@@ -219,11 +219,11 @@ class PredictionTable:
         return {head: self.names.read(start, stop), **block}
 
 
-def shown_labels(coding: Coding, found: np.ndarray) -> np.ndarray:
+def shown_labels(coding: Coding, predicted: np.ndarray) -> np.ndarray:
     """Return what a table shows of the codes of classes, of quantities, or of which tags there are."""
     if isinstance(coding, TagCoding):
-        return coding.texts(found)
-    return coding.classes[found] if isinstance(coding, ClassCoding) else found
+        return coding.texts(predicted)
+    return coding.classes[predicted] if isinstance(coding, ClassCoding) else predicted
 
 
 def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
