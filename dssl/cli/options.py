@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..storage.artifacts import Workspace
 
 console = Console(stderr=True, soft_wrap=True)
+IN_PROCESS = "in-process"
 
 
 def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -40,7 +41,7 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 
 def _runtime_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Return the value of `--on`; raise if it is not valid, even if nothing is left to compute."""
-    if text is not None:
+    if text not in (None, IN_PROCESS):
         from ..runtime.start import load_runtime
 
         load_runtime(text)
@@ -88,8 +89,9 @@ workspace_option = click.option("--workspace", default="dssl-work", show_default
                                      "URL such as s3://BUCKET/FOLDER.")
 on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_runtime_of,
                          help="A cluster description (YAML), a scheduler's address, or in-process. "
-                              "Default: one process a core on this machine.")
-on_or_threads_option = click.option("--on", "runtime", default="in-process", metavar="WHERE", callback=_runtime_of,
+                              "Default: one process a core on this machine, or threads of this process for a run "
+                              "that is planned to take less time than processes take to start.")
+on_or_threads_option = click.option("--on", "runtime", default=IN_PROCESS, metavar="WHERE", callback=_runtime_of,
                             help="A cluster description (YAML) or a scheduler's address, whose workers share the "
                                  "blocks of rows. Default: threads of this process.")
 quiet_option = click.option("--quiet", is_flag=True, help="Do not show progress.")
@@ -167,13 +169,28 @@ def shaped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
+def opened(runtime: str | None, memory_budget: int | None) -> Iterator[tuple[Execution, str]]:
+    """Yield an execution and one line that describes it; see `open_runtime`, which threads do without."""
+    if runtime == IN_PROCESS:
+        from ..execution.in_process import InProcess
+        from ..execution.size import MEMORY_BUDGET
+
+        threads = InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
+        yield threads, threads.in_words
+    else:
+        from ..runtime.start import open_runtime  # takes a second
+
+        with open_runtime(runtime, memory_budget) as started:
+            yield started
+
+
+@contextmanager
 def working(name: str, runtime: str | None, memory_budget: int | None, quiet: bool) -> Iterator[Execution]:
     """Yield the execution of a command other than a run, and show the progress of its tasks."""
     from ..execution.tasks import TaskCount
-    from ..runtime.start import open_runtime
     from .progress import Activity
 
-    with Activity(name, console, quiet=quiet) as activity, open_runtime(runtime, memory_budget) as (execution, _):
+    with Activity(name, console, quiet=quiet) as activity, opened(runtime, memory_budget) as (execution, _):
         execution.counter = TaskCount(activity.count, 0)
         yield execution
 

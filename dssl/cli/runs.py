@@ -14,7 +14,17 @@ from rich.table import Table
 
 from ..base.errors import DataError, require
 from ..base.units import size_text
-from .options import console, json_option, on_option, planned, quiet_option, shaped, workspace_option
+from .options import (
+    IN_PROCESS,
+    console,
+    json_option,
+    on_option,
+    opened,
+    planned,
+    quiet_option,
+    shaped,
+    workspace_option,
+)
 
 if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
@@ -40,15 +50,16 @@ def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool
                 keep: Literal["all", "results"]) -> None:
     """Run the pipeline SPEC. Results of earlier runs are reused where nothing has changed."""
     from ..pipeline.run import run
-    from ..runtime.start import open_runtime
     from .progress import Activity, Reporter
 
     made.require_fits()  # before a cluster starts
-    if all(stage.status == "cached" for stage in made.selected):
-        runtime = "in-process"  # nothing will be computed, so no cluster starts
+    if runtime is None and made.is_small:
+        runtime = IN_PROCESS  # done before workers are there
+    elif all(stage.status == "cached" for stage in made.selected):
+        runtime = IN_PROCESS  # nothing will be computed, so no cluster starts
     with ExitStack() as stack:
         with Activity("starting", console, quiet=quiet):
-            execution, where = stack.enter_context(open_runtime(runtime, made.budget))
+            execution, where = stack.enter_context(opened(runtime, made.budget))
         reporter = stack.enter_context(Reporter(where, console, quiet=quiet))
 
         def on_event(event: Event) -> None:

@@ -18,6 +18,7 @@ FLOP_RATE = 4e10  # floating-point operations per second of a matrix product; ha
 KERNEL_SECONDS = 1.1e-8  # for one entry of a kernel block
 TASK_SECONDS = 0.01  # overhead of a task
 SCHEDULED_SECONDS = 1 / 328  # of the scheduler per task; it hands out one at a time, whatever the number of workers
+START_SECONDS = 10.0  # of one core: what two workers of this machine take to start and to import what they run
 USUAL_ITERATIONS = 40  # of a preconditioned solver on a neighbor graph, to a relative residual of 1e-8
 PAUSE_SHARE = 0.8  # Dask gives no task to a worker above this share of its memory limit; NumPy's memory cannot spill
 MIN_ROOM = 32 << 20  # bytes for tasks; a worker with less is useless, since hardly any stage fits

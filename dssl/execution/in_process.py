@@ -19,6 +19,11 @@ class InProcess(Execution):
         self.threads = self.tasks_per_process = self.tasks_at_once = threads or available_cores()
         self.memory_budget = memory_budget
 
+    @property
+    def in_words(self) -> str:
+        """Return where tasks run."""
+        return f"{self.threads} threads of this process"
+
     def scratch(self) -> Parts:
         return MemoryParts()
 

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from ..base.errors import DataError, require
+from ..storage.blocks import row_ranges
 from ..storage.csr import absolute_sums, as_csr, overlaps, products, squared_lengths, with_values
+
+VALUES_AT_ONCE = 1 << 16  # of a block, which stay in the cache
 
 
 def as_points(X: Any, dtype: Any = np.float64) -> Any:
@@ -67,13 +69,13 @@ def squared_distances(X: Any, Z: Any) -> np.ndarray:
     return block
 
 
-@numba.njit(nogil=True, cache=True)
-def _squared_from_products(block, xx, zz):
+def _squared_from_products(block: np.ndarray, xx: np.ndarray, zz: np.ndarray) -> None:
     """Turn x_i . z_j into |x_i|^2 + |z_j|^2 - 2 x_i . z_j in place, clipped at 0 against cancellation."""
-    for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
-            value = (xx[i] + zz[j]) - 2.0 * block[i, j]
-            block[i, j] = 0.0 if value < 0.0 else value
+    for start, stop in row_ranges(len(block), max(1, VALUES_AT_ONCE // max(1, block.shape[1]))):
+        part = block[start:stop]
+        part *= -2.0
+        part += xx[start:stop, None] + zz
+        np.maximum(part, 0.0, out=part)
 
 
 def city_block_distances(X: Any, Z: Any) -> np.ndarray:

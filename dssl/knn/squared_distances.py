@@ -10,6 +10,8 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
+PAIR_VALUES = 1 << 16  # numbers of pairs that are measured at a time
+
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 def quick_squared_distance(x, z):
@@ -47,6 +49,22 @@ def squared_distance(x, z, terms):
             terms[column] += terms[column + half]
         size = half
     return terms[0]
+
+
+def squared_distances_of(X: np.ndarray, Z: np.ndarray, of: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """Return |x_of - z_to|^2 (m,) of pairs of rows of X and Z, with the bits of `squared_distance`, by NumPy."""
+    squared, step = np.empty(len(of)), max(1, PAIR_VALUES // max(1, X.shape[1]))
+    for start in range(0, len(of), step):
+        pairs = slice(start, start + step)
+        terms = np.subtract(X[of[pairs]], Z[to[pairs]], dtype=np.float64)
+        terms *= terms
+        size = terms.shape[1]
+        while size > 1:
+            half = (size + 1) // 2
+            terms[:, :size - half] += terms[:, half:size]
+            size = half
+        squared[pairs] = terms[:, 0] if size else 0.0
+    return squared
 
 
 @njit(nogil=True, cache=True)

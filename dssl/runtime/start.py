@@ -48,7 +48,7 @@ class InProcessRuntime(Runtime):
     @contextmanager
     def start(self, memory_budget: int) -> Iterator[tuple[InProcess, str]]:
         execution = InProcess(self.threads, memory_budget)
-        yield execution, f"{execution.threads} threads of this process"
+        yield execution, execution.in_words
 
     def engine(self) -> Detached:
         return Detached()

@@ -13,6 +13,8 @@ from scipy.linalg import cho_factor
 
 from ..base.errors import DataError, ParameterError, explain, require
 
+FEW_ROWS = 4096  # up to which NumPy works on columns as fast as compiled code is loaded
+
 
 def to_float32(X: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return the columns of X times `scale` (t,) in float32."""
@@ -36,9 +38,17 @@ def column_dots(X, Y):
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def column_norms(X, weight):
+def column_norms(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the norms (t,) of the columns of `diag(weight) X`."""
+    if len(X) > FEW_ROWS:
+        return _column_norms(X, weight)
+    squares = (weight[:, None] * X).T.copy()  # each column is summed by itself
+    squares *= squares
+    return np.sqrt(squares.sum(axis=1))
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _column_norms(X, weight):
     total = np.zeros(X.shape[1])
     for i in range(X.shape[0]):
         square = weight[i] * weight[i]
@@ -47,9 +57,16 @@ def column_norms(X, weight):
     return np.sqrt(total)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
-def add_columns(X, E, scale):
+def add_columns(X: np.ndarray, E: np.ndarray, scale: np.ndarray) -> None:
     """Add the columns of E times `scale` (t,) to those of X."""
+    if len(X) > FEW_ROWS:
+        _add_columns(X, E, scale)
+    else:
+        X += E * scale
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _add_columns(X, E, scale):
     for i in range(X.shape[0]):
         for c in range(X.shape[1]):
             X[i, c] += scale[c] * E[i, c]

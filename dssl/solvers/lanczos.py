@@ -21,7 +21,6 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..base.errors import require
-from .chebyshev_filter import step_of
 from .operators import add_row, component_products, inverse_permutation
 
 FIRST_CHECK = 32  # steps before the first check of convergence
@@ -99,8 +98,7 @@ class SingularMatrix:
 
     def multiply(self, X: np.ndarray) -> np.ndarray:
         """Return A X (n, c), for X of the dtype of A."""
-        AX = np.zeros(X.shape, X.dtype)
-        step_of(self.indptr, self.indices, self.data, self.diagonal, np.ascontiguousarray(X), AX)
+        AX: np.ndarray = self.matrix() @ X
         return AX
 
     def leave(self, Y: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from numba import njit
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..base.errors import DataError, require
+from .columns import FEW_ROWS
 
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
 
@@ -131,11 +132,21 @@ class ScaledMatrix:
         A small ridge makes this part slow for conjugate gradients, and float32 cannot represent it.
         """
         inverse = np.where(self.singular, 0.0, 1 / np.where(self.singular, 1, self.energy))
-        _correct_components(self.near_null, self.image, self.component, inverse, X, R, active)
+        if self.n > FEW_ROWS:
+            _correct_components(self.near_null, self.image, self.component, inverse, X, R, active)
+            return
+        members = sp.csr_array((self.near_null, self.component, np.arange(self.n + 1)), (self.n, len(inverse)))
+        moves = (members.T @ R) * inverse[:, None] * active
+        X += members @ moves
+        R -= self.image[:, None] * moves[self.component]
 
     def residual(self, X: np.ndarray, B: np.ndarray, R: np.ndarray) -> None:
         """Write `B - A X` (n, t) to R, in float64."""
-        _residual(self.indptr, self.indices, self.data, X, B, R)
+        if self.n > FEW_ROWS:
+            _residual(self.indptr, self.indices, self.data, X, B, R)
+        else:
+            np.subtract(B, X, out=R)
+            R -= self.off_diagonal() @ X
 
     def off_diagonal(self) -> sp.csr_matrix:
         """Return `A` without its diagonal."""

@@ -46,6 +46,14 @@ def expected(W, multiplicity):
 
 
 def check(W, height, budget, multiplicity=None):
+    """Check what is found of a graph as of a large one, and as of a small one."""
+    for few in (0, module.FEW_VERTICES):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "FEW_VERTICES", few)
+            check_components(W, height, budget, multiplicity)
+
+
+def check_components(W, height, budget, multiplicity):
     n, parts = W.shape[0], MemoryParts()
     found = find_components(stored(W, height, MemoryParts()), n, height,
                             None if multiplicity is None else ArrayRows(multiplicity), InProcess(1, budget), parts)

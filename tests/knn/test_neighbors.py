@@ -13,6 +13,7 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.knn.descent.search import descend
 from dssl.knn.exact import blocks as exact
+from dssl.knn.exact import few, layout
 from dssl.knn.exact.blocks import plan_exact
 from dssl.knn.exact.layout import Frame
 from dssl.knn.lists import Neighbors
@@ -40,7 +41,13 @@ def dense_neighbors(X, k):
 
 
 def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
-    """Return the ids that one search finds within a memory budget, and the points as they are planned."""
+    """Return the ids that one search finds within a memory budget, and the points as they are planned.
+
+    search : "tree" or "tiles", as for many points, or "few".
+    """
+    if search != "few":
+        monkeypatch.setattr(few, "FEW_PAIRS", 0)
+        monkeypatch.setattr(layout, "FEW_ROWS", 0)
     monkeypatch.setattr(exact, "FEW_SECONDS", 0.0)
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
     monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
@@ -48,12 +55,12 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     execution = InProcess(threads, memory_budget=budget)
     rows = ArrayRows(np.asarray(X))
     points, _ = plan_exact(rows, k, "euclidean", execution)
-    assert points.search == search
+    assert points.search == ("tiles" if search == "few" else search)
     found = find_neighbors(rows, NeighborParams(n_neighbors=k, method="exact"), execution)
     return found.indices, points
 
 
-SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles"])
+SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles", "few"])
 METHODS = pytest.mark.parametrize("method", ["exact", "descent"])
 
 
@@ -87,6 +94,25 @@ def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
         monkeypatch.setattr(exact, "MAX_BLOCK_ROWS", block_rows)
         found, _ = ids_by(X, 5, search, monkeypatch, threads=2)
         assert_array_equal(found, expected)
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_few_and_many_points_are_searched_alike_to_the_last_bit(data):
+    """Ties at the limit, limits of each query, copies, queries among the points and others, and units."""
+    n, d, k = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 6)), data.draw(st.integers(1, 9))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    X = rng.integers(-2, 3, size=(n, d)) * 1.0 if data.draw(st.booleans()) else rng.normal(size=(n, d))
+    X *= data.draw(st.sampled_from([1.0, 1e-140, 1e140]))
+    points, _ = plan_exact(ArrayRows(X), k, "euclidean", InProcess(1))
+    queries, numbers = (X, np.arange(n)) if data.draw(st.booleans()) else (np.roll(X, 1, axis=1), np.full(n, -1))
+    within = points.nearest(queries, numbers, k)[0][:, 0] if data.draw(st.booleans()) else None
+    found = points.nearest(queries, numbers, k, within)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few, "FEW_PAIRS", 0)
+        expected = points.nearest(queries, numbers, k, within)
+    assert_array_equal(found[1], expected[1])
+    assert_array_equal(found[0], expected[0])
 
 
 @given(st.data())
@@ -181,7 +207,7 @@ def test_all_points_equal():
 
 
 @pytest.mark.slow
-@SEARCHES
+@pytest.mark.parametrize("search", ["tree", "tiles"])
 @pytest.mark.extended_cases("tree")
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
     X = np.random.default_rng(12).normal(size=(3000, 300)).astype(np.float32)

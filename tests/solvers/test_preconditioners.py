@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.solvers import amg
+from dssl.solvers import amg, columns, operators
 from dssl.solvers.columns import add_columns, column_dots, column_norms, to_float32
 from dssl.solvers.deflation import deflation_basis
 from dssl.solvers.operators import multiply, scaled_matrix
@@ -14,6 +14,7 @@ from dssl.solvers.pcg import conjugate_gradients
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
 
+FEW_OR_MANY = pytest.mark.parametrize("few_rows", [columns.FEW_ROWS, 0], ids=["few", "many"])
 MATRICES = {
     "grid": lambda: regularizer(grid(25), 1e-3, False),
     "expander": lambda: regularizer(random_graph(500, 6, random_state=1, weighted=True), 1e-3, True),
@@ -133,7 +134,9 @@ class TestScaledMatrix:
         assert_allclose(A.to_scipy() @ A.near_null, 0, atol=1e-14)
         assert not scaled_matrix(*regularizer(components([20, 5, 9]), 1e-9, normalized)).singular.any()
 
-    def test_near_null_part_is_solved_exactly(self):
+    @FEW_OR_MANY
+    def test_near_null_part_is_solved_exactly(self, few_rows, monkeypatch):
+        monkeypatch.setattr(operators, "FEW_ROWS", few_rows)
         A = scaled_matrix(*regularizer(components([30, 12], weighted=True), 1e-6, False))
         B = np.random.default_rng(0).normal(size=(42, 2))
         X, R = np.zeros_like(B), B.copy()
@@ -143,7 +146,9 @@ class TestScaledMatrix:
         A.project(kept)
         assert_allclose(kept, R, atol=1e-9)
 
-    def test_residual_and_product(self, A):
+    @FEW_OR_MANY
+    def test_residual_and_product(self, A, few_rows, monkeypatch):
+        monkeypatch.setattr(operators, "FEW_ROWS", few_rows)
         X, B = np.random.default_rng(0).normal(size=(2, A.n, 7))
         R, AX = np.empty_like(B), np.empty_like(X)
         A.residual(X, B, R)
@@ -152,9 +157,11 @@ class TestScaledMatrix:
         assert_allclose(R, B - AX, rtol=1e-12, atol=1e-12)
 
 
-@settings(deadline=None)
+@FEW_OR_MANY
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(n=st.integers(1, 600), t=st.integers(1, 20))
-def test_kernels_over_columns(n, t):
+def test_kernels_over_columns(few_rows, monkeypatch, n, t):
+    monkeypatch.setattr(columns, "FEW_ROWS", few_rows)
     X, Y = np.random.default_rng(n).normal(size=(2, n, t))
     weight, scale = np.linspace(1, 2, n), np.linspace(-1, 1, t)
     assert_allclose(column_dots(X, Y), (X * Y).sum(0), rtol=1e-12, atol=1e-12)
@@ -163,6 +170,8 @@ def test_kernels_over_columns(n, t):
     added = X.copy()
     add_columns(added, Y, scale)
     assert_allclose(added, X + Y * scale, rtol=1e-12, atol=1e-14)
+    for c in range(t):  # a column is the same alone
+        assert_array_equal(column_norms(X[:, c:c + 1], weight)[0], column_norms(X, weight)[c])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -8,6 +8,8 @@ them where `WHOLE_BYTES` a vertex fit it; of larger graphs they are found by ran
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
 from ...execution.tasks import Execution
@@ -17,6 +19,7 @@ from .arrays import MAX_LISTED, ComponentArrays, described
 from .ranges import LINK_BYTES, RANGE_BYTES, join_ranges, range_blocks
 from .union_find import join_rows, number_components
 
+FEW_VERTICES = 4096  # which SciPy joins as fast as compiled code is loaded
 WHOLE_BYTES = 40  # of one task, a vertex, where each is a component: its number, two counts, one of these sorted
 
 
@@ -29,13 +32,28 @@ class ComponentsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         blocks = self.arrays.ranges
+        count, component = self._few() if self.arrays.v <= FEW_VERTICES else self._joined()
+        points, vertices = self.arrays.count(component, count, blocks)
+        self.arrays.write(component, blocks, points, vertices)
+        return described(points, vertices)
+
+    def _few(self) -> tuple[int, np.ndarray]:
+        """Return the number of components and that of each vertex, by SciPy, which holds the whole graph."""
+        v, blocks = self.arrays.v, [self.weights.read(index, ["indices", "indptr"])
+                                    for index in range(len(self.arrays.ranges))]
+        indices = np.concatenate([block["indices"] for block in blocks])
+        starts = np.cumsum([0, *np.concatenate([np.diff(block["indptr"]) for block in blocks])])
+        count, component = connected_components(sp.csr_array((np.ones(len(indices)), indices, starts), (v, v)),
+                                                directed=False)
+        return count, component.astype(id_type(v))
+
+    def _joined(self) -> tuple[int, np.ndarray]:
+        """Return the same, a block at a time."""
         parent = np.arange(self.arrays.v, dtype=id_type(self.arrays.v))
-        for index, (start, _) in enumerate(blocks):
+        for index, (start, _) in enumerate(self.arrays.ranges):
             block = self.weights.read(index, ["indices", "indptr"])
             join_rows(parent, 0, start, block["indices"], block["indptr"])
-        points, vertices = self.arrays.count(parent, number_components(parent), blocks)
-        self.arrays.write(parent, blocks, points, vertices)
-        return described(points, vertices)
+        return number_components(parent), parent
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, row
 from ...storage.store import whole_bytes
 from ..heap import empty_heaps, sort_heaps
 from ..metric import AnyMetric, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
+from .few import are_few, nearest_of_few
 from .inverted_index import (
     SparsePoints,
     inverted_seconds,
@@ -114,6 +115,10 @@ class DensePoints:
             infinite distance.
         """
         queries = measurable(queries, self.metric)
+        if are_few(len(queries), *self.rows.shape):
+            layouts = list(self.layouts())
+            points, ids = (np.concatenate([getattr(one, name) for one in layouts]) for name in ("rows", "ids"))
+            return nearest_of_few(queries, query_ids, points, ids, k, within)
         distances, ids = empty_heaps(len(queries), k, within)
         nearest = nearest_by_tree if self.search == "tree" else nearest_by_tiles
         for layout in self.layouts():

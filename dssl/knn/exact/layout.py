@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 LEAF_ROWS = 32
+FEW_ROWS = 4096
 BOX_AXES = 16
 SAMPLE_ROWS = 8192
 MAX_LEADING, MAX_FURTHER = 62, 130
@@ -232,7 +233,8 @@ def node_boxes(lead: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
 def lay_out(rows: np.ndarray, ids: np.ndarray, frame: Frame) -> Layout:
     """Return the layout of rows (n, d) with numbers `ids`; takes about its own size again while it is made."""
     seen, depth, axes = project(rows, frame), tree_depth(len(rows)), frame.leading + 1
-    order = bisect(seen.lead[:, :axes], depth)
+    # Few rows are searched by tiles, which slabs suit: no bisection is compiled for them.
+    order = bisect(seen.lead[:, :axes], depth) if len(rows) > FEW_ROWS else np.argsort(seen.lead[:, 0], kind="stable")
     lead = seen.lead[order]
     low, high = node_boxes(lead[:, :min(BOX_AXES, axes)], depth)
     return Layout(lead, seen.further[order], seen.norm[order], seen.scale, np.asarray(ids, np.int64)[order],

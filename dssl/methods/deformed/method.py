@@ -199,7 +199,7 @@ COVARIANCE_STEPS = (
          make_subsample, _subsample_cost, "lower data.points", grows=True),
     Step("system", 6, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
-    Step("columns", 4, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
+    Step("columns", 5, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),
     Step("covariance", 5, ("vertices", "system", "subsample", "columns"), _columns, make_covariance,
          _product_cost, _FEWER, section=solver_section))

@@ -11,7 +11,7 @@ from ...base.errors import ParameterError, SpecError, require
 from ...data.readers.base import Scan
 from ...data.scaling.scaling import require_zeros_stay
 from ...data.source_reader import scan_source
-from ...execution.cost import WorkerRoom
+from ...execution.cost import START_SECONDS, WorkerRoom
 from ...methods.plan_inputs import Growing, PlanInputs
 from ...methods.sections import KernelSections
 from ...methods.step import File
@@ -189,6 +189,12 @@ class Plan:
         for item in self.selected:
             if item.refused:
                 raise item.refused
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether what is to run takes no longer than workers of this machine take to start."""
+        costs = [item.cost for item in self.selected if item.status != "cached"]
+        return all(costs) and sum(cost.core_seconds for cost in costs if cost) <= START_SECONDS
 
     def total(self) -> dict[str, Any]:
         """Return what the stages to run take together, as far as they have figures: JSON.
