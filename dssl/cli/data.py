@@ -16,6 +16,7 @@ from .options import (
     json_option,
     memory_option,
     on_or_threads_option,
+    overwrite_option,
     quiet_option,
     read_option,
     safe_csv_option,
@@ -136,7 +137,10 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
     from ..storage.hdf5 import Original
     from ..storage.store import MANIFEST
 
-    cells = _cells_of(out, source) if out.suffix == ".h5ad" else None
+    require(out.suffix in ("", ".zarr", ".h5ad"), f"{out} ends in {out.suffix}", error=SpecError,
+            why="neighbor lists are a folder of Zarr arrays, or are written into a copy of an .h5ad file",
+            fix="name a folder without an ending or with .zarr, or an .h5ad file")
+    cells = _cells_of(out, source, overwrite=False) if out.suffix == ".h5ad" else None
     require(cells is not None or not out.exists(), f"{out} exists", error=SpecError, why="nothing is overwritten",
             fix="name another folder or file")
     first = Path(source[0])
@@ -168,17 +172,20 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
 @click.argument("model", type=PathType())
 @click.argument("out", type=PathType())
 @click.option("--of", "name", default="model", show_default=True, help="The model of the run: model, base, ...")
-def export_command(model: Path, out: Path, name: str) -> None:
+@overwrite_option
+def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
     """Write the MODEL of a run to OUT, one file (.dssl.zip) that Python and NumPy can predict with, without dssl.
 
     If OUT ends in .onnx, a kernel model becomes an ONNX graph, for any runtime of ONNX; this needs the package onnx.
 
     MODEL is the folder of the model or the result.json of a run. In Python: `sys.path.insert(0, OUT)`, `import
     dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling.
+
+    An exported model at OUT is replaced, another file with --overwrite alone.
     """
     from ..pipeline.predict.model import open_model
 
-    click.echo(open_model(model, name).export(out))
+    click.echo(open_model(model, name).export(out, overwrite=overwrite))
 
 
 @click.command("predict")
@@ -198,13 +205,14 @@ def export_command(model: Path, out: Path, name: str) -> None:
               help="Predict only files, or rows at the end of files, that this model has not predicted yet, and append "
                    "them to OUT (.csv or .parquet). OUT.files.json next to it records what OUT contains.")
 @safe_csv_option
+@overwrite_option
 @on_or_threads_option
 @memory_option
 @quiet_option
 @json_option
 def predict_command(model: Path, source: tuple[str, ...], out: Path, options: JsonObject, name: str, abstain: bool,
-                    probabilities: bool, new_only: bool, safe_csv: bool, runtime: str, memory_budget: int | None,
-                    quiet: bool, as_json: bool) -> None:
+                    probabilities: bool, new_only: bool, safe_csv: bool, overwrite: bool, runtime: str,
+                    memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run, and write the predictions to OUT.
 
     MODEL is the folder of the model or the result.json of a run.
@@ -215,14 +223,16 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the next class, if the
     model has no probabilities; and with --abstain the column `abstained`.
 
+    A table of predictions at OUT is replaced, another file with --overwrite alone, and a folder never.
+
     SOURCE is a name, a path, a URL, the folder of a data set, a pattern such as 'new-*.csv', or several of these, whose
     rows follow each other. It is read and predicted in blocks, which are stored next to OUT until the end. With --on,
     workers do this, and they must be able to open MODEL, SOURCE and OUT.
     """
     from ..base.digest import plain
     from ..pipeline.predict.model import WRITTEN, open_model
-    from ..pipeline.predict.new_only import CONTINUED, Pending
-    from ..storage.files import has_folder, path_at
+    from ..pipeline.predict.new_only import CONTINUED, Pending, holds_predictions
+    from ..storage.files import path_at, require_replaceable
     from ..storage.hdf5 import Original
     from ..storage.store import StoredParts
 
@@ -231,13 +241,19 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
             fix=f"name a path that ends in {', '.join(WRITTEN)}")
     require(not new_only or out.suffix in CONTINUED, f"--new-only with {out}", error=SpecError,
             why="rows are added to tables", fix=f"name a path that ends in {' or '.join(CONTINUED)}")
-    require(has_folder(out), f"there is no folder {out.parent}", why="the predictions are written into it",
-            fix="create it, or name another file")
-    cells = _cells_of(out, source) if out.suffix == ".h5ad" else None
+    require(not (new_only and overwrite), "--new-only with --overwrite", error=SpecError,
+            why="rows are added to the table that is there", fix="leave one of them out")
+    cells = _cells_of(out, source, overwrite=overwrite) if out.suffix == ".h5ad" else None
     require(cells is not None or not out.exists() or not any(path_at(text).exists() and out.samefile(text)
                                                              for text in source),
             f"{out} is the source itself", why="the predictions would overwrite the points",
             fix="name another file for the predictions")
+    if out.suffix != ".zarr":  # that folder has to be new, which its writer checks
+        known = cells is not None or new_only
+        require_replaceable(out, "predictions", holds_predictions, overwrite=overwrite or known)
+    else:
+        require(not out.exists(), f"{out} exists", error=DataError, why="a folder is never replaced",
+                fix="remove it, or name another path")
     original = Original.of(cells.path) if cells else None
     fitted = open_model(model, name)
     coding = fitted.model.coding
@@ -304,10 +320,10 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     click.echo(json.dumps(summary) if as_json else f"{summary['n']} {new}predictions in {out}: {text}")
 
 
-def _cells_of(out: Path, source: tuple[str, ...]) -> "Source":
+def _cells_of(out: Path, source: tuple[str, ...], *, overwrite: bool) -> "Source":
     """Return the file of which an .h5ad file is a copy, downloaded if need be.
 
-    Raises ParameterError: the source is no such file. SpecError: `out` is another file that exists.
+    Raises ParameterError: the source is no such file. SpecError: `out` is another file, which is not to be replaced.
     """
     from ..data.sources import find_source
     from ..storage.files import path_at
@@ -319,8 +335,9 @@ def _cells_of(out: Path, source: tuple[str, ...]) -> "Source":
             f"{out} for {', '.join(source)}", why="an .h5ad file is a copy of the source with what is computed of its "
             "cells", fix="name a single .h5ad file as the source, or an output with another ending"))
     cells = path_at(files.name) if isinstance(out, ObjectPath) else files.path
-    require(not out.exists() or out.samefile(cells), f"{out} exists", error=SpecError,
-            why="no file but the source itself is overwritten", fix="name another file, or the source itself")
+    require(overwrite or not out.exists() or out.samefile(cells), f"{out} exists", error=SpecError,
+            why="it is another file than the source, and its content would be lost",
+            fix="name another file, or the source itself")
     return files
 
 

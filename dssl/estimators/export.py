@@ -28,9 +28,9 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
-from ..storage.files import draft_of
+from ..storage.files import draft_of, names_in_zip, path_at, read_file, require_replaceable
 from . import numpy_model
-from .onnx_model import write_onnx
+from .onnx_model import PRODUCER, write_onnx
 
 MODULE = "dssl_model.py"  # the name of the loader in the file
 Described = tuple[JsonObject, dict[str, np.ndarray]]  # a node of the model for JSON, and its arrays
@@ -38,18 +38,19 @@ FIX = "predict with dssl itself: `dssl predict`, or keep the estimator with `mod
 
 
 def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | None,
-                 feature_names: list[str] | None = None) -> Path:
+                 feature_names: list[str] | None = None, *, overwrite: bool = False) -> Path:
     """Write a model with the scaling of its features to a file that ends in .zip or .onnx; return its path.
 
-    calibration : of the probabilities; None takes that of the model's attributes, if it has one.
+    calibration : of the probabilities; None takes that of the model's attributes, if it has one. overwrite : whether a
+    file that holds no exported model is replaced too.
 
-    Raises ParameterError: the model, its kernel, metric or weights are of a kind that the module does not evaluate.
+    Raises ParameterError: the model, its kernel, metric or weights are of a kind that the module does not evaluate;
+    the path is a folder, its folder does not exist, or there is another file.
     """
-    out = Path(path)
+    out = path_at(path)
     require(out.suffix in (".zip", ".onnx"), f"{out} ends in {out.suffix or 'nothing'}",
             why="the model is a zip file, or an ONNX graph", fix="name a path that ends in .zip or .onnx")
-    require(out.parent.is_dir(), f"there is no folder {out.parent}", why="the model is written into it",
-            fix="create it, or name another file")
+    require_replaceable(out, "exported models", _is_exported, overwrite=overwrite)
     node, arrays = _node(model, "model")
     known = model.attributes.get(CALIBRATION)
     of_classes = isinstance(model.coding, ClassCoding)
@@ -78,6 +79,12 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
                 np.save(buffer, array, allow_pickle=False)
                 archive.writestr(f"{name}.npy", buffer.getvalue())
     return out
+
+
+def _is_exported(path: Path) -> bool:
+    if path.suffix == ".zip":
+        return MODULE in names_in_zip(path)
+    return PRODUCER.encode() in bytes(read_file(path)[:64])  # an ONNX file begins with its producer
 
 
 def _scaling_kind(scaling: Scaling) -> str:

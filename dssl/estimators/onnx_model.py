@@ -16,6 +16,7 @@ from ..base.digest import JsonObject
 from ..base.errors import ParameterError, explain, require
 
 OPSET = 17
+PRODUCER = "dssl"
 IR_VERSION = 8  # of the first release with this opset, so that older runtimes read the file
 LARGEST = (1 << 31) - (1 << 20)  # bytes of the numbers of a model; protobuf ends at 2 GiB
 FIX = "export to a .zip, which NumPy alone predicts with, or fit LapSVC, LapRLSClassifier or LapRLSRegressor"
@@ -52,7 +53,7 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
     model = onnx.helper.make_model(onnx.helper.make_graph(
         graph.nodes, "dssl", [tensors("X", onnx.TensorProto.FLOAT, ["n", described["n_features"]])],
         [tensors(name, getattr(onnx.TensorProto, kind), shape) for name, kind, shape in outputs], graph.constants),
-        producer_name="dssl", producer_version=described["dssl"], ir_version=IR_VERSION,
+        producer_name=PRODUCER, producer_version=described["dssl"], ir_version=IR_VERSION,
         opset_imports=[onnx.helper.make_opsetid("", OPSET)])
     onnx.helper.set_model_props(model, {"feature_names": json.dumps(described["feature_names"]),
                                         "classes": json.dumps(described["classes"])})

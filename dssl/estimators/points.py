@@ -175,7 +175,7 @@ class PointPredictor(PointReader):
         labels = self.model_.coding.labels(values)
         return self.model_.coding.mask_labels(labels, unsupported) if self.model_.abstains else labels
 
-    def export(self, path: str | Path) -> Path:
+    def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model to one file, which NumPy alone, or an ONNX runtime, can predict with.
 
         A .zip holds JSON, arrays and the module `dssl_model`, which reads it: no pickle,
@@ -188,6 +188,8 @@ class PointPredictor(PointReader):
         path : str or Path
             A path that ends in .zip or .onnx. The file has some 4 MB for each million
             numbers of the points that the model keeps, 8 MB of float64 and in ONNX.
+        overwrite : bool
+            Whether a file that holds no exported model is replaced too.
 
         Returns
         -------
@@ -201,14 +203,15 @@ class PointPredictor(PointReader):
         ParameterError
             The model is of another kind than of a graph by Euclidean distance or
             cosine, or of a named kernel; in ONNX, than of a named kernel other than
-            "laplacian". Or onnx is not installed.
+            "laplacian". Or onnx is not installed. Or the path is a folder, its folder
+            does not exist, or there is another file.
         """
         from .export import export_model
 
         check_is_fitted(self, "model_")
         names = getattr(self, "feature_names_in_", None)
         return export_model(path, self.model_, self.scaling_, getattr(self, "calibration_", None),
-                            None if names is None else list(map(str, names)))
+                            None if names is None else list(map(str, names)), overwrite=overwrite)
 
     def drift(self, X: Any) -> Drift:
         """Return how the distribution of new points differs from that of the points of the fit.
@@ -268,8 +271,8 @@ class PointPredictor(PointReader):
         X : array-like, shape (n, d)
             The points. They need not fit in memory: a Dataset, a Zarr or a Dask array.
         out : str or Path
-            A path that does not exist yet, on storage that every worker can open, or such
-            a URL of an object store.
+            A path that ends in .zarr and does not exist yet, on storage that every worker
+            can open, or such a URL of an object store.
 
         Returns
         -------
@@ -280,7 +283,7 @@ class PointPredictor(PointReader):
         Raises
         ------
         DataError
-            The path exists, or its folder does not.
+            The path exists or has another ending, or its folder does not exist.
         ClusterError
             The store lets two writers write one object.
 

@@ -83,17 +83,21 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
     names them. The array appears when all of it is written. Returns `n`, `unsupported`, `abstained` (points without a
     prediction), and `counts` by class, or `values` with `min`, `mean`, `max`.
 
-    X : Rows, an array or a sparse matrix. out : a path that does not exist yet, on storage that every worker can open,
-    or such a URL of an object store.
+    X : Rows, an array or a sparse matrix. out : a path *.zarr that does not exist yet, on storage that every worker can
+    open, or such a URL of an object store.
     abstain : whether points that the model says nothing about get NaN, or -1 among integers. outliers : which other
     points get it, bool (n,), or None. calibration : by which the probabilities of the classes are written instead,
     (n, n_classes), whose order the attribute `classes` tells.
 
-    Raises DataError: the path exists, its folder does not, or abstaining asks for -1 where it is a class, or unsigned.
+    Raises DataError: the path exists or has another ending, its folder does not exist, or abstaining asks for -1 where
+    it is a class, or unsigned.
     ClusterError: the store lets two writers write one object.
     """
     execution, target, coding = execution or current_execution(), path_at(out), model.coding
     rows = execution.share_rows(as_rows(X))
+    require(target.suffix == ".zarr", f"{target} ends in {target.suffix or 'nothing'}", error=DataError,
+            why="predictions are written as a Zarr array",
+            fix="name a path that ends in .zarr; of a table, write what `predict` returns, or use `dssl predict`")
     require(not target.exists(), f"{target} exists", why="predictions are written to a place of their own",
             fix="remove it, or name another path", error=DataError)
     require(has_folder(target), f"there is no folder {target.parent}", why="the predictions are written into it",

@@ -32,8 +32,7 @@ from ..base.errors import DataError, IntegrityError, ParameterError, explain, re
 from ..kernels.base import MercerKernel, kernel_from_dict
 from ..knn.index import NeighborIndex
 from ..learners.model import Model, model_type
-from ..storage.files import draft_of, has_folder, path_at, read_file
-from ..storage.objects import ObjectPath
+from ..storage.files import archive_at, draft_of, names_in_zip, path_at, require_replaceable
 
 FORMAT = 1
 TREE = "estimator.json"
@@ -45,7 +44,7 @@ SPARSE = {name: getattr(sparse, name) for name in ("csr_array", "csr_matrix", "c
 class SavedEstimator(BaseEstimator):
     """An estimator that can be written to a file; `dssl.load` reads it."""
 
-    def save(self, path: str | Path, *, report: bool = True) -> Path:
+    def save(self, path: str | Path, *, report: bool = True, overwrite: bool = False) -> Path:
         """Write the fitted estimator to one file, which `dssl.load` reads.
 
         The file is a zip of JSON and arrays, without pickles. The loaded estimator
@@ -61,6 +60,8 @@ class SavedEstimator(BaseEstimator):
             Whether the comparison with the supervised baseline is computed now, which
             takes a few fits, so that the loaded estimator has `by_labels_` and
             `report`.
+        overwrite : bool
+            Whether a file that is no saved estimator is replaced too.
 
         Returns
         -------
@@ -72,9 +73,8 @@ class SavedEstimator(BaseEstimator):
         sklearn.exceptions.NotFittedError
             `fit` was not called.
         ParameterError
-            A parameter is a function, or an object of another package.
-        DataError
-            There is no such folder, or the file exists and is no saved estimator.
+            A parameter is a function, or an object of another package. Or there is no such
+            folder, or the path holds something else.
 
         Examples
         --------
@@ -89,10 +89,7 @@ class SavedEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         target = path_at(path)
-        require(has_folder(target), f"there is no folder {target.parent}", error=DataError,
-                why="the estimator is written into it", fix="create it, or name another file")
-        require(not target.exists() or _is_saved(target), f"{target} is there, and is no estimator that `save` wrote",
-                error=DataError, why="it would be lost", fix="name another file, or remove it")
+        require_replaceable(target, "saved estimators", lambda path: TREE in names_in_zip(path), overwrite=overwrite)
         with draft_of(target) as draft, zipfile.ZipFile(draft, "w") as archive:
             writer = _Writer(archive, report)
             tree = {"format": FORMAT, "dssl": __version__, "estimator": writer.described(self, type(self).__name__)}
@@ -193,7 +190,7 @@ def load_estimator(path: str | Path) -> Any:
     require(source.exists(), f"{path} does not exist", error=DataError, why="an estimator is read from it",
             fix="pass what `save` wrote, or the folder of a run")
     try:
-        with _archive_at(source) as archive:
+        with archive_at(source) as archive:
             names = archive.namelist()
             require(TREE in names, error=DataError, what=f"{path} is no estimator that `save` wrote",
                     why="it was exported, for NumPy alone" if "dssl_model.py" in names else f"it has no {TREE}",
@@ -214,20 +211,6 @@ def load_estimator(path: str | Path) -> Any:
             raise
         raise IntegrityError(explain(f"{path} is damaged: {error!r}", why="its parts do not fit one another",
                                      fix="copy it again, or save the estimator again")) from error
-
-
-def _archive_at(path: Path | ObjectPath) -> zipfile.ZipFile:
-    """Open a zip in a folder or an object store."""
-    return zipfile.ZipFile(io.BytesIO(read_file(path)) if isinstance(path, ObjectPath) else path)
-
-
-def _is_saved(target: Path | ObjectPath) -> bool:
-    """Return whether a path holds what `save` writes."""
-    try:
-        with _archive_at(target) as archive:
-            return TREE in archive.namelist()
-    except (zipfile.BadZipFile, IsADirectoryError):
-        return False
 
 
 class _Reader:

@@ -1,12 +1,14 @@
 """Atomic files in folders and object stores, retries after passing errors, and the paths that URLs name."""
 
 import errno
+import io
 import json
 import os
 import shutil
 import tempfile
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -274,6 +276,34 @@ def path_at(text: str | Path) -> Path:
 def has_folder(path: Path) -> bool:
     """Return whether a file can be written at a path: its folder exists, or it is an object."""
     return isinstance(path, ObjectPath) or path.parent.is_dir()
+
+
+def require_replaceable(path: Path, what: str, is_same: Callable[[Path], bool], *, overwrite: bool) -> None:
+    """Raise ParameterError unless a file may be written at a path, where there may be one of the same kind.
+
+    what : is written, as in "predictions". is_same : whether a file is such. overwrite : whether any file is replaced.
+    """
+    require(has_folder(path), f"there is no folder {path.parent}", why=f"{what} are written into it",
+            fix="create it, or name another file")
+    require(isinstance(path, ObjectPath) or not path.is_dir(), f"{path} is a folder",
+            why=f"{what} are written to a file", fix="name a file in it, or another path")
+    require(overwrite or not path.exists() or is_same(path),
+            f"{path} exists and does not hold {what} of dssl", why="its content would be lost",
+            fix="name another path, or replace it with --overwrite, in Python overwrite=True")
+
+
+def archive_at(path: Path) -> zipfile.ZipFile:
+    """Open a zip in a folder or an object store."""
+    return zipfile.ZipFile(io.BytesIO(read_file(path)) if isinstance(path, ObjectPath) else path)
+
+
+def names_in_zip(path: Path) -> list[str]:
+    """Return the names of the members of a zip; none of another file."""
+    try:
+        with archive_at(path) as archive:
+            return archive.namelist()
+    except zipfile.BadZipFile:
+        return []
 
 
 def named_in(folder: Path, name: str) -> Path:

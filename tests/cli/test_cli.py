@@ -562,6 +562,35 @@ def test_predictions_do_not_take_the_place_of_the_points(made, workspace, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["new.csv", "p.csv"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz", "npy"])
+def test_predictions_replace_predictions_alone(made, workspace, tmp_path, ending):
+    result, out = next(workspace.glob("runs/*/result.json")), tmp_path / f"p.{ending}"
+    for content in (b"id,value\n1,2\n", b"\xff\xfe", b""):
+        out.write_bytes(content)
+        done = invoke("predict", result, made / "new.csv", out)
+        assert done.exit_code == 2, done.stderr
+        assert "does not hold predictions" in done.stderr
+        assert "--overwrite" in done.stderr
+        assert out.read_bytes() == content
+    done = invoke("predict", result, made / "new.csv", out, "--overwrite")
+    assert done.exit_code == 0, done.stderr
+    first = out.read_bytes()
+    done = invoke("predict", result, made / "new.csv", out)
+    assert done.exit_code == (2 if ending == "npy" else 0), done.stderr  # an array does not say what it is
+    assert out.read_bytes() == first
+    out.unlink()
+    out.mkdir()
+    done = invoke("predict", result, made / "new.csv", out, "--overwrite")
+    assert done.exit_code == 2
+    assert "is a folder" in done.stderr
+
+
+def test_lists_of_neighbors_have_no_other_ending(made, tmp_path):
+    done = invoke("neighbors", made / "new.csv", tmp_path / "lists.csv")
+    assert done.exit_code == 2
+    assert "ends in .csv" in done.stderr
+
+
 # --json of what fails
 
 

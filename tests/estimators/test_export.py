@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -162,6 +163,21 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(tmp_path):
     assert path.read_bytes() == before
     with pytest.raises(ParameterError, match="there is no folder"):
         GraphKernelRidge().fit(X, y).export(tmp_path / "none" / "m.dssl.zip")
+
+
+@pytest.mark.parametrize("ending", [".zip", pytest.param(".onnx", marks=pytest.mark.skipif(
+    find_spec("onnx") is None, reason="needs onnx"))])
+def test_an_export_replaces_an_export_alone(ending, tmp_path):
+    model, path = dssl.LapSVC().fit(X, np.where(LABELED, CODES, -1)), tmp_path / f"m{ending}"
+    path.write_text("row,label")
+    with pytest.raises(ParameterError, match=r"(?s)does not hold exported models.*--overwrite"):
+        model.export(path)
+    assert path.read_text() == "row,label"
+    model.export(path, overwrite=True)
+    assert model.export(path) == path
+    (tmp_path / f"folder{ending}").mkdir()
+    with pytest.raises(ParameterError, match="is a folder"):
+        model.export(tmp_path / f"folder{ending}", overwrite=True)
 
 
 def by_onnx(path, rows):

@@ -193,6 +193,8 @@ def test_predictions_go_to_zarr_in_blocks(tmp_path):
     with pytest.raises(DataError, match="exists"):
         own.predict_to(new, tmp_path / "labels.zarr")
     named = LapRLSClassifier(landmarks=50).fit(X, np.where(y < 0, None, np.array(["a", "b", "c"], object)[y]))
+    with pytest.raises(DataError, match=r"ends in \.csv"):
+        own.predict_to(new, tmp_path / "labels.csv")
     named.predict_to(da.from_array(new, chunks=(10, 4)), tmp_path / "named.zarr")
     array = zarr.open_array(str(tmp_path / "named.zarr"), mode="r")
     assert_array_equal(np.array(array.attrs["classes"])[array[:]], named.predict(new).astype(str))

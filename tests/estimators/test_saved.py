@@ -114,17 +114,21 @@ def test_what_cannot_be_saved_is_named_before_anything_is_computed(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(NotFittedError):
         dssl.LapSVC().save(tmp_path / "m")
-    with pytest.raises(DataError, match="no folder"):
+    with pytest.raises(ParameterError, match="no folder"):
         model.save(tmp_path / "none" / "m")
 
 
 def test_what_save_did_not_write_is_not_replaced(tmp_path):
     model, table = dssl.LapSVC().fit(X, CLASSES), tmp_path / "table.csv"
     table.write_text("a,b")
-    for path in (table, tmp_path, model.export(tmp_path / "m.zip")):
-        with pytest.raises(DataError, match="no estimator that `save` wrote"):
+    for path in (table, model.export(tmp_path / "m.zip")):
+        with pytest.raises(ParameterError, match=r"(?s)does not hold saved estimators.*overwrite=True"):
             model.save(path, report=False)
     assert table.read_text() == "a,b"
+    for overwrite in (False, True):
+        with pytest.raises(ParameterError, match="is a folder"):
+            model.save(tmp_path, report=False, overwrite=overwrite)
+    assert dssl.load(model.save(table, report=False, overwrite=True)).predict(X[:1]) == model.predict(X[:1])
     path = model.save(tmp_path / "m.dssl", report=False)
     assert model.save(path, report=False) == path
 
@@ -153,7 +157,7 @@ def test_files_of_another_kind_or_version_are_refused(tmp_path, monkeypatch):
     path.write_bytes(pickle.dumps(model))
     with pytest.raises(DataError, match="a zip of JSON and arrays"):
         dssl.load(path)
-    model.export(path)
+    model.export(path, overwrite=True)
     with pytest.raises(DataError, match=r"dssl_model\.load"):
         dssl.load(path)
     path.unlink()

@@ -88,7 +88,7 @@ class FittedPipeline:
         calibration, values = self.calibration(), self.model.values(self._scaled(X, execution), execution)
         return calibration.probabilities(margins_of(values, self.model.coding))
 
-    def export(self, path: str | Path) -> Path:
+    def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model to one file, which NumPy alone can predict with; see `PointPredictor.export`.
 
         Raises DataError: text or missing cells became numbers, which the file does not know of.
@@ -98,7 +98,8 @@ class FittedPipeline:
         require(not isinstance(self.model.coding, TagCoding), error=DataError,
                 what="a model of tags (several labels a point) cannot be exported",
                 why="an exported model predicts one", fix="predict with `dssl predict`")
-        return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"))
+        return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"),
+                            overwrite=overwrite)
 
     def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,

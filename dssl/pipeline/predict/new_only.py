@@ -5,6 +5,7 @@ the SHA-256, the number of rows, and the SHA-256 of their values. It is written 
 of the table before and the table after, so that it knows what is in OUT whenever a prediction is killed.
 """
 
+import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,16 +18,18 @@ import numpy as np
 
 from ...base.errors import DataError, require
 from ...data.dataset import Dataset
+from ...data.readers.parquet import parquet_columns
 from ...data.source_files import FileChanges, FileRecord, Source, digested, fingerprint, in_words, joined
 from ...data.sources import find_source
 from ...storage.blocks import Rows
 from ...storage.csr import csr_arrays
-from ...storage.files import read_record, write_json
+from ...storage.files import names_in_zip, read_record, write_json
 from ...storage.objects import ObjectPath
 from ...storage.views import SelectedRows
 from .to_file import Continued
 
 CONTINUED = (".csv", ".parquet")  # tables to which rows are added
+COLUMNS = {"label", "value", "tags", "probability", "score", "abstained", "probabilities", "classes"}  # or begin so
 DIGEST_ROWS = 1 << 12  # of a block whose values are digested
 FIX = "predict without --new-only, which makes all of it anew"
 
@@ -156,6 +159,26 @@ class Pending:
         files = [*(file for file in before.files if file.name not in again), *self.records]
         now = {"made_by": before.made_by, "files": [file.to_dict() for file in files]}
         write_json(_record_of(before.out), {**before.there, digest: now})
+
+
+def holds_predictions(out: Path) -> bool:
+    """Return whether a table or npz file has the columns of predictions: a first one that names rows, and no others."""
+    if out.suffix not in (*CONTINUED, ".npz"):
+        return False
+    with _local(out) as table:
+        try:
+            if out.suffix == ".csv":
+                with open(table, encoding="utf-8", newline="") as file:
+                    head, *columns = next(csv.reader(file), [""])
+            elif out.suffix == ".npz":
+                head, *columns = [name.removesuffix(".npy") for name in names_in_zip(table)] or [""]
+            else:
+                head, *columns = [column.rpartition(" (")[0] for column in parquet_columns(table)]
+        except (ValueError, csv.Error):
+            return False
+    kinds = {column.partition(" ")[0] for column in columns}
+    is_certain = head == "row" or bool(kinds & {"probability", "score"})  # "id,value" may be anyone's
+    return is_certain and bool(kinds & {"label", "value", "tags"}) and kinds <= COLUMNS
 
 
 def values_digest(X: Rows, start: int, stop: int) -> str:
