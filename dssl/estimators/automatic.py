@@ -285,8 +285,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
 
     def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
         assert self._transduction is not None
-        calibration = None if self.calibration_ is None else self.calibration_.of_columns(target.learnable)
-        self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self._learned], calibration,
+        self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self._learned], self.calibration_,
                                                 len(self._transduction))
         if self.base_estimator is None and self._soft_labels is None:
             self._warn_if_it_hurts()

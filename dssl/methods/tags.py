@@ -139,26 +139,39 @@ def calibration_of_tags(target: Tags, learned: Sequence[Calibration | None]) -> 
 class HeldOutTags:
     """The labels that are held out, and the scores (l, c) of the model and its supervised baseline without them.
 
-    tags : those that are learned.
+    tags : those with scores; columns : which of all.
     """
 
     tags: Tags
+    columns: np.ndarray
     model: np.ndarray
     base: np.ndarray
 
     @classmethod
     def of(cls, target: Tags, held_out: Sequence[HeldOutValues]) -> "HeldOutTags":
-        """Return those of the learnable tags of a target; held_out : of each."""
-        target = target.of_columns(target.learnable)
+        """Return those of a target; held_out : of each learnable tag.
+
+        A tag that all labels have, or none has, counts as it does at test points: without one of two labels or more
+        it is predicted as with it, so that all of these entries are right.
+        """
         known = replace(target, coded=np.full_like(target.coded, UNLABELED))
         model, base = np.full((2, *target.coded.shape), np.nan)
-        for column, held in enumerate(held_out):
+        for column, held in zip(target.learnable.tolist(), held_out, strict=True):
             at = np.searchsorted(target.labeled, held.points)
             known.coded[at, column] = target.coded[at, column]
             for values, of_column in ((model, held.model), (base, held.base)):
                 values[at, column] = margins_of(of_column, held.coding)[:, 1]
         some = np.flatnonzero((known.coded != UNLABELED).any(axis=1))
-        return cls(known.take(some), model[some], base[some])
+        constants = target.constants()
+        constant = ~np.isnan(constants) & (target.with_and_without.sum(axis=0) > 1)
+        for values, fill in ((known.coded, target.coded), (model, constants), (base, constants)):
+            values[:, constant] = np.broadcast_to(fill, values.shape)[:, constant]
+        columns = np.union1d(target.learnable, np.flatnonzero(constant))
+        return cls(known.take(some).of_columns(columns), columns, model[some][:, columns], base[some][:, columns])
+
+    def probabilities(self, calibration: TagCalibration | None) -> np.ndarray | None:
+        """Return those of the model, by the calibration of all tags."""
+        return None if calibration is None else calibration.of_columns(self.columns).probabilities(self.model)
 
 
 def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
@@ -169,9 +182,9 @@ def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
     if n == 0:
         return {"n": 0, "why": "no label is held out"}
     pair = pair_of_tags(held.tags, held.model, held.base)
-    probabilities = None if calibration is None else calibration.of_columns(target.learnable).probabilities(held.model)
-    return {"n": n, "folds": n, "scores": {"model": scores_of_tags(held.tags, held.model, probabilities),
-                                           "base": scores_of_tags(held.tags, held.base)},
+    scores = {"model": scores_of_tags(held.tags, held.model, held.probabilities(calibration)),
+              "base": scores_of_tags(held.tags, held.base)}
+    return {"n": n, "folds": n, "scores": scores,
             "over_base": pair.described(), "unlabeled_data": pair.verdict, "curve": [],
             "no_curve": "each tag has different labels"}
 
@@ -180,15 +193,13 @@ def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibratio
                      n: int) -> tuple[Gain, dict[str, Any]]:
     """Return the gain of models of tags over their supervised baseline, and what is known of both; JSON.
 
-    held_out, calibration : of the learnable tags; the others are left out. n : the number of points. The probabilities
-    are those of the calibration of all labels.
+    held_out : of the learnable tags. calibration : of all, by all labels. n : the number of points.
     """
     held = HeldOutTags.of(target, held_out)
     gain, over_tags = compare_tags(held.tags, held.model, held.base)
     gain = replace(gain, all_labeled=n == len(target.labeled))
     return gain, {"gain": gain.described(), "over_tags": over_tags, "held_out": {
-        "model": tag_scores(held.tags, held.model,
-                            None if calibration is None else calibration.probabilities(held.model)),
+        "model": tag_scores(held.tags, held.model, held.probabilities(calibration)),
         "base": tag_scores(held.tags, held.base)}, "in_words": f"{gain.in_words()}; {in_words(over_tags)}"}
 
 

@@ -1,13 +1,13 @@
 """Scores of tags over the entries that are known, and the comparison of two models by them.
 
-    hamming_loss         the share of entries that are predicted wrong
+    hamming_loss         the share of entries that are predicted wrong, also of tags that no label or all labels have
     f1_macro, f1_micro   F1 of each tag in the mean; F1 of all entries together
     average_precision    of each tag, in the mean (mAP): how well its scores rank the points
     ranking_loss         the share of pairs of a point's tags in wrong order, over wholly labeled points
     subset_accuracy      the share of wholly labeled points of which all tags are right
     calibration_error    expected, of each tag in the mean, in `BINS` bins of the probability
 
-Means over tags are of those that some points are known to have and others not to have.
+Means over tags are of those that some points are known to have and others not to have; the other scores are of all.
 
 References
 ----------
