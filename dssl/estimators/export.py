@@ -3,6 +3,7 @@
 Or, of a model in one kernel, as an ONNX graph (`onnx_model.py`).
 """
 
+import hashlib
 import io
 import json
 import zipfile
@@ -26,8 +27,8 @@ from ..learners.model import Model
 from ..learners.on_graph.blend import BlendedModel
 from ..learners.on_graph.model import GraphModel
 from ..learners.on_graph.tags import TagModel
-from ..learners.probabilities import CALIBRATION, Calibration
-from ..learners.target.coding import ClassCoding
+from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration
+from ..learners.target.coding import ClassCoding, TagCoding
 from ..storage.files import draft_of, names_in_zip, path_at, read_file, require_replaceable
 from . import numpy_model
 from .onnx_model import PRODUCER, write_onnx
@@ -37,7 +38,7 @@ Described = tuple[JsonObject, dict[str, np.ndarray]]  # a node of the model for 
 FIX = "predict with dssl itself: `dssl predict`, or keep the estimator with `model.save(path)`"
 
 
-def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | None,
+def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | TagCalibration | None,
                  feature_names: list[str] | None = None, *, overwrite: bool = False) -> Path:
     """Write a model with the scaling of its features to a file that ends in .zip or .onnx; return its path.
 
@@ -53,7 +54,7 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
     require_replaceable(out, "exported models", _is_exported, overwrite=overwrite)
     node, arrays = _node(model, "model")
     known = model.attributes.get(CALIBRATION)
-    of_classes = isinstance(model.coding, ClassCoding)
+    of_classes = isinstance(model.coding, ClassCoding | TagCoding)
     described = {
         "format": numpy_model.FORMAT, "dssl": __version__, "n_features": model.n_features,
         "feature_names": feature_names, "coding": model.coding.name,
@@ -61,12 +62,14 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
         "classes_dtype": model.coding.classes.dtype.str, "rejects": model.abstains,
         "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
         "model": node, "n_values": model.n_columns}
+    stored, _ = scaling.to_arrays()
+    arrays |= {f"scaling.{name}": array for name, array in stored.items()}
+    once = dict[int, str]()  # the name of each array that is written; models of tags share some
+    described["arrays"] = {name: once.setdefault(id(array), name) for name, array in arrays.items()}
     try:
         text = json.dumps(described, indent=1)
     except TypeError as error:
         raise _unknown(f"classes of type {model.coding.classes.dtype} cannot be exported") from error
-    stored, _ = scaling.to_arrays()
-    arrays |= {f"scaling.{name}": array for name, array in stored.items()}
     if out.suffix == ".onnx":
         with draft_of(out) as draft:
             write_onnx(draft, described, arrays)
@@ -74,9 +77,9 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
     with draft_of(out) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.json", text)
         archive.write(numpy_model.__file__, MODULE)
-        for name, array in arrays.items():
+        for name in once.values():
             with io.BytesIO() as buffer:
-                np.save(buffer, array, allow_pickle=False)
+                np.save(buffer, arrays[name], allow_pickle=False)
                 archive.writestr(f"{name}.npy", buffer.getvalue())
     return out
 
@@ -105,9 +108,16 @@ def _node(model: Any, at: str) -> Described:
 
 @_node.register
 def _(model: TagModel, at: str) -> Described:
-    raise ParameterError(explain("a model of tags (several labels a point) cannot be exported",
-                                 why="an exported model has one",
-                                 fix="export each, model.estimators_[0].export(path), or model.save(path)"))
+    nodes, arrays, equal = list[JsonObject](), _named(at, constants=model.constants), dict[str, np.ndarray]()
+    for column, each in zip(model.learned, model.models, strict=True):
+        node, stored = _node(each, f"{at}.{column}")
+        nodes.append({**node, "column": column, "coding": each.coding.name, "rejects": each.abstains})
+        arrays |= {name: equal.setdefault(_digest(array), array) for name, array in stored.items()}
+    return {"type": "tags", "at": at, "models": nodes}, arrays
+
+
+def _digest(array: np.ndarray) -> str:
+    return f"{array.dtype.str} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
 
 
 @_node.register

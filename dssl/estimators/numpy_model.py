@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 BLOCK_NUMBERS = 1 << 24  # of a block of similarities
 
 
@@ -24,16 +24,16 @@ def load(path):
         described = json.loads(archive.read("model.json"))
         if described["format"] != FORMAT:
             raise ValueError(f"{path} has format {described['format']}, this module reads {FORMAT}: take the one in it")
-        arrays = {name[:-4]: np.load(io.BytesIO(archive.read(name))) for name in archive.namelist()
+        stored = {name[:-4]: np.load(io.BytesIO(archive.read(name))) for name in archive.namelist()
                   if name.endswith(".npy")}
-    return Model(described, arrays)
+    return Model(described, {name: stored[same] for name, same in described["arrays"].items()})
 
 
 class Model:
     """A fitted model.
 
-    classes (n_classes,) : the classes, None of quantities. feature_names : of the columns of X, None if they have none.
-    n_features : the columns of X.
+    classes (n_classes,) : the classes, or the tags (several labels a point); None of quantities. feature_names : of the
+    columns of X, None if they have none. n_features : the columns of X.
     """
 
     def __init__(self, described, arrays):
@@ -42,18 +42,22 @@ class Model:
         self.classes = None if described["classes"] is None else np.array(
             described["classes"], dtype=described["classes_dtype"])
         self.n_classes = 0 if self.classes is None else len(self.classes)
+        self._points = None  # of the last searches
+        self._searches: dict = {}  # their results by indexed points and k
 
     def predict(self, X):
         """Return the classes or quantities (n,) or (n, c) of rows X (n, d) before scaling.
 
         A point of which the model knows nothing has the quantity of a mean point, and no class: NaN among floats, -1
-        among integers, None among others.
+        among integers, None among others. Of tags 1 and 0 in a column each (n, n_tags), -1 where nothing is known.
         """
         values, unsupported = self.values(X)
+        if self.described["coding"] == "tags":
+            return np.where(np.isnan(values), -1, values > 0).astype(np.int64)
         unsupported &= self.described["rejects"]
         if self.classes is None:
             return values[:, 0] if values.shape[1] == 1 else values
-        labels = self.classes[np.argmax(self._scores(values), axis=1)]
+        labels = self.classes[np.argmax(_scores(values, self.described["coding"], self.n_classes), axis=1)]
         if unsupported.any():
             if labels.dtype.kind != "f" and (labels.dtype.kind != "i" or -1 in self.classes):  # no marker of their own
                 labels = labels.astype(object)
@@ -61,7 +65,7 @@ class Model:
         return labels
 
     def predict_proba(self, X):
-        """Return the probabilities (n, n_classes) of the classes, NaN where a point gets no class.
+        """Return the probabilities (n, n_classes) of the classes, or of each tag, NaN where a point gets none.
 
         Raises ValueError: the model has none.
         """
@@ -69,11 +73,15 @@ class Model:
         if calibration is None:
             raise ValueError("the model has no probabilities")
         values, unsupported = self.values(X)
-        logs = calibration["slope"] * self._margins(values) - np.array(calibration.get("decision", 0.0))
-        logs = np.where(calibration["present"], logs, -np.inf)
-        P = np.exp(logs - logs.max(axis=1, keepdims=True))
+        if self.described["coding"] == "tags":
+            P = np.empty(values.shape)
+            for column, tag in enumerate(calibration["tags"]):
+                margins, share = values[:, [column, column]] * [-1, 1], calibration["shares"][column]
+                P[:, column] = _probabilities(margins, tag)[:, 1] if tag else np.nan if share is None else share
+            return P
+        P = _probabilities(_margins(values, self.described["coding"], self.n_classes), calibration)
         P[unsupported & self.described["rejects"]] = np.nan
-        return P / P.sum(axis=1, keepdims=True)
+        return P
 
     def values(self, X):
         """Return the values (n, c) of rows X (n, d), and whether each row is unsupported, (n,) bool.
@@ -119,6 +127,14 @@ class Model:
     def _values(self, node, X):
         return getattr(self, f"_{node['type']}")(node, X, lambda name: self.arrays[f"{node['at']}.{name}"])
 
+    def _tags(self, node, X, array):
+        values = np.tile(array("constants"), (len(X), 1))
+        for tag in node["models"]:
+            of_tag, unsupported = self._values(tag, X)
+            values[:, tag["column"]] = _margins(of_tag, tag["coding"], 2)[:, 1]
+            values[unsupported & tag["rejects"], tag["column"]] = np.nan
+        return values, np.isnan(values[:, [tag["column"] for tag in node["models"]]]).all(axis=1)
+
     def _blend(self, node, X, array):
         values, unsupported = self._values(node["graph"], X)
         values = values + self._values(node["kernels"], X)[0]
@@ -127,7 +143,7 @@ class Model:
         return values, np.zeros(len(X), bool)
 
     def _graph(self, node, X, array):
-        distances, ids = _nearest(X, array("points"), node["k"], node["metric"])
+        distances, ids = self._nearest(X, array("points"), node["k"], node["metric"])
         scales, reachable, vertex_values = array("scales"), array("reachable"), array("values")
         logs = _log_weights(node["rule"], node["scale"], distances, distances[:, -1:], scales[ids])
         logs[~reachable[ids]] = -np.inf
@@ -143,6 +159,14 @@ class Model:
         values[unsupported] = 0.0 if self.classes is not None else vertex_values[reachable].mean(axis=0)
         return values, unsupported
 
+    def _nearest(self, X, Z, k, metric):
+        """Return distances and ids of the nearest points; models of tags on one graph search it once."""
+        if self._points is not X:
+            self._points, self._searches = X, {}
+        if (id(Z), k) not in self._searches:
+            self._searches[id(Z), k] = _nearest(X, Z, k, metric)
+        return self._searches[id(Z), k]
+
     def _kernel(self, node, X, array):
         block = _kernel_block(node["kernel"], X, array("points"))
         return block @ array("coef") + array("intercept"), np.zeros(len(X), bool)
@@ -154,24 +178,34 @@ class Model:
             values += np.exp(-0.5 / bandwidth**2 * squared) @ array("coef")[number]
         return values, np.zeros(len(X), bool)
 
-    # Classes from values
 
-    def _scores(self, values):
-        if self.described["coding"] == "one_vs_one":
-            lead, margins = self._summed(np.where(values > 0, 1.0, -1.0)), self._summed(values)
-            return (lead + self.n_classes - 1) / 2 + margins / (3 * (np.abs(margins) + 1))
-        return np.hstack([-values, values]) if values.shape[1] == 1 != self.n_classes else values
+# Classes from values
 
-    def _margins(self, values):
-        one_vs_one = self.described["coding"] == "one_vs_one"
-        return self._summed(values) / self.n_classes if one_vs_one else self._scores(values)
 
-    def _summed(self, values):
-        margins = np.zeros((len(values), self.n_classes))
-        for column, (i, j) in enumerate(combinations(range(self.n_classes), 2)):
-            margins[:, i] += values[:, column]
-            margins[:, j] -= values[:, column]
-        return margins
+def _scores(values, coding, n_classes):
+    if coding == "one_vs_one":
+        lead, margins = _summed(np.where(values > 0, 1.0, -1.0), n_classes), _summed(values, n_classes)
+        return (lead + n_classes - 1) / 2 + margins / (3 * (np.abs(margins) + 1))
+    return np.hstack([-values, values]) if values.shape[1] == 1 != n_classes else values
+
+
+def _margins(values, coding, n_classes):
+    return _summed(values, n_classes) / n_classes if coding == "one_vs_one" else _scores(values, coding, n_classes)
+
+
+def _summed(values, n_classes):
+    margins = np.zeros((len(values), n_classes))
+    for column, (i, j) in enumerate(combinations(range(n_classes), 2)):
+        margins[:, i] += values[:, column]
+        margins[:, j] -= values[:, column]
+    return margins
+
+
+def _probabilities(margins, calibration):
+    logs = calibration["slope"] * margins - np.array(calibration.get("decision", 0.0))
+    logs = np.where(calibration["present"], logs, -np.inf)
+    P = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return P / P.sum(axis=1, keepdims=True)
 
 
 def _unit(X):

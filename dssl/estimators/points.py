@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..base.errors import DataError, explain, require
+from ..base.errors import DataError, require
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
 from ..data.frames import as_pandas, index_labels
@@ -254,14 +254,10 @@ class PointPredictor(PointReader):
         """
         check_is_fitted(self, "model_")
         seen, execution = self.scaling_.seen, self._execution()
-        drift = None
-        if seen is not None and seen.usual is not None:
-            drift = seen.compare(self._points(X, execution, reset=False), execution).drift
-        if drift is None:
-            raise DataError(explain("the distribution of the points of the fit is not known", fix="compare dense "
-                                    "points, or fit without a graph that was read from a file",
-                                    why="quartiles are kept of dense points, by the fit that scales them"))
-        return drift
+        require(seen is not None, "the ranges of the points of the fit are not known", error=DataError,
+                why="the graph was read from a file, which has its scaling alone", fix="fit without that graph")
+        assert seen is not None
+        return seen.compare(self._points(X, execution, reset=False), execution).require_drift()
 
     def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
         """Write what `predict(X)` returns to a new Zarr array, in blocks, where the tasks run.

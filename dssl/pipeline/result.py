@@ -8,28 +8,26 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from ..base.errors import DataError, explain, require
-from ..base.units import size_text, time_text
 from ..data.dataset import Dataset
+from ..data.scaling.drift import Drift
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
-from ..report.error_measure import gain_over, label_score_rows, measure_of
 from ..report.record import Attributes, Scores, Unreached
-from ..report.rendering import rendered
-from ..report.text import at
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
 from .dataset import dataset_of
 from .predict.model import FittedPipeline, open_model
 from .records import PATHS, RESULT, SPEC, StageRun, read_result, read_spec
+from .shown_result import ShownResult
 from .status import STATUS, read_status
 from .suggested_rows import SuggestedRows
 from .suggestion import suggest_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RunResult:
+class RunResult(ShownResult):
     """What a run came to: its figures, its model and its report.
 
     Parameters
@@ -173,20 +171,10 @@ class RunResult:
         """
         document = {item.name: getattr(self, item.name) for item in fields(self)}
         document |= {"stages": [stage.to_dict() for stage in self.stages], "verdict": list(self.verdict),
-                  "notes": list(self.notes)}
+                     "notes": list(self.notes)}
         keys = {name: key for key, name in PATHS.items()}
-        return {keys.get(name, name): str(value) if isinstance(value, Path) else value for name,
-                value in document.items()}
-
-    @property
-    def seconds(self) -> float:
-        """The seconds of all stages."""
-        return sum(stage.seconds for stage in self.stages)
-
-    @property
-    def disk_bytes(self) -> int:
-        """The bytes that its artifacts took when it ended, shared ones among them."""
-        return sum(stage.disk_bytes for stage in self.stages)
+        return {keys.get(name, name): str(value) if isinstance(value, Path) else value
+                for name, value in document.items()}
 
     @property
     def workspace(self) -> Path:
@@ -268,8 +256,7 @@ class RunResult:
         model : str
             "model", or the name of a baseline.
         execution : Execution or None
-            Where the tasks run; None is the active Dask client, or threads of this
-            process.
+            Where the tasks run, as in `predict`.
 
         Returns
         -------
@@ -285,6 +272,48 @@ class RunResult:
         fitted = self.model(model)
         return fitted.predict_proba(fitted.rows_of(X, execution), execution)
 
+    def drift(self, X: Any, *, execution: Execution | None = None) -> Drift:
+        """Return how the distribution of new points differs from that of the training points.
+
+        Parameters
+        ----------
+        X : str, Path, DataFrame, array-like or sparse matrix
+            The points, as in `predict`.
+        execution : Execution or None
+            Where the tasks run, as in `predict`.
+
+        Returns
+        -------
+        Drift
+            What has changed, and whether chance explains it.
+
+        Raises
+        ------
+        DataError
+            The training points are sparse, or the run ended without a model.
+        """
+        fitted, execution = self.model(), execution or current_execution()
+        return fitted.compared(fitted.rows_of(X, execution), execution).require_drift()
+
+    def export(self, path: str | Path, *, model: str = "model", overwrite: bool = False) -> Path:
+        """Write the model to one file, as `dssl export` does.
+
+        Parameters
+        ----------
+        path : str or Path
+            A path that ends in .zip or .onnx.
+        model : str
+            "model", or the name of a baseline.
+        overwrite : bool
+            Whether a file that holds no exported model is replaced too.
+
+        Returns
+        -------
+        Path
+            The path.
+        """
+        return self.model(model).export(path, overwrite=overwrite)
+
     def suggest(self, count: int = 10, *, criterion: Criterion = "auto", random_state: int = 0,
                 execution: Execution | None = None) -> SuggestedRows:
         """Return which rows of the source to label next.
@@ -298,8 +327,7 @@ class RunResult:
         random_state : int
             The seed of every random choice.
         execution : Execution or None
-            Where the tasks run; None is the active Dask client, or threads of this
-            process.
+            Where the tasks run, as in `predict`.
 
         Returns
         -------
@@ -335,55 +363,3 @@ class RunResult:
             raise DataError(explain(f"the run {self.run} has no model", why=f"it was stopped after {self.until}",
                                     fix="run the pipeline without --until"))
         return self.model_path
-
-    def score_rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the scores of the model and its baselines as texts.
-
-        Without test points they are those of held-out labels.
-
-        Returns
-        -------
-        head : tuple of str
-            The head of a table.
-        rows : list of tuple of str
-            Its rows.
-        """
-        if not self.metrics:
-            return label_score_rows(self.gain.get("by_labels", {}))
-        scores: dict[str, Scores] = {"model": self.metrics, **self.baselines}
-        if "n_clusters" in self.metrics:
-            keys = [key for key in ("accuracy", "nmi", "ari") if key in self.metrics]  # none without classes
-            return ("", "clusters", *keys), [
-                (name, str(scored["n_clusters"]), *(f"{at(scored, key):.3f}" for key in keys)) for name,
-                scored in scores.items()]
-        by = measure_of(self.metrics)
-        return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
-            (name, by.with_interval(scored), *gain_over(name, self.metrics, self.gain))
-            for name, scored in scores.items()]
-
-    def _summary(self) -> str:
-        made = sum(stage.status == "done" for stage in self.stages)
-        ended = "done" if self.status == "done" else f"stopped after {self.until}"
-        return (f"{ended}: {len(self.stages)} stages, {made} of them made, in {time_text(self.seconds)}; "
-                f"{size_text(self.disk_bytes)} on disk")
-
-    def __repr__(self) -> str:
-        head, rows = self.score_rows()
-        cells = [head, *rows] if rows else []
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)] if cells else []
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                 for row in cells]
-        report = [f"predictions of all rows: {self.predictions}"] if self.predictions else []
-        report += [f"report: {self.report}"] if self.report else []
-        return "\n  ".join([f"{type(self).__name__} {self.name} ({self.run}), {self._summary()}", *self.verdict[:1],
-                            *lines, *self.notes, *report])
-
-    def _repr_html_(self) -> str:
-        head, rows = self.score_rows()
-        folder, link = Path.cwd(), self.report
-        if link is not None and link.is_relative_to(folder):  # notebooks serve the files beneath them
-            link = link.relative_to(folder)
-        stages = [(stage.name, stage.status, f"{stage.seconds:.2f}", size_text(stage.disk_bytes))
-                  for stage in self.stages]
-        return rendered("result.html", name=self.name, verdict=self.verdict[:1], notes=self.notes, head=head, rows=rows,
-                        link=link, summary=self._summary(), stages=stages)

@@ -1,6 +1,6 @@
 """How the errors of a run are shown: shares of wrong classes, root mean squared errors, or the metric of `scoring`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,6 +150,25 @@ def label_score_rows(by_labels: Attributes) -> tuple[tuple[str, ...], list[tuple
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
     return head, [(name, by.with_interval(scores[name]), *gain_over(name, scores["model"], by_labels))
                   for name in names if name in scores]
+
+
+def score_rows(metrics: Scores, baselines: Mapping[str, Scores],
+               gain: Attributes) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the scores of a model and its baselines: the head of a table, and its rows.
+
+    Without test points they are those of held-out labels.
+    """
+    if not metrics:
+        return label_score_rows(gain.get("by_labels", {}))
+    scores: dict[str, Scores] = {"model": metrics, **baselines}
+    if "n_clusters" in metrics:
+        keys = [key for key in ("accuracy", "nmi", "ari") if key in metrics]  # none without classes
+        return ("", "clusters", *keys), [
+            (name, str(scored["n_clusters"]), *(f"{at(scored, key):.3f}" for key in keys))
+            for name, scored in scores.items()]
+    by = measure_of(metrics)
+    return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
+        (name, by.with_interval(scored), *gain_over(name, metrics, gain)) for name, scored in scores.items()]
 
 
 def gain_over(name: str, metrics: Scores, gains: Attributes) -> tuple[str, str]:

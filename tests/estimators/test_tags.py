@@ -3,6 +3,7 @@
 import pickle
 import warnings
 import weakref
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,11 @@ from dssl import (
     LaplaceLearning,
     LapSVC,
     SemiSupervisedClassifier,
+    load,
     suggest_labels,
 )
 from dssl.base.errors import DataError, ParameterError
+from dssl.estimators import numpy_model
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.knn.index import NeighborIndex
 from dssl.learners.on_graph.graph_ridge import KernelRows
@@ -331,10 +334,22 @@ def test_one_index_is_alive_however_many_tags_there_are(tagged, learner, monkeyp
     assert model.model_.index_of == (0, 0, 0)
 
 
-def test_each_label_is_exported_by_itself(fitted, tagged, tmp_path):
-    with pytest.raises(ParameterError, match="export each"):
-        fitted.export(tmp_path / "all.dssl.zip")
-    assert fitted.estimators_[0].export(tmp_path / "first.dssl.zip").exists()
+@pytest.mark.parametrize("learner", [SemiSupervisedClassifier(scale="none"), LapSVC(n_subsample=40),
+                                     GraphKernelRidge()], ids=str)
+def test_tags_are_exported_and_saved_in_one_file(tagged, learner, tmp_path):
+    X, _, y = tagged
+    lacking = np.hstack([y, np.where(y[:, :1] >= 0, 0, -1)])  # the last tag has no labels but 0
+    moved = X[:50] + np.random.default_rng(1).normal(0, 0.3, (50, 8))  # no two distances are equal but for rounding
+    model, new = learner.fit(X, lacking), np.vstack([moved, X[:20], X[:3] + 1e6])
+    exported = numpy_model.load(model.export(tmp_path / "all.dssl.zip"))
+    loaded = load(model.save(tmp_path / "all.dssl", report=False))
+    assert exported.classes.tolist() == [0, 1, 2, 3]
+    for other in (exported, loaded):
+        assert_array_equal(other.predict(new), model.predict(new))
+        assert_allclose(other.predict_proba(new), model.predict_proba(new), rtol=0, atol=1e-6)
+    with zipfile.ZipFile(tmp_path / "all.dssl.zip") as archive:
+        shapes = [np.load(archive.open(name)).shape for name in archive.namelist() if name.endswith(".npy")]
+    assert shapes.count(X.shape) <= 1  # all tags have one graph
 
 
 def test_a_fit_of_one_label_after_several_forgets_them(tagged):

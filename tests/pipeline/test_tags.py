@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+import dssl
 from dssl import LaplaceLearning, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
 from dssl.base.errors import BudgetError, DataError, SpecError
 from dssl.cli.init.first_spec import first_spec
 from dssl.cli.main import main
+from dssl.estimators import numpy_model
 from dssl.execution.in_process import InProcess
 from dssl.learners.target.coding import TagCoding
 from dssl.pipeline.load import load_spec
@@ -181,9 +183,19 @@ def test_new_rows_are_predicted_in_every_format(tables, tested, tmp_path):
     assert with_tags.X.shape == (160, 3)
 
 
-def test_an_export_and_suggestions_are_refused_with_a_way_out(tested, tmp_path):
-    with pytest.raises(DataError, match=r"tags.*\n.*\n.*dssl predict"):
-        tested.model().export(tmp_path / "model.zip")
+def test_a_run_of_tags_is_exported_and_compares_new_points(tables, tested, tmp_path):
+    _, X, _, _ = tables
+    loaded = dssl.load(tested.folder)
+    exported = numpy_model.load(loaded.export(tmp_path / "model.zip"))
+    assert exported.classes.tolist() == NAMES
+    new = X[:20] + np.random.default_rng(1).normal(0, 0.1, (20, 3)).astype(np.float32)
+    assert_array_equal(exported.predict(new), loaded.predict(new))
+    assert_allclose(exported.predict_proba(new), loaded.predict_proba(new), atol=1e-6)
+    assert not loaded.drift(X).alarm
+    assert loaded.drift(X + 5).alarm
+
+
+def test_suggestions_are_refused_with_a_way_out(tested):
     with pytest.raises(DataError, match="several labels a point"):
         suggest_rows(tested.folder, InProcess())
 

@@ -12,7 +12,7 @@ new with the probability m / (n + m) (m - 1) / (n + m - 1) ... (k factors).
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -87,8 +87,11 @@ class Ranges:
 
 
 def warn_out_of_range(ranges: Ranges, rows: Rows, execution: Execution, names: Sequence[str] | None) -> None:
-    """Warn about columns in which new points are out of the ranges of the training points."""
-    notes = ranges.compare(rows, execution).notes(names)
+    """Warn about columns in which new points are out of the ranges of the training points.
+
+    Their distribution is not compared: nothing is counted by the quartiles.
+    """
+    notes = replace(ranges, usual=None).compare(rows, execution).notes(names)
     if notes:
         warnings.warn(explain("; ".join(notes), why="predictions for such points are extrapolations",
                               fix="check that the columns are those of the fit, in the same units"),
@@ -198,6 +201,14 @@ class Comparison:
         """The change of distribution; None where that of the training rows is not known, as of sparse ones."""
         usual = self.ranges.usual
         return None if usual is None else Drift.between(usual, self.n, self.n_out, self.up_to)
+
+    def require_drift(self) -> Drift:
+        """Return the change of distribution; raise DataError where that of the training rows is not known."""
+        if self.drift is None:
+            raise DataError(explain("the distribution of the points of the fit is not known",
+                                    why="they are sparse, and quartiles are kept of dense points",
+                                    fix="fit dense points; of sparse ones `predict` compares the ranges"))
+        return self.drift
 
     def is_notable(self, column: ColumnOutOfRange) -> bool:
         """Return whether a column has more values out of range than chance explains."""

@@ -95,9 +95,6 @@ class FittedPipeline:
         """
         require(not self.dataset.get("columns"), "the points were made of text or missing cells", error=DataError,
                 why="an exported model predicts numbers as they are", fix="predict with `dssl predict`")
-        require(not isinstance(self.model.coding, TagCoding), error=DataError,
-                what="a model of tags (several labels a point) cannot be exported",
-                why="an exported model predicts one", fix="predict with `dssl predict`")
         return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"),
                             overwrite=overwrite)
 
