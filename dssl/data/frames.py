@@ -8,8 +8,6 @@ are. A column with lists of numbers becomes one column per element.
 from collections.abc import Sequence
 from typing import Any
 
-import dask
-import narwhals as nw
 import pandas as pd
 
 from .lists import with_elements
@@ -28,6 +26,15 @@ def as_pandas(table: Any) -> Any:
     return with_elements(frame) if isinstance(frame, pd.DataFrame) else frame
 
 
+def is_dask_collection(data: Any) -> bool:
+    """Return whether data are a dask array or table; dask is imported only where they may be."""
+    if not hasattr(data, "__dask_graph__"):
+        return False
+    import dask
+
+    return bool(dask.is_dask_collection(data))
+
+
 def index_labels(table: Any, rows: Sequence[int]) -> list[str]:
     """Return the index labels of some rows of a pandas table; [] for other tables, or if the index just counts."""
     if not isinstance(table, pd.DataFrame) or isinstance(table.index, pd.RangeIndex):
@@ -36,8 +43,10 @@ def index_labels(table: Any, rows: Sequence[int]) -> list[str]:
 
 
 def _as_pandas(table: Any) -> Any:
-    if dask.is_dask_collection(table) or isinstance(table, (pd.DataFrame, pd.Series)):
+    if isinstance(table, (pd.DataFrame, pd.Series)) or is_dask_collection(table):
         return table
+    import narwhals as nw  # takes a tenth of a second, needed for other tables only
+
     frame = nw.from_native(table, pass_through=True, allow_series=True)
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()

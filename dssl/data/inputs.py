@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import dask
 import numpy as np
 import pandas as pd
 from scipy import sparse
@@ -24,7 +23,7 @@ from ..storage.pieces import RowsInPieces
 from ..storage.views import ChosenColumns, take_by_chunk
 from .dataset import Dataset
 from .floats import not_finite
-from .frames import as_pandas
+from .frames import as_pandas, is_dask_collection
 from .refused_cells import refuse_frame
 
 READ_BYTES = 16 << 20  # of rows read at a time from an array without chunks
@@ -50,7 +49,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     X = X.X if isinstance(X, Dataset) else as_pandas(X)
     if isinstance(X, Rows):
         return _checked(X, execution)
-    if dask.is_dask_collection(X):
+    if is_dask_collection(X):
         return _rows_of_partitions(X, execution)
     if isinstance(X, pd.DataFrame):
         return ArrayRows(check_array(frame_block(X), estimator=estimator, input_name="X"))
@@ -73,7 +72,7 @@ def header_of(X: Any) -> pd.DataFrame | None:
     """
     if isinstance(X, pd.DataFrame):
         return X
-    if dask.is_dask_collection(X) and hasattr(X, "columns") and X.ndim == 2:
+    if is_dask_collection(X) and hasattr(X, "columns") and X.ndim == 2:
         return X._meta
     names = X.feature_names if isinstance(X, Dataset) else None
     return None if names is None else pd.DataFrame(columns=names)
@@ -108,7 +107,7 @@ def labels_of(y: Any) -> Any:
         return y.named_targets()
     if isinstance(y, Rows):
         return y.read_all()
-    if dask.is_dask_collection(y):
+    if is_dask_collection(y):
         return y.compute()
     return np.asarray(y[:]) if _is_sliced(y) else as_pandas(y)
 

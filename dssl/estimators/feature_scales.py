@@ -22,8 +22,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
+from ..base.profiler import library
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
@@ -134,7 +134,8 @@ def losses_by_nearest(Z: Any, labels: Target, held: np.ndarray, metric: AnyMetri
         _, nearest = pair_points(as_rows(Z), metric, CHUNK_BYTES).nearest(Z[held], held, N_NEAREST)
     else:
         measured = measurable(Z, metric)
-        search = NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute").fit(measured)
+        search = library("sklearn.neighbors").NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute")
+        search.fit(measured)
         near = search.kneighbors(measured[held], return_distance=False)
         others = near != held[:, None]
         others[others.all(axis=1), -1] = False  # among many equal rows the row itself may be missing

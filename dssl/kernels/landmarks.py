@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
-from scipy.cluster.hierarchy import linkage
 
 from ..base.digest import is_whole, require_random_state
 from ..base.errors import DataError, explain, require
+from ..base.profiler import library
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng, row_ranges
@@ -264,7 +264,7 @@ def without_outliers(points: Any, share: float) -> np.ndarray:
     blocks = [squared_distances(points[start:stop], points[start:]) for start, stop in row_ranges(s, OUTLIER_BLOCK)]
     pairs = np.concatenate([row[i + 1:] for block in blocks for i, row in enumerate(block)])
     del blocks
-    merges = linkage(pairs, "single")
+    merges = library("scipy.cluster.hierarchy").linkage(pairs, "single")
     parts = merges[:, :2].astype(np.int64)
     sizes = np.concatenate([np.ones(s), merges[:, 3]])
     heights = np.concatenate([np.full(s, -1.0), merges[:, 2]])

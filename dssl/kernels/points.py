@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numba import njit
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
@@ -10,7 +11,8 @@ from ..base.errors import DataError, require
 from ..storage.blocks import row_ranges
 from ..storage.csr import absolute_sums, as_csr, overlaps, products, squared_lengths, with_values
 
-VALUES_AT_ONCE = 1 << 16  # of a block, which stay in the cache
+FEW_VALUES = 1 << 18  # of a block, up to which NumPy is as fast as compiled code is loaded
+VALUES_AT_ONCE = 1 << 10  # of these, with an array beside them
 
 
 def as_points(X: Any, dtype: Any = np.float64) -> Any:
@@ -71,11 +73,22 @@ def squared_distances(X: Any, Z: Any) -> np.ndarray:
 
 def _squared_from_products(block: np.ndarray, xx: np.ndarray, zz: np.ndarray) -> None:
     """Turn x_i . z_j into |x_i|^2 + |z_j|^2 - 2 x_i . z_j in place, clipped at 0 against cancellation."""
+    if block.size > FEW_VALUES:
+        _compiled_squares(block, xx, zz)
+        return
     for start, stop in row_ranges(len(block), max(1, VALUES_AT_ONCE // max(1, block.shape[1]))):
         part = block[start:stop]
         part *= -2.0
         part += xx[start:stop, None] + zz
         np.maximum(part, 0.0, out=part)
+
+
+@njit(nogil=True, cache=True)
+def _compiled_squares(block, xx, zz):
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            value = (xx[i] + zz[j]) - 2.0 * block[i, j]
+            block[i, j] = 0.0 if value < 0.0 else value
 
 
 def city_block_distances(X: Any, Z: Any) -> np.ndarray:

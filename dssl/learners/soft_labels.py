@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize, nnls
 from scipy.special import log_softmax, softmax
 
 from ..base.errors import DataError, require
+from ..base.profiler import library
 from ..storage.blocks import Rows
 from .target.target import Classes, Target
 
@@ -182,8 +182,8 @@ def pool_weights(target: Target, own: np.ndarray, others: np.ndarray, weight: np
                                    (excess * others).sum(axis=(1, 2)) + RATE + b / DEVIATION**2])
         return float(value - w @ logs[rows, target.coded]), gradient
 
-    found = minimize(objective, np.zeros(1 + k), jac=True, method="L-BFGS-B",
-                     bounds=[(-4.0, 2.0), *[(0.0, MAX_WEIGHT)] * k]).x
+    found = library("scipy.optimize").minimize(objective, np.zeros(1 + k), jac=True, method="L-BFGS-B",
+                                               bounds=[(-4.0, 2.0), *[(0.0, MAX_WEIGHT)] * k]).x
     return Weights(float(np.exp(found[0])), found[1:])
 
 
@@ -200,7 +200,7 @@ def _mean_weights(Y: np.ndarray, own: np.ndarray, others: np.ndarray, w: np.ndar
     # |A b - r|^2 + 2 c sum b with c = PENALTY unit / 2: a Cholesky factor turns it into least squares.
     G = A.T @ A + max(1e-9 * float(np.trace(A.T @ A)), np.finfo(float).tiny) * np.eye(A.shape[1])
     L = np.linalg.cholesky(G)
-    b, _ = nnls(L.T, np.linalg.solve(L, A.T @ residual - PENALTY * unit / 2))
+    b, _ = library("scipy.optimize").nnls(L.T, np.linalg.solve(L, A.T @ residual - PENALTY * unit / 2))
     b = b / max(1.0, b.sum())
     return Weights(1 - float(b.sum()), b)
 

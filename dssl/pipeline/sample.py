@@ -17,7 +17,7 @@ from ..data.ingest_params import IngestParams
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import one_thread
 from ..graph.equal_rows import vertices_cost
-from ..graph.layout_2d import BLOCK, edges_of, nearest_edges, plane_coordinates
+from ..graph.layout_2d import edges_of, nearest_edges, plane_coordinates
 from ..graph.vertices import find_vertices
 from ..graph.weights.build import read_graph
 from ..kernels.points import as_points, squared_distances
@@ -41,6 +41,7 @@ from .stage import Stage
 from .suggested_rows import choose_rows, with_places
 
 DRAWN = 2000  # points of the picture
+ROWS_AT_ONCE = 128  # of the distances between these, for which nothing is compiled
 LABELED = 400  # of them at most with a label
 LINES = 8000  # of the picture, the shortest
 JUDGED = 5000  # points among which the least certain are looked for
@@ -155,7 +156,7 @@ def _distances(X: Any, metric: AnyMetric) -> np.ndarray:
     rule, rows = pair_metric_of(metric), measurable(X, metric)
     points = as_points(rows) if rule is None else rows
     distances = np.empty((X.shape[0], X.shape[0]), np.float32)
-    for start, stop in row_ranges(X.shape[0], BLOCK):
+    for start, stop in row_ranges(X.shape[0], ROWS_AT_ONCE):
         if rule is None:
             distances[start:stop] = np.sqrt(squared_distances(as_points(rows[start:stop]), points))
         else:

@@ -250,7 +250,8 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
 
         if len(edges):
             path = Path(coordinates[np.asarray(edges)].reshape(-1, 2), [Path.MOVETO, Path.LINETO] * len(edges))
-            axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=0.5, alpha=0.55))
+            lines = axes.add_artist(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=0.5, alpha=0.55))
+            lines.set_in_layout(False)  # they end at points: thousands of them are not measured again
         ring = np.asarray(labeled, int)
         if classes:
             for code in np.unique(values).astype(int):

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.utils.validation import has_fit_parameter
 
 from ..base.errors import ParameterError, require
 from ..base.profiler import library
@@ -33,8 +31,9 @@ def base_estimator_of(given: Any, *, classes: bool, random_state: int) -> Any:
             return made(random_state=random_state)
         linear = library("sklearn.linear_model")
         return linear.LogisticRegression(max_iter=1000) if classes else linear.Ridge()
-    fits = hasattr(given, "fit") and (is_classifier(given) and hasattr(given, "predict_proba") if classes
-                                      else is_regressor(given))
+    base = library("sklearn.base")
+    fits = hasattr(given, "fit") and (base.is_classifier(given) and hasattr(given, "predict_proba") if classes
+                                      else base.is_regressor(given))
     require(fits, f"base_estimator={given!r}", error=ParameterError,
             why="it says how probable the classes are" if classes else "it predicts quantities",
             fix="pass a classifier with predict_proba" if classes else "pass a regressor")
@@ -51,6 +50,7 @@ def cross_fitted(given: Any, rows: Rows, target: Target, weight: np.ndarray | No
     """
     classes = isinstance(target, Classes)
     estimator = base_estimator_of(given, classes=classes, random_state=random_state)
+    has_fit_parameter = library("sklearn.utils.validation").has_fit_parameter
     require(weight is None or has_fit_parameter(estimator, "sample_weight"), f"base_estimator={estimator!r}",
             why="labels have weights, and its fit takes none", fix="leave the weights out, or pass another estimator")
     X, labels = _dense(rows.take(target.labeled), estimator), np.arange(len(target.labeled))
@@ -69,6 +69,7 @@ def cross_fitted(given: Any, rows: Rows, target: Target, weight: np.ndarray | No
 def _predicted(estimator: Any, X: Points, part: Target, weight: np.ndarray | None, rows: Rows) -> np.ndarray:
     """Return what a fit to some labels says of all rows, (n, c)."""
     of_labels = {} if weight is None else {"sample_weight": weight}
+    clone = library("sklearn.base").clone
     if isinstance(part, Classes):
         values = np.zeros((len(rows), len(part.names)))
         present = np.unique(part.coded)

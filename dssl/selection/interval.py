@@ -23,10 +23,10 @@ the bootstrap", 1993, section 12.5.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-
-from ..base.profiler import library
+from scipy.special import betainc, gammaln, nctdtr, ndtr, ndtri, stdtr, stdtrit, xlog1py, xlogy
 
 CONFIDENCE = 0.95
 MAX_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
@@ -36,7 +36,7 @@ MIN_RESAMPLED = 10  # points, below which too many resamples have no spread
 
 def interval_of_share(share: float, n: float) -> list[float]:
     """Return Wilson's interval of a share that was observed at n points."""
-    z = float(library("scipy.stats").norm.isf((1 - CONFIDENCE) / 2))
+    z = -float(ndtri((1 - CONFIDENCE) / 2))
     center = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
     low = 0.0 if share <= 0 else max(0.0, float(center - half))  # without the rounding at the ends
@@ -69,7 +69,7 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
         return interval_of_share(bounded, bounded * (1 - bounded) / standard_error**2 if is_spread else n)
     if value <= 0:
         return [0.0, 0.0] if value == standard_error == 0 else None
-    factor = float(np.exp(library("scipy.stats").t.ppf((1 + CONFIDENCE) / 2, n - 1) * standard_error / value))
+    factor = float(np.exp(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * standard_error / value))
     return [value / factor, value * factor]
 
 
@@ -83,8 +83,7 @@ def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] 
         return [0.0, 0.0]
     relative = squared / mean
     error = float(relative.std(ddof=1)) / np.sqrt(n)
-    t = library("scipy.stats").t
-    low, high = (float(t.ppf(side, n - 1)) for side in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    low, high = (float(stdtrit(n - 1, side)) for side in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     if MIN_RESAMPLED <= n <= MAX_RESAMPLED and error > 0:
         rng = np.random.default_rng(random_state)
         studentized = np.empty(RESAMPLES)
@@ -112,22 +111,44 @@ def mcnemar_power(m: int, gained: float, lost: float) -> float:
 
     gained, lost : the shares of points that only the first, or only the second model classifies correctly.
     """
-    stats = library("scipy.stats")
-    binom = stats.binom
-    norm = stats.norm
     differ = min(gained + lost, 1.0)
     if differ <= 0:
         return 0.0
     if m * differ > MAX_EXACT:
         gain = gained - lost
         deviation = np.sqrt(max(differ - (gained - lost) ** 2, 1e-12))
-        return float(norm.sf((norm.isf(LEVEL / 2) * np.sqrt(differ) - gain * np.sqrt(m)) / deviation))
+        return float(ndtr((gain * np.sqrt(m) + ndtri(LEVEL / 2) * np.sqrt(differ)) / deviation))
     around = SPREAD * np.sqrt(m * differ * (1 - differ)) + SPREAD
     d = np.arange(max(MIN_PAIRS, int(m * differ - around)), min(m, int(m * differ + around)) + 1)
     if not len(d):
         return 0.0
-    needed = binom.isf(LEVEL / 2, d, 0.5) + 1
-    return float(binom.pmf(d, m, differ) @ binom.sf(needed - 1, d, gained / differ))
+    probability = np.exp(gammaln(m + 1) - gammaln(d + 1) - gammaln(m - d + 1)
+                         + xlogy(d, differ) + xlog1py(m - d, -differ))
+    allowed = np.floor((d + np.sqrt(d)) / 2)  # a standard deviation above the mean, which is not significant
+    while (large := more_than(allowed, d, 0.5) > LEVEL / 2).any():
+        allowed[large] += 1
+    return float(probability @ more_than(allowed, d, gained / differ))
+
+
+def more_than(count: Any, n: Any, p: float) -> Any:
+    """Return the probability that a binomial of n and p is more than a count."""
+    return np.where(count < n, betainc(count + 1, np.maximum(n - count, 1), p), 0.0)
+
+
+def sign_test(gained: int, lost: int) -> float:
+    """Return the two-sided p-value of the exact sign test; 1 of no signs."""
+    n, rarer = gained + lost, min(gained, lost)
+    return min(1.0, float(2 * more_than(n - rarer - 1, n, 0.5))) if n else 1.0
+
+
+def t_test(t: float, freedom: float) -> float:
+    """Return the two-sided p-value of Student's t."""
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+def significant_t(freedom: float) -> float:
+    """Return the smallest value of Student's t that is significant."""
+    return -float(stdtrit(freedom, LEVEL / 2))
 
 
 def detectable_error_difference(m: int, lost: float = 0.0) -> float | None:
@@ -140,12 +161,11 @@ def detectable_error_difference(m: int, lost: float = 0.0) -> float | None:
 
 def t_power(m: int, gain: float, standard_error: float) -> float:
     """Return the probability that the paired t-test on m points finds a mean difference of `gain` significant."""
-    stats = library("scipy.stats")
     if m < 2 or gain <= 0:
         return 0.0
     if gain > CERTAIN * standard_error:  # the noncentral distribution loses all digits there
         return 1.0
-    return float(stats.nct.sf(stats.t.isf(LEVEL / 2, m - 1), m - 1, gain / standard_error))
+    return float(1 - nctdtr(m - 1, gain / standard_error, significant_t(m - 1)))
 
 
 def detectable_mean_difference(m: int, standard_error: float, largest: float) -> float | None:

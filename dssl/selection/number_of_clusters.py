@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 
 from ..base.digest import is_whole
 from ..base.errors import DataError, require
@@ -178,7 +177,7 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> dict[str, fl
     table = np.zeros((y.max() + 1, len(names)), np.int64)
     np.add.at(table, (y, c), 1)
     table[:, names == -1] = 0
-    matched = table[linear_sum_assignment(table, maximize=True)].sum()
+    matched = table[library("scipy.optimize").linear_sum_assignment(table, maximize=True)].sum()
     alone = np.where(names[c] == -1, len(names) + np.arange(len(c)), c)
     metrics = library("sklearn.metrics")
     return {"accuracy": float(matched / len(y)), "nmi": float(metrics.normalized_mutual_info_score(y, alone)),

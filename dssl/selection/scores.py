@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..base.profiler import library
 from ..execution.tasks import Execution
 from ..learners.model import Model, Output, SharedModels, predict_blocks
 from ..learners.probabilities import CALIBRATION, Calibration
@@ -23,7 +22,10 @@ from .interval import (
     interval_of_rmse,
     interval_of_share,
     mcnemar_power,
+    sign_test,
+    significant_t,
     t_power,
+    t_test,
 )
 from .scoring import Predicted, terms_of
 
@@ -128,21 +130,22 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
     rest; None without margins, or for points of one class. log_loss : None without probabilities. Another scoring than
     accuracy adds `target_score`.
     """
-    metrics = library("sklearn.metrics")
     predicted = predictions["codes"]
     errors = predictions.get("code_errors")
     error = float((predicted != true.coded).mean())
+    confusion = np.zeros((len(true.names), len(true.names)), np.int64)
+    is_class = predicted >= 0
+    np.add.at(confusion, (true.coded[is_class], predicted[is_class]), 1)
     present = np.unique(true.coded)
+    of_class, right = np.bincount(true.coded, minlength=len(confusion))[present], np.diag(confusion)[present]
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
             "interval": interval_of_share(error, len(true.coded)),
-            "balanced_accuracy": float(metrics.recall_score(true.coded, predicted, average="macro", labels=present,
-                                                            zero_division=0)),
-            "f1_macro": float(metrics.f1_score(true.coded, predicted, average="macro", labels=present,
-                                               zero_division=0)),
+            "balanced_accuracy": float((right / of_class).mean()),
+            "f1_macro": float((2 * right / (of_class + confusion.sum(axis=0)[present])).mean()),
             "roc_auc": area_of(true, predictions.get("margins")), "log_loss": _log_loss(predictions.get("log_losses")),
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
-            "confusion": metrics.confusion_matrix(true.coded, predicted, labels=np.arange(len(true.names))).tolist(),
+            "confusion": confusion.tolist(),
             **target_score(true, predictions)}
 
 
@@ -290,7 +293,7 @@ def compare_classes(right: np.ndarray, other_right: np.ndarray) -> PairedCompari
     other_error = float((~other_right).mean())
     gained = int((right & ~other_right).sum())
     lost = int((~right & other_right).sum())
-    p_value = float(library("scipy.stats").binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    p_value = sign_test(gained, lost)
     opposite = min(gained, lost) / n
     target = max(other_error / 2, MIN_DIFFERENCE)
     return PairedComparison(n, (gained - lost) / n, other_error, p_value, MIN_PAIRS / n if n >= MIN_PAIRS else None,
@@ -305,7 +308,6 @@ def compare_in_scoring(scoring: str, ours: Predicted, other: Predicted) -> Paire
     `(sum c^2)^2 / sum c^4` degrees of freedom, so that `MIN_PAIRS` equal terms of one sign are significant, as in
     McNemar's test. The power is that for a difference of terms of the size of one point of the rarest class.
     """
-    t = library("scipy.stats").t
     n = len(ours.true)
     losses = (ours.loss(scoring), other.loss(scoring))
     if losses[0] is None or losses[1] is None:
@@ -322,15 +324,14 @@ def compare_in_scoring(scoring: str, ours: Predicted, other: Predicted) -> Paire
         return PairedComparison(n, gain, losses[1], 1.0, None, None, power)
     error = float(np.sqrt(squares))
     terms_freedom = squares**2 / fourths
-    p_value = float(2 * t.sf(abs(gain) / error, terms_freedom))
-    smallest = float(t.isf(LEVEL / 2, terms_freedom)) * error
+    p_value = t_test(gain / error, terms_freedom)
+    smallest = significant_t(terms_freedom) * error
     return PairedComparison(n, gain, losses[1], p_value, smallest,
                             detectable_mean_difference(int(terms_freedom) + 1, error, losses[1]), power, error)
 
 
 def compare_squared_errors(squared: np.ndarray, other_squared: np.ndarray, size: float) -> PairedComparison:
     """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
-    t = library("scipy.stats").t
     n = len(squared)
     rounding = (ROUNDING * size) ** 2
     ours, theirs = (np.where(squares > rounding, squares, 0.0) for squares in (squared, other_squared))
@@ -347,7 +348,7 @@ def compare_squared_errors(squared: np.ndarray, other_squared: np.ndarray, size:
             np.sqrt(square) - np.sqrt(square - difference))
 
     return PairedComparison(n, gain, float(np.sqrt(square)), paired_t(ours - theirs),
-                            in_rmse(float(t.isf(LEVEL / 2, n - 1)) * error),
+                            in_rmse(significant_t(n - 1) * error),
                             in_rmse(detectable_mean_difference(n, error, square)), t_power(n, square / 2, error))
 
 
@@ -356,12 +357,11 @@ def paired_t(differences: np.ndarray) -> float:
 
     `scipy.stats.ttest_rel` would warn of nearly equal ones, and a thread cannot suppress warnings for itself alone.
     """
-    t = library("scipy.stats").t
     n = len(differences)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         mean = differences.mean()
         variance = ((differences - mean) ** 2).mean() * (n / (n - 1))
-        p_value = float(2 * t.sf(abs(mean / np.sqrt(variance / n)), n - 1))
+        p_value = t_test(mean / np.sqrt(variance / n), n - 1)
     return p_value if np.isfinite(p_value) else 1.0
 
 

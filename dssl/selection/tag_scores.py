@@ -17,12 +17,13 @@ Tsoumakas, Katakis, Vlahavas, "Mining multi-label data", 2010.
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..base.digest import JsonObject
 from ..base.profiler import library
 from ..learners.target.tags import Tags
 from .graph_gain import Gain
-from .interval import CONFIDENCE, MIN_PAIRS, interval_of_score, t_power
+from .interval import CONFIDENCE, MIN_PAIRS, interval_of_score, sign_test, t_power, t_test
 from .scores import MIN_DIFFERENCE, PairedComparison
 
 BINS = 10
@@ -105,13 +106,13 @@ def pair_of_tags(true: Tags, scores: np.ndarray, others: np.ndarray) -> PairedCo
     losses = [(known & (_predicted(each) != true.coded)).sum(axis=1) for each in (scores, others)]
     other = _mean_of_draws(losses[1], n)[0]
     difference, error = _mean_of_draws(losses[0] - losses[1], n)
-    r, stats = len(n), library("scipy.stats")
+    r = len(n)
     if error > 0:
-        p_value = float(2 * stats.t.sf(abs(difference) / error, r - 1))
+        p_value = t_test(difference / error, r - 1)
         power = t_power(r, max(other / 2, MIN_DIFFERENCE), error)
     else:
         unanimous = int(np.count_nonzero(losses[0] - losses[1]))
-        p_value = float(stats.binomtest(unanimous, unanimous).pvalue) if unanimous else 1.0
+        p_value = sign_test(unanimous, 0)
         power = float(r >= MIN_PAIRS)
     return PairedComparison(r, -difference, other, p_value, None, None, power, error)
 
@@ -164,7 +165,7 @@ def _over_tags(pairs: list[tuple[float, float]]) -> dict[str, Any]:
     differences, c = ours - others, len(pairs)
     mean, interval = float(differences.mean()), None
     if c > 1:
-        half = float(library("scipy.stats").t.ppf((1 + CONFIDENCE) / 2, c - 1) * differences.std(ddof=1) / np.sqrt(c))
+        half = float(stdtrit(c - 1, (1 + CONFIDENCE) / 2) * differences.std(ddof=1) / np.sqrt(c))
         interval = [mean - half, mean + half]
     return {"tags": c, "with_graph": float(ours.mean()), "without": float(others.mean()), "difference": mean,
             "interval": interval}

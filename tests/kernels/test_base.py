@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.metrics import pairwise
 
 from dssl.base.errors import DataError, ParameterError
+from dssl.kernels import points as module
 from dssl.kernels.base import (
     FLOAT32_ROWS,
     RBF,
@@ -224,3 +225,12 @@ def test_a_float32_block_is_never_held_in_float64(kernel):
     kernel(X[:5], Z, dtype=np.float32)
     most = 20_000 * (4 * 100 + 3 * 4 * 4) + FLOAT32_ROWS * 100 * 16
     assert traced_peak(lambda: kernel(X, Z, dtype=np.float32), most) < most
+
+
+def test_distances_of_few_and_many_points_have_the_same_bits(monkeypatch):
+    X, Z = np.random.default_rng(0).normal(size=(2, 90, 7)) + 1e3
+    few = squared_distances(X, Z), squared_distances(X, X)
+    monkeypatch.setattr(module, "FEW_VALUES", 0)
+    for found, again in zip(few, (squared_distances(X, Z), squared_distances(X, X)), strict=True):
+        assert_array_equal(found, again)
+    assert_array_equal(few[1], few[1].T)

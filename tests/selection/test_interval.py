@@ -4,8 +4,11 @@ from math import comb
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.stats import binomtest, multinomial, ttest_rel
+from scipy.stats import binom, binomtest, multinomial, ttest_rel
+from scipy.stats import t as student
 
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.candidates import CandidateScores
@@ -18,7 +21,10 @@ from dssl.selection.interval import (
     interval_of_score,
     interval_of_share,
     mcnemar_power,
+    sign_test,
+    significant_t,
     t_power,
+    t_test,
 )
 from dssl.selection.scores import compare, scores_of, unlabeled_verdict
 
@@ -162,3 +168,20 @@ def test_quantities_are_compared_by_what_the_t_test_can_see():
     assert few.found is None
     assert many.found < 0.2 * np.sqrt(np.mean((far - true) ** 2))
     assert_allclose(many.p_value, ttest_rel((near - true) ** 2, (far - true) ** 2).pvalue)
+
+
+@given(gained=st.integers(0, 60), lost=st.integers(0, 60), t=st.floats(-50, 50), freedom=st.floats(1, 1e4))
+def test_tests_of_differences_are_those_of_scipy(gained, lost, t, freedom):
+    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert_allclose(sign_test(gained, lost), expected, rtol=1e-12)
+    assert_allclose(t_test(t, freedom), 2 * student.sf(abs(t), freedom), rtol=1e-12)
+    assert_allclose(significant_t(freedom), student.isf(0.025, freedom), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("m", "gained", "lost"), [(6, 1.0, 0.0), (40, 0.3, 0.05), (360, 0.1, 0.02), (5000, 0.1, 0.05)])
+def test_the_power_of_mcnemars_test_is_the_sum_over_discordant_points(m, gained, lost):
+    differ = gained + lost
+    d = np.arange(1, m + 1)
+    rejected = binom.isf(0.025, d, 0.5)
+    exact = binom.pmf(d, m, differ) @ binom.sf(rejected, d, gained / differ)
+    assert_allclose(mcnemar_power(m, gained, lost), exact, rtol=1e-8)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import minimize
 
+from ...base.profiler import library
 from ...graph.laplacian import scaled_entries
 from ..class_prior import ClassBounds
 
@@ -113,8 +113,9 @@ class SizeProjection:
             return -value / total, -np.concatenate([self.lower - sizes, sizes - self.upper]) / total
 
         start = np.concatenate([np.maximum(self.offset, 0), np.maximum(-self.offset, 0)])
-        best = minimize(descent, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * c),
-                        options={"gtol": SIZES_TOL / c, "ftol": 0.0, "maxiter": MAX_NEWTON}).x
+        best = library("scipy.optimize").minimize(
+            descent, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * c),
+            options={"gtol": SIZES_TOL / c, "ftol": 0.0, "maxiter": MAX_NEWTON}).x
         self.offset = best[:c] - best[c:]
         return on_simplex(Y + self.offset)
 
