@@ -322,11 +322,13 @@ def _cell(axes: Any, row: int, column: int, color: str, share: float, text: str,
     """Draw a cell of a table, the deeper the larger the share, and text that can be read on it."""
     from matplotlib.patches import Rectangle  # as late as in `_svg`
 
-    axes.add_artist(Rectangle((column, row), 1, 1, facecolor=color, alpha=0.06 + 0.94 * float(share), linewidth=0))
-    axes.add_artist(Rectangle((column, row), 1, 1, fill=False, edgecolor=PAPER, linewidth=1))
+    inside: Any = {"in_layout": False}  # of the axes: not measured for the layout
+    axes.add_artist(Rectangle((column, row), 1, 1, facecolor=color, alpha=0.06 + 0.94 * float(share), linewidth=0,
+                              **inside))
+    axes.add_artist(Rectangle((column, row), 1, 1, fill=False, edgecolor=PAPER, linewidth=1, **inside))
     if text:
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size,
-                  color=ON if share > 0.55 else INK)
+                  color=ON if share > 0.55 else INK, **inside)
 
 
 def _horizontal(axes: Any) -> None:
@@ -345,8 +347,11 @@ def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
-        figure = Figure(figsize=inches, layout="constrained", facecolor="none")
+        figure: Any = Figure(figsize=inches, layout="constrained", facecolor="none")
         draw(figure.add_subplot())
+        # Laid out here: to save a figure with a layout draws it twice, and lays it out each time.
+        figure.get_layout_engine().execute(figure)
+        figure.set_layout_engine(None)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = stream.getvalue()

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from pyamg.aggregation.aggregate import standard_aggregation
 from scipy.linalg import eigh
 
+from ..base.profiler import library
 from .method import PREPARED_SECONDS, VECTOR_PASSES, Iterative
 from .operators import ScaledMatrix
 
@@ -152,7 +152,8 @@ def _prolongation(A: sp.csr_matrix, near_null: np.ndarray) -> tuple[sp.csr_matri
 
     A vertex without neighbors is in no aggregate; the sweeps solve it. Without any edge, m is 0.
     """
-    aggregates, _ = standard_aggregation(sp.csr_matrix((np.ones(A.nnz), A.indices, A.indptr), A.shape))
+    aggregate = library("pyamg.aggregation.aggregate")
+    aggregates, _ = aggregate.standard_aggregation(sp.csr_matrix((np.ones(A.nnz), A.indices, A.indptr), A.shape))
     tentative = sp.csr_matrix(sp.diags_array(near_null) @ aggregates)
     lengths = np.sqrt(np.asarray(tentative.multiply(tentative).sum(axis=0)).ravel())
     used = lengths > 0  # pyamg gives one empty aggregate where there is none
