@@ -1,6 +1,6 @@
 """Open and scan the reader of a source, and report all of its wrong cells in one error."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from .columns import Columns
 from .dataset import Dataset
 from .ingest_cost import block_height
 from .ingest_params import IngestParams
+from .lists import element_name
 from .readers.base import CellError, Reader, Scan, text_is_no_label
 from .readers.cells import Reading
 from .readers.formats import FORMATS, format_of, is_table, open_reader
@@ -96,3 +97,16 @@ def refuse_odd_labels(reader: Reader) -> None:
     """Raise DataError if a target of numbers has cells of text."""
     if (cells := reader.scan().odd_labels).texts:
         raise text_is_no_label(reader, cells)
+
+
+def column_names_of(source: Source, params: IngestParams, beside: Sequence[str | int], scratch: Path) -> list[str]:
+    """Return the names of all columns of a source; none where its format has no names.
+
+    beside : columns that are no features; a list of integers among them is one column.
+    """
+    names = open_source(source, params, scratch=scratch).column_names()
+    lists = [name for name in beside if isinstance(name, str) and name not in names and element_name(name, 0) in names]
+    if lists:
+        params = replace(params, drop=(*(params.drop or ()), *lists))
+        names = open_source(source, params, scratch=scratch).column_names()
+    return list(names)

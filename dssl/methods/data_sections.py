@@ -45,9 +45,9 @@ class TagSection:
     Parameters
     ----------
     column : str or None
-        One column with the tags of each row: a list of text (Parquet), or text. A
-        row with an empty cell is unlabeled; one with an empty list, or of text with
-        the separator alone, has none of the tags.
+        One column with the tags of each row: a list of text or of integers (Parquet,
+        Arrow), or text. A row with an empty cell is unlabeled; one with an empty
+        list, or of text with the separator alone, has none of the tags.
     separator : str or None
         Of a column of text: what separates two tags, such as ";". null is a column
         of lists.

@@ -18,7 +18,7 @@ from ..data.lists import element_name
 from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of, is_table
 from ..data.source_files import Source
-from ..data.source_reader import open_source
+from ..data.source_reader import column_names_of, open_source
 from ..data.targets import named_labels
 from ..execution.cost import Cost, cost_of
 from ..learners.soft_labels import require_embeddings, require_soft_labels
@@ -217,13 +217,13 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
     require(is_table(kind), f"{shown}, and {source.name} is {kind}", error=DataError,
             why="these are columns of a table", fix="write the points as CSV or Parquet, or give labels.file or "
             "model.soft_labels.file")
-    names = open_source(source, spec.data.read, scratch=scratch).column_names()
+    names = column_names_of(source, spec.data.read, named.get("data.tags", ()), scratch)
     absent = {key: [name for name in columns if name not in names] for key, columns in named.items()}
     missing = [name for columns in absent.values() for name in columns]
     lists = [name for name in missing if element_name(name, 0) in names]
     require(not lists, f"{shown}: {source.name} has lists of numbers in {', '.join(map(repr, lists))}", error=DataError,
             why="each element of such a list is a feature, not a tag or a label",
-            fix="write the lists with their elements as text, such as ['1', '2']")
+            fix="write the lists with their elements as text or integers, such as ['1', '2']")
     near = [match for name in missing for match in get_close_matches(name, names, 1)]
     beside = ", and neither have the files of labels.file" if absent.get("labels.weight") and spec.labels is not None \
         and spec.labels.file is not None else ""

@@ -107,7 +107,7 @@ def _lists(context: Context, params: TagParams, name: str) -> Iterator[list[list
             except (ValueError, SyntaxError) as error:
                 raise DataError(explain(
                     f"{name}: row {begin + i} of the column {section.column!r} is no list: {cell[:SHOWN]!r}",
-                    why="without data.tags.separator each cell is a list of text, such as ['a', 'b']",
+                    why="without data.tags.separator each cell is a list of text or integers, such as ['a', 'b']",
                     fix="write the list's elements as text" if cell.startswith("[") else
                     "set data.tags.separator to what stands between two tags, such as ';'")) from error
         begin += len(tags)

@@ -1,6 +1,7 @@
 """Several labels a point (`data.tags`): read of three forms, learned as in Python, scored, predicted and reported."""
 
 import json
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -257,9 +258,9 @@ def test_columns_that_hold_no_tags_are_refused(tables, tags, message, tmp_path):
 
 
 @pytest.mark.parametrize(("lists", "message"), [
-    ([[1, 2], [3]], r"lists of numbers in 'topics'\n.*\n.*as text"),
+    ([[1.5, 2.0], [3.0]], r"lists of numbers in 'topics'\n.*\n.*as text"),
     ([[date(2020, 1, 1)], []], "row 0 .* is no list.*\n.*list of text.*\n.*as text")], ids=["numbers", "dates"])
-def test_lists_of_other_than_text_are_refused_with_the_reason(lists, message, tmp_path):
+def test_lists_of_other_than_text_and_integers_are_refused_with_the_reason(lists, message, tmp_path):
     pd.DataFrame({"a": np.arange(40.0), "topics": lists * 20}).to_parquet(tmp_path / "lists.parquet")
     spec = spec_of((tmp_path,), "lists.parquet")
     with pytest.raises(DataError, match=message):
@@ -357,7 +358,69 @@ def test_init_writes_where_the_tags_are(tables, form, tmp_path):
     (["Oslo, Norway", "Bergen, Norway", "Lund, Sweden", "Remote"] * 15, "fewer classes than parts")],
     ids=["pairs", "single", "unlike", "comma in a name", "places"])
 def test_init_takes_no_other_text_for_tags(cells, why, tmp_path):
-    pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0) ** 2, "labels": cells}).to_csv(
-        tmp_path / "table.csv", index=False)
-    for options in ({}, {"target": "labels"}):
-        assert "tags:" not in first_spec([str(tmp_path / "table.csv")], options, InProcess()).text, why
+    for name, options in (("labels", {}), ("labels", {"target": "labels"}), ("place", {})):
+        pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0) ** 2, name: cells}).to_csv(
+            tmp_path / "table.csv", index=False)
+        with suppress(DataError):  # nothing is the target beyond doubt
+            assert "tags:" not in first_spec([str(tmp_path / "table.csv")], options, InProcess()).text, why
+
+
+def tags_by_init(table, path):
+    """Write a table; return what a first spec says of its tags."""
+    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)
+    first = first_spec([str(path)], {}, InProcess())
+    spec = path.with_suffix(".yaml")
+    spec.write_text(first.text, encoding="utf-8")
+    loaded = load_spec(spec)
+    assert plan(loaded, workspace=path.parent).inputs.d == 3
+    return None if loaded.data.tags is None else {
+        name: value for name, value in vars(loaded.data.tags).items() if value is not None}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_lists_of_integers_are_tags_named_by_them(tables, tmp_path, ending):
+    _, X, tags, y = tables
+    lists = [np.flatnonzero(row).tolist() if known else None for row, known in zip(tags, y[:, 0] >= 0, strict=True)]
+    table = pd.DataFrame(X.astype(float), columns=FEATURES).assign(codes=lists)
+    assert tags_by_init(table, tmp_path / "lists.parquet") == {"column": "codes"}
+    path = tmp_path / f"lists.{ending}"
+    table.to_parquet(path) if ending == "parquet" else table.to_feather(path)
+    spec = spec_of(tables)
+    spec["data"] |= {"source": str(path), "tags": {"column": "codes"}}
+    result = result_of(spec, tmp_path / "ws")
+    named = result_of(spec_of(tables), tmp_path / "ws")
+    assert result.classes.tolist() == ["0", "1", "2"]
+    assert_array_equal(result.predict(path), named.predict(X))
+
+
+def test_init_knows_tags_by_their_cells(tables, tmp_path):
+    _, X, tags, y = tables
+    points, known = pd.DataFrame(X.astype(float), columns=FEATURES), y[:, 0] >= 0
+    for mark, names in ((";", NAMES), ("|", NAMES), (",", NAMES), (";", ["red wine", "beer"])):
+        cells = [mark.join(name for name, has in zip(names, row, strict=False) if has) or mark if here else ""
+                 for row, here in zip(tags, known, strict=True)]
+        for place in (0, 3):
+            table = points.copy()
+            table.insert(place, "drinks", cells)
+            assert tags_by_init(table, tmp_path / "table.csv") == {"column": "drinks", "separator": mark}
+    twice = first_spec_of(points.assign(spoken=cells, drinks=cells), tmp_path / "table.csv")
+    assert "tags:" not in twice  # which of both?
+    with pytest.raises(DataError, match="beyond doubt"):  # another column has the name of a target
+        first_spec_of(points.assign(drinks=cells, label=tags[:, 0]), tmp_path / "table.csv")
+
+
+def first_spec_of(table, path):
+    table.to_csv(path, index=False)
+    return first_spec([str(path)], {}, InProcess()).text
+
+
+def test_init_knows_columns_of_tags_with_single_empty_cells(tables, tmp_path):
+    folder, *_ = tables
+    table = pd.read_csv(folder / "columns.csv").astype(dict.fromkeys(NAMES, "Int64"))
+    for j, name in enumerate(NAMES):
+        table.loc[8 * j, name] = pd.NA
+    assert tags_by_init(table, tmp_path / "table.csv") == {"columns": tuple(NAMES)}
+    assert "single cells" in first_spec_of(table, tmp_path / "table.csv")
+    table.loc[~table["sea"].isna(), "sun"] = pd.NA  # known where the others are not
+    table.loc[table["sea"].isna(), "sun"] = np.arange(len(table))[table["sea"].isna()] % 2
+    assert "tags:" not in first_spec_of(table, tmp_path / "other.csv")

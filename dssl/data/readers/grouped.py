@@ -77,10 +77,14 @@ class GroupedReader(TableReader):
             return [_element_name(*place) for place in self._columns_of(file)]
 
     def _columns_of(self, file: Groups) -> list[tuple[str, int]]:
-        """Return (column of the file, element of a list or -1) of each column."""
+        """Return (column of the file, element of a list or -1) of each column.
+
+        A list of integers that is left out by its name is one column, as it may list tags.
+        """
         columns = []
         for field in file.schema:
-            width = self._list_width(file, field.name, field.type) if _is_list(field.type) else None
+            is_expanded = _is_list(field.type) and not (_is_integer_list(field.type) and field.name in self._drops)
+            width = self._list_width(file, field.name, field.type) if is_expanded else None
             columns += [(field.name, -1)] if width is None else [(field.name, k) for k in range(width)]
         return columns
 
@@ -98,11 +102,14 @@ class GroupedReader(TableReader):
 
     def _dropped(self, columns: Sequence[tuple[str, int]]) -> list[Column]:
         """Return the columns to drop; the name of a list column stands for all its elements."""
-        drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
         elements: dict[Column, list[Column]] = {
             column: [_element_name(*place) for place in columns if place[0] == column and place[1] >= 0]
-            for column in drop}
-        return [name for column in drop for name in (elements[column] or [column])]
+            for column in self._drops}
+        return [name for column in self._drops for name in (elements[column] or [column])]
+
+    @property
+    def _drops(self) -> tuple[Column, ...]:
+        return (self.drop,) if isinstance(self.drop, (str, int)) else tuple(self.drop)
 
     def _sizes(self) -> Scan:
         with self._file() as file:
@@ -163,10 +170,20 @@ class GroupedReader(TableReader):
 
     def unusable(self) -> dict[str | int, str]:
         with self._file() as file:
-            schema = file.schema
-        drop = (self.drop,) if isinstance(self.drop, (str, int)) else self.drop
-        return {name: why for name in schema.names if name not in (self.target, *drop)
-                if (why := _why_no_feature(schema, name)[0])}
+            names = [name for name in file.schema.names if name not in (self.target, *self._drops)]
+            ragged = [name for name in names if _is_integer_list(file.schema.field(name).type)
+                      and self._is_ragged(file, name)]
+            reasons = {name: _why_no_feature(file.schema, name)[0] for name in names}
+        reasons |= dict.fromkeys(ragged, "its lists differ in length, so that their elements are no columns")
+        return {name: why for name, why in reasons.items() if why}
+
+    def _is_ragged(self, file: Groups, name: str) -> bool:
+        lengths = set[int]()
+        for batch in file.batches(MAX_BATCH_ROWS, [name]):
+            lengths.update(pc.unique(pc.list_value_length(batch.column(0)).drop_null()).to_pylist())
+            if len(lengths) > 1:
+                return True
+        return False
 
     def _require_features(self, schema: pa.Schema) -> None:
         """Raise DataError, with a fix for its type, unless every column holds numbers or text."""
@@ -315,6 +332,10 @@ def _is_number(type_: pa.DataType) -> bool:
 
 def _is_list(type_: pa.DataType) -> bool:
     return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+
+
+def _is_integer_list(type_: pa.DataType) -> bool:
+    return _is_list(type_) and pa.types.is_integer(type_.value_type)
 
 
 def _element_name(name: str, element: int) -> str:

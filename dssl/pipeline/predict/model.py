@@ -22,6 +22,7 @@ from ...data.scaling.out_of_range import Comparison, Ranges
 from ...data.scaling.rows import ScaledRows
 from ...data.scaling.scaling import Scaling
 from ...data.source_files import Source
+from ...data.source_reader import column_names_of
 from ...data.sources import find_source
 from ...data.targets import MAX_NAMES
 from ...estimators.export import export_model
@@ -353,9 +354,7 @@ def _columns(count: int) -> str:
 def _names_of(source: Source, params: IngestParams) -> list[str]:
     """Return the names of all columns of a source, by its first file; none where the format has no names."""
     with tempfile.TemporaryDirectory() as folder:
-        reader = open_reader(source.path, params.format, scratch=Path(folder), labels=source.labels,
-                             **{**params.reader_options(), "drop": None})
-        return list(reader.column_names())
+        return column_names_of(source.files[0], replace(params, drop=None), params.drop or (), Path(folder))
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
