@@ -164,8 +164,10 @@ def _even_ranges(count: int, max_length: int, min_ranges: int = 1) -> list[tuple
 
 
 def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, n_ridges: int, *,
-                   guess: bool) -> Cost:
+                   guess: bool, again: bool = False) -> Cost:
     """Return the cost of m functions of some ridges on t columns at r rows, and of c combinations of them.
+
+    again : whether the functions are there, and only further combinations are computed.
 
     The Lanczos process takes its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second
     with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored.
@@ -175,13 +177,17 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
         prepared = system_cost(n, nnz, t, [Direct], guess=guess)
         peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
         blocks = block_count(t, block)
+        if again:
+            return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak)
         return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
                        n_ridges * prepared.written, peak, prepared.smallest_peak)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)
     second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
-    return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t,
-                   max(70 * nnz + 60 * n, first, second), 70 * nnz,
+    peak = max(70 * nnz + 60 * n, first, second)
+    if again:
+        return cost_of(tasks, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
+    return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,
                    solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz)
 
 

@@ -282,7 +282,8 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     both = {f.labeled_points.lower > most, f.labeled_points.upper > most}
     cost = f.one_of([automatic_cost(
         f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.distance, f.n_outputs,
-        None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget)
+        None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget,
+        again=f.follows == "labels")
         for many in sorted(both)], "labeled points")
     values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
     cost += other_cost(f, params.base_estimator)
@@ -293,7 +294,8 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
-                          params.graph.distance, f.n_outputs, f.n_labeled <= params.most, f.budget)
+                          params.graph.distance, f.n_outputs, f.n_labeled <= params.most, f.budget,
+                          searches=not f.follows)
 
 
 WORDS = ReportText(

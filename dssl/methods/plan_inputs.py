@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from typing import Any, Literal, TypeVar
 
@@ -19,6 +20,7 @@ from ..storage.pieces import BlockedCsrRows
 from .opinions import OpinionKind
 
 Bound = Literal["upper", "lower"]
+Shared = Literal["", "graph", "labels"]  # by a tag and the one before
 DISTINCT = "distinct points"
 P = TypeVar("P")  # the parameters of a method
 
@@ -79,7 +81,9 @@ class PlanInputs:
     the vertices and of W. scan : of the source; None where the data set is stored.
     attributes : of finished steps by name. growing : where rows are added, what is known of the others.
     opinion : how another model says something of the points, None where none does. tags : how many are learned of
-    several labels a point, each as two classes; 1 of one label a point.
+    several labels a point, each as two classes; 1 of one label a point. in_lists : whether a row has all tags or none
+    known, so that all have the same labeled points. follows : what a tag shares with the one before, the "graph" or
+    the graph and the "labels"; "" of the first, and of one label a point.
     bound : of numbers that are not known, the one that the costs follow from.
     """
 
@@ -101,6 +105,8 @@ class PlanInputs:
     growing: Growing | None = None
     opinion: OpinionKind | None = None
     tags: Bounded = Bounded(1, 1)
+    in_lists: bool = False
+    follows: Shared = ""
     bound: Bound = "upper"
 
     def others(self) -> Iterator[tuple[str, "PlanInputs"]]:
@@ -155,10 +161,14 @@ class PlanInputs:
         """Return the inputs for each tag, with what finished steps found for it; themselves for one label a point."""
         known = self.attributes.get("labels", {}).get("of_tags")
         if known is None:
-            return [self] * self.n_tags
-        return [replace(self, labeled_points=Bounded.known(tag["n_labeled"]), attributes={
+            follows: Shared = "labels" if self.in_lists or self.bound == "lower" else "graph"
+            return [self] + [replace(self, follows=follows)] * (self.n_tags - 1)
+        counts = [tag["n_labeled"] for tag in known]
+        shared: list[Shared] = ["", *("labels" if count == before else "graph" for before, count in pairwise(counts))]
+        return [replace(self, labeled_points=Bounded.known(count), follows=follows, attributes={
             name: found["of_tags"][number] if "of_tags" in found else found
-            for name, found in self.attributes.items()}) for number, tag in enumerate(known)]
+            for name, found in self.attributes.items()}) for number, (count, follows) in enumerate(
+                zip(counts, shared, strict=True))]
 
     def cost_of_tags(self, cost: Callable[["PlanInputs"], Cost]) -> Cost:
         """Return the cost for all tags, from that for one of them."""

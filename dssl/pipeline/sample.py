@@ -270,6 +270,8 @@ SAMPLE = Stage("sample", 2, ("dataset", "split", "points", "labels", "models"), 
 def sample_with(predicted: Callable[[PlanInputs, Any], Cost], *, has_graph: bool) -> Stage:
     """Return the stage of a kind; predicted : the cost of predicting its test points."""
     def cost(f: PlanInputs, spec: Spec) -> Cost:
+        if spec.data.tags is not None:  # there is no picture
+            return cost_of(0, 0, 0, 0)
         return _sample_cost(f, spec, lambda n, budget: predicted(
             replace(f, test_points=Bounded.known(n), budget=budget), spec))
 

@@ -3,8 +3,10 @@
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.datasets import make_multilabel_classification
 
 from dssl.execution.cost import Cost, cost_of
 from dssl.execution.counting import BlockTasks
@@ -21,10 +23,14 @@ from ..figures import unrendered
 MANIFOLDS = {"data": {"source": "manifolds:1200x20", "test": {"count": 200}}, "labels": {"per_class": 5},
              "graph": {"method": "exact"}}
 DIGITS = {"data": {"source": "digits", "points": 600, "test": {"count": 100}}, "labels": {"per_class": 2}}
+TAGS = {"data": {"source": "tags.parquet", "tags": {"column": "tags"}, "test": {"count": 20}},
+        "labels": {"given": True}, "model": {"kind": "automatic"}}
 LAPRLS = {**MANIFOLDS, "model": {"kind": "laprls"}}
 GRID = {"gamma_A": ["0.1*auto", "auto"], "gamma_I": ["auto", "10*auto"]}
 SPECS = {
     "automatic": {**DIGITS, "model": {"kind": "automatic"}},
+    "tags of automatic": TAGS,
+    "tags of laprls": {**TAGS, "model": {"kind": "laprls", "landmarks": 60}},
     "descent": {**DIGITS, "graph": {"method": "descent"}, "model": {"kind": "graph"}},
     "partitioned": {**MANIFOLDS, "graph": {"method": "partitioned"}, "model": {"kind": "graph"}},
     "cluster": {**DIGITS, "model": {"kind": "cluster"}},
@@ -82,12 +88,23 @@ def test_a_hundred_million_rows_make_two_tasks_to_count():
     assert len(made) == 2
 
 
+def tags_in(folder):
+    """Write a table of points, 80 of which have some of 4 tags; return its path."""
+    X, tags = make_multilabel_classification(500, 8, n_classes=4, random_state=0)
+    lists = [np.flatnonzero(row).tolist() if number < 80 else None for number, row in enumerate(tags)]
+    X += np.random.default_rng(0).normal(size=X.shape)
+    pd.DataFrame(X).rename(columns=str).assign(tags=lists).to_parquet(folder / "tags.parquet")
+    return folder / "tags.parquet"
+
+
 def counted_and_run(spec, tmp_path, execution, begin=lambda stage: None, **options):
     """Run a spec; return by stage its counted cost, once all is known, and the number of tasks that ran.
 
     begin : told of every stage that begins.
     """
     spec = {"name": "counted", **spec}
+    if spec["data"]["source"] == "tags.parquet":
+        spec["data"] = {**spec["data"], "source": str(tags_in(tmp_path))}
     ran = {}
 
     def note(event):

@@ -43,6 +43,7 @@ def test_a_plan_of_nothing_made_estimates(spec, tmp_path):
         assert row["bound"] == "upper"
     assert rows["dataset"]["estimated"] == []
     assert "entries of W" in rows["columns"]["estimated"]
+    assert "number of classes (up to 20 assumed)" in rows["models"]["estimated"]
     assert rows["columns"]["tasks"] == 5
     assert rows["covariance"]["written_bytes"] == 2 * 8 * 40 * 40
     assert not (tmp_path / "new").exists()

@@ -50,11 +50,12 @@ def n_ridges(families: Sequence[GraphRidgeParams]) -> int:
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
-                 sized: bool, min_columns: int = 0) -> Cost:
+                 sized: bool, min_columns: int = 0, again: bool = False) -> Cost:
     """Return the cost of a learner on n vertices with nnz weights and m labels of c columns.
 
     family : of ridge in graph kernels; None for a learner that solves one system. sized : whether class sizes are
-    known. min_columns : a lower bound of the vertices with columns. The caller holds three copies of the weights, to
+    known. min_columns : a lower bound of the vertices with columns. again : whether the kernels of the same labeled
+    points are there. The caller holds three copies of the weights, to
     find components, and the kernels of a family at labeled and sampled points.
     """
     caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
@@ -64,7 +65,7 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
                        max(solved.smallest_peak, cut.smallest_peak), solved.seconds + cut.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
     functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
-                               n_ridges([family]), guess=guess)
+                               n_ridges([family]), guess=guess, again=again)
     matrices = members_bytes(m, kernels)  # four copies while they are concatenated
     peak = max(caller + max(4 * matrices, 2 * matrices + 40 * m * (m + sampled)), functions.peak,
                cut.peak)
@@ -117,15 +118,18 @@ def model_cost(points: Rows, row_bytes: int, m: int, metric: AnyMetric, c: int, 
 
 
 def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: AnyMetric, c: int,
-                   family: GraphRidgeParams | None, *, guess: bool, sized: bool, budget: int) -> Cost:
+                   family: GraphRidgeParams | None, *, guess: bool, sized: bool, budget: int,
+                   again: bool = False) -> Cost:
     """Return the cost of the automatic fit of m labels on distinct points of the shape and type of `points`.
 
-    family : the graph kernels of a blend; None for many labels, with one system that is solved twice. Raises
+    family : the graph kernels of a blend; None for many labels, with one system that is solved twice. again : whether
+    the kernels of the same labeled points are there. Raises
     BudgetError where the index of the points does not fit.
     """
     n = len(points)
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
-    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, min_columns=CONCENTRATION_VERTICES)
+    learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, min_columns=CONCENTRATION_VERTICES,
+                           again=again)
     grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
     models = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
@@ -136,10 +140,11 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: AnyMe
 
 
 def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: int, k: int, metric: AnyMetric, c: int,
-                   base: bool, budget: int) -> Cost:
+                   base: bool, budget: int, *, searches: bool = True) -> Cost:
     """Return the cost of predicting n_test points with a model of `points` and its baselines on m labels.
 
-    A task holds all models and a block of points; the caller the predictions of the training points.
+    searches : whether the neighbors of the points are not known yet. A task holds all models and a block of points; the
+    caller the predictions of the training points.
     """
     n = len(points)
     models = index_bytes(points, metric) + 8 * n * (c + 2) + m * (2 * row_bytes + 24 * c)
@@ -150,4 +155,4 @@ def predicted_cost(points: Rows, row_bytes: int, n_train: int, n_test: int, m: i
     scored = 8 * n * (c + 2) + n_train * (24 * c + 60)
     return cost_of(tasks, n_test * row_bytes + tasks * models, 50 * n_test,
                    max(scored, models + whole_bytes(models) + min(height, n_test) * each), models,
-                   QUERY_SECONDS * n_test + kernel_seconds(n_test * m, row_bytes / 4) * base)
+                   QUERY_SECONDS * n_test * searches + kernel_seconds(n_test * m, row_bytes / 4) * base)

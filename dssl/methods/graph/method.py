@@ -291,7 +291,8 @@ def _models_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
 
 def _scores_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
     return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
-                          params.graph.distance, f.n_outputs, "base" in params.baselines, f.budget)
+                          params.graph.distance, f.n_outputs, "base" in params.baselines, f.budget,
+                          searches=not f.follows)
 
 
 FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "

@@ -26,9 +26,11 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
         return replace(cost, tasks=cost.tasks // len(f.each_tag()))  # one predicts all tags
 
     def scores_cost(f: PlanInputs, spec: Any) -> Cost:
-        params = spec.params
-        return with_scored(predicted_cost(f, spec), f, 1 + len(params.baselines),
-                           asked=getattr(params, "scoring", None) is not None)
+        params, cost = spec.params, predicted_cost(f, spec)
+        n_models = 1 + len(params.baselines)
+        if spec.data.tags is not None:  # one model after the other
+            cost = replace(cost, tasks=n_models * cost.tasks, read=n_models * cost.read)
+        return with_scored(cost, f, n_models, asked=getattr(params, "scoring", None) is not None)
 
     points = SCALED_POINTS if method.data.scaled_by_labels else POINTS
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()

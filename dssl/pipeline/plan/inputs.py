@@ -20,7 +20,8 @@ from ...methods.sections import GraphSection, GraphSections
 from ...storage.csr import csr_row_bytes
 from ..spec import Spec
 
-GUESSED_CLASSES = 20  # where neither the spec nor the file names them
+# Where neither the spec nor the file names them.
+GUESSED_CLASSES = Bounded(2, 20, "number of classes (up to 20 assumed)")
 GUESSED_TAGS = 20  # where the spec does not list their columns
 Attributes = Mapping[str, Mapping[str, Any]]
 
@@ -49,7 +50,7 @@ def plan_inputs(spec: Spec, budget: int, scan: Scan | None, attributes: Attribut
                       _labeled_points(spec, training, classes, attributes), vertices, nnz,
                       spec.data.task == "regression", scan, attributes, growing,
                       None if spec.model.opinion is None else spec.model.opinion.params.kind,
-                      _tags(spec, attributes))
+                      _tags(spec, attributes), spec.data.tags is not None and spec.data.tags.columns is None)
 
 
 def known_after(inputs: PlanInputs, spec: Spec, stage: str, attributes: Mapping[str, Any]) -> PlanInputs:
@@ -87,11 +88,11 @@ def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
         return Bounded.known(len(known))
     if opinion is not None and spec.task == "classification":
         count = opinion.params.count
-        return Bounded(2, GUESSED_CLASSES, "number of classes") if count is None else Bounded.known(count)
+        return GUESSED_CLASSES if count is None else Bounded.known(count)
     if "split" in attributes:
         return Bounded.known(len(attributes["split"].get("classes") or ()))
     named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
-    return Bounded.known(len(named)) if named else Bounded(2, GUESSED_CLASSES, "number of classes")
+    return Bounded.known(len(named)) if named else GUESSED_CLASSES
 
 
 def _tags(spec: Spec, attributes: Attributes) -> Bounded:
