@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.datasets import make_blobs
 from dssl import __version__
 from dssl.cli.main import main
 from dssl.data.ingest import open_dataset
+from dssl.execution.in_process import InProcess
 from dssl.pipeline.kinds.registry import KINDS
 from dssl.storage.lock import host_identity
 
@@ -56,6 +58,24 @@ def invoke(*arguments):
 @pytest.fixture
 def workspace(made, tmp_path):
     return Path(shutil.copytree(made / "work", tmp_path / "work"))
+
+
+def test_a_small_run_starts_no_workers_unless_it_is_asked_to(made, tmp_path, monkeypatch):
+    asked = []
+
+    @contextmanager
+    def open_runtime(runtime, memory_budget):
+        asked.append(runtime)
+        yield InProcess(1), "workers"
+
+    monkeypatch.setattr("dssl.runtime.start.open_runtime", open_runtime)
+    command = "run", made / "spec.yaml", "--until", "labels", "--workspace"
+    assert "threads of this process" in invoke(*command, tmp_path / "small").stderr
+    assert not asked
+    monkeypatch.setattr("dssl.pipeline.plan.plan.START_SECONDS", 0.0)
+    assert "running on workers" in invoke(*command, tmp_path / "large").stderr
+    assert "running on workers" in invoke(*command, tmp_path / "asked", "--on", "tcp://127.0.0.1:1").stderr
+    assert asked == [None, "tcp://127.0.0.1:1"]
 
 
 def test_run_prints_a_table_or_one_document(made, workspace):
