@@ -82,8 +82,8 @@ def modules():
 
 
 @cache
-def tree_of(text):
-    return ast.parse(text)
+def statements_of(text):
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def imports(name, path):
@@ -92,7 +92,7 @@ def imports(name, path):
     if path.name != "__init__.py":
         package = package[:-1]
     found = []
-    for node in ast.walk(tree_of(path.read_text(encoding="utf-8"))):
+    for node in statements_of(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -105,8 +105,7 @@ def imports(name, path):
 
 
 def is_module(dotted):
-    place = PACKAGE.joinpath(*dotted.split(".")[1:])
-    return dotted.startswith("dssl.") and (place.is_dir() or place.with_suffix(".py").is_file())
+    return dotted.startswith("dssl.") and dotted.removeprefix("dssl.") in modules()
 
 
 def group(name):

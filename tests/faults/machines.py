@@ -21,7 +21,8 @@ from dssl.storage.files import resolved_path
 from ..stored import contents
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE = 3.0
+PATIENCE = 6.0  # seconds without a worker
+HEARTBEAT = 6.0  # seconds without one until a worker is lost; a machine with other work takes some for it
 UNTIL = "covariance"
 BUDGET, OTHER_BUDGET = "12MB", "16MB"
 SPEC = """
@@ -34,7 +35,7 @@ solver: {method: jacobi, block_columns: 8}
 kernel: {bandwidth: 0.5*median}
 """
 SETTINGS = {
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "3s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{HEARTBEAT:.0f}s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "12s",
     "DASK_DISTRIBUTED__ADMIN__LOG_FORMAT": "%(message)s", "PYTHONPATH": str(REPOSITORY)}
 
 

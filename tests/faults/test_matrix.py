@@ -14,7 +14,7 @@ import pytest
 
 from dssl.storage.files import remove_tree
 
-from .machines import OTHER_BUDGET, UNTIL, wait_until
+from .machines import HEARTBEAT, OTHER_BUDGET, PATIENCE, UNTIL, wait_until
 
 pytestmark = [pytest.mark.cluster]
 STAGES = ("points", "neighbors", "graph", "columns")
@@ -41,7 +41,7 @@ def workers_killed(machines, stage):
     scheduler, hands, run = begun(machines, stage)
     for worker in hands:
         worker.kill()
-    machines.ended(run, 4, f"the scheduler at {scheduler.address} has had no workers for 3 seconds")
+    machines.ended(run, 4, f"the scheduler at {scheduler.address} has had no workers for {PATIENCE:.0f} seconds")
     machines.resume()
 
 
@@ -69,7 +69,7 @@ def worker_stopped_for_a_while(machines, stage):
     """The task that it holds runs elsewhere, and here once more: the same part is written twice."""
     _, hands, run = begun(machines, stage)
     hands[0].send_signal(signal.SIGSTOP)
-    time.sleep(4.0)
+    time.sleep(HEARTBEAT + 1)
     hands[0].send_signal(signal.SIGCONT)
     machines.ended(run, 0)
 
@@ -87,7 +87,7 @@ def workers_paused(machines, stage):
     wait_until(lambda: "Pausing worker" in full.log.read_text(), "the worker to be full")
     healthy.kill()
     told = machines.ended(run, 4, "all 1 workers at ")
-    assert "have been paused for 3 seconds" in told
+    assert f"have been paused for {PATIENCE:.0f} seconds" in told
     machines.resume()
 
 

@@ -79,8 +79,8 @@ def test_exact_neighbors_are_those_of_the_formula(metric):
     assert lists.attributes["recall"]["certified"] == "exact"
 
 
-@pytest.mark.parametrize(("metric", "params"), [
-    pytest.param(*case, marks=[pytest.mark.slow] * (case[0] == "kantorovich")) for case in PARAMS])
+@pytest.mark.parametrize(("metric", "params"), [  # kantorovich is compiled for half a minute
+    pytest.param(*case, marks=[pytest.mark.extended] * (case[0] == "kantorovich")) for case in PARAMS])
 def test_exact_neighbors_are_those_of_the_formula_with_parameters(metric, params):
     X = points_of("hellinger", 40, 6)
     lists = dssl.neighbors(X, 5, metric=metric, metric_params=params, method="exact")

@@ -27,7 +27,7 @@ def points(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.extended_cases("automatic", "cluster", "svm")
+@pytest.mark.extended_cases("automatic", "cluster", "laprls", "svm")
 def test_no_task_takes_more_than_its_budget_and_the_one_that_is_named_is_enough(kind, points, tmp_path):
     """With one of a megabyte nothing fits; what the error says is followed, and no second error comes."""
     spec = {"name": kind, "data": {"source": str(points), "test": {"count": 2000}}, "labels": {"per_class": 5},
