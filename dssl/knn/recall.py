@@ -6,6 +6,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import numpy as np
 
 from ..base.errors import DataError, require
+from ..base.wilson import interval_of_share
 from ..execution.cost import Cost, cost_of
 from ..execution.counting import BlockTasks
 from ..execution.in_process import InProcess
@@ -40,7 +41,6 @@ from .metric import (
 
 SAMPLE = 500
 TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one
-CONFIDENCE_Z = 1.959964  # two-sided 95 %
 MAX_BLOCK_ROWS = 1 << 16
 SAME = 1e-6  # squared distances that differ less, relatively, are equal but for rounding, in float32 for some metrics
 
@@ -67,14 +67,9 @@ class Recall(TypedDict):
 EXACT_RECALL = Recall(recall=1.0, lower=1.0, certified="exact")
 
 
-def wilson_lower(hits: int, trials: int, z: float = CONFIDENCE_Z) -> float:
-    """Return the lower end of Wilson's score interval of a share (Wilson, JASA 22, 1927)."""
-    if trials == 0:
-        return 0.0
-    share = hits / trials
-    middle = share + z * z / (2 * trials)
-    width = z * np.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    return float(max(0.0, (middle - width) / (1 + z * z / trials)))
+def wilson_lower(hits: int, trials: int) -> float:
+    """Return the lower end of Wilson's interval of a share of trials; 0 without trials."""
+    return interval_of_share(hits / trials, trials)[0] if trials else 0.0
 
 
 @dataclass(frozen=True)

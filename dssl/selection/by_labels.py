@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.wilson import interval_of_share
 from ..learners.class_prior import LABELS, ClassPrior
 from ..learners.metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..learners.model import spaced_values
@@ -22,7 +23,7 @@ from .calibration import FOLDS, ONE_BY_ONE, can_calibrate
 from .candidates import CandidateScores
 from .folds import labeled_folds
 from .held_out_scores import MIN_PROBABILITY, HeldOut, Score
-from .interval import interval_of_rmse, interval_of_score, interval_of_share
+from .interval import interval_of_rmse, interval_of_score
 from .scores import (
     HELPED,
     constant_baseline,

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..base.wilson import interval_of_share
 from ..learners.metrics import PointMetric
 from ..learners.target.target import Classes
 from .held_out_scores import (
@@ -18,7 +19,7 @@ from .held_out_scores import (
     require_scoring,
     scores_by_name,
 )
-from .interval import interval_of_score, interval_of_share
+from .interval import interval_of_score
 
 PRIMARY = ("error", "rmse", "loss", "mae")  # scores in the order in which they break ties
 # Of the rmse times the best factor and of the loss that breaks ties, beside the scores by name.

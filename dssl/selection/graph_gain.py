@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ..base.wilson import interval_of_share
 from ..learners.metrics import LOSSES, SQUARED, PointMetric
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
-from .interval import interval_of_rmse, interval_of_score, interval_of_share
+from .interval import interval_of_rmse, interval_of_score
 from .scores import (
     HELPED,
     HURT,

@@ -1,6 +1,6 @@
 """95 % intervals of an error on new points from some that were drawn like them, and the power of paired tests.
 
-    classes     Wilson's: the shares p for which the observed share lies within z standard errors sqrt(p (1 - p) / n)
+    classes     Wilson's (`dssl.base.wilson`)
     mean recall Wilson's of each class, combined by the squares of their half widths
     quantities  of the logarithm of the mean squared error m, whose standard error is s / (m sqrt(n)): quantiles of its
                 studentized bootstrap, and above `MAX_RESAMPLED` points those of t
@@ -15,11 +15,9 @@ In the power, d is binomial too, with the number of points m and the share of su
 References
 ----------
 McNemar, "Note on the sampling error of the difference between correlated proportions", Psychometrika 1947; Duffy,
-"Asymptotic and exact power for the McNemar test and its analogue with R controls per case", Biometrics 1984; Wilson,
-"Probable inference, the law of succession, and statistical inference", JASA 1927; Brown, Cai, DasGupta,
-"Interval estimation for a binomial proportion", Statistical Science 2001; Zou, Donner, "Construction of confidence
-limits about effect measures: a general approach", Statistics in Medicine 2008; Efron, Tibshirani, "An introduction to
-the bootstrap", 1993, section 12.5.
+"Asymptotic and exact power for the McNemar test and its analogue with R controls per case", Biometrics 1984; Zou,
+Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 2008;
+Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,19 +26,11 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, gammaln, nctdtr, ndtr, ndtri, stdtr, stdtrit, xlog1py, xlogy
 
-CONFIDENCE = 0.95
+from ..base.wilson import CONFIDENCE, interval_of_share
+
 MAX_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
 ROUNDING = 1e-12  # standard error of a share that counts as 0
 MIN_RESAMPLED = 10  # points, below which too many resamples have no spread
-
-
-def interval_of_share(share: float, n: float) -> list[float]:
-    """Return Wilson's interval of a share that was observed at n points."""
-    z = -float(ndtri((1 - CONFIDENCE) / 2))
-    center = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    low = 0.0 if share <= 0 else max(0.0, float(center - half))  # without the rounding at the ends
-    return [low, 1.0 if share >= 1 else min(1.0, float(center + half))]
 
 
 def interval_of_mean_share(shares: Sequence[float], counts: Sequence[float]) -> list[float]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..base.wilson import interval_of_share
 from ..execution.tasks import Execution
 from ..learners.model import Model, Output, SharedModels, predict_blocks
 from ..learners.probabilities import CALIBRATION, Calibration
@@ -20,7 +21,6 @@ from .interval import (
     detectable_error_difference,
     detectable_mean_difference,
     interval_of_rmse,
-    interval_of_share,
     mcnemar_power,
     sign_test,
     significant_t,

@@ -21,9 +21,10 @@ from scipy.special import stdtrit
 
 from ..base.digest import JsonObject
 from ..base.profiler import library
+from ..base.wilson import CONFIDENCE
 from ..learners.target.tags import Tags
 from .graph_gain import Gain
-from .interval import CONFIDENCE, MIN_PAIRS, interval_of_score, sign_test, t_power, t_test
+from .interval import MIN_PAIRS, interval_of_score, sign_test, t_power, t_test
 from .scores import MIN_DIFFERENCE, PairedComparison
 
 BINS = 10

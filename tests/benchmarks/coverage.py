@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import beta, binom
 
-from dssl.selection.interval import interval_of_rmse, interval_of_share
+from dssl.base.wilson import interval_of_share
+from dssl.selection.interval import interval_of_rmse
 
 Z = 1.96
 ERRORS = np.arange(1, 51) / 100

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from dssl.base.wilson import interval_of_share
 from dssl.report.page import page
 from dssl.report.record import RunRecord
 from dssl.report.sections.answer import answer_section
@@ -16,7 +17,6 @@ from dssl.report.sections.scores import curve_section, scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
 from dssl.report.words import Baseline, ReportText
-from dssl.selection.interval import interval_of_share
 
 WORDS = ReportText(model="The learner in a changed kernel.", changed="kernel that merely changed",
                    cause="changed kernel", graph="model.eta", norm="model.C", folds="Nothing else is held out.",

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.by_labels import LabelFolds, by_labels, corrected_for_selection, nested_error
 from dssl.selection.candidates import CandidateScores
 from dssl.selection.held_out_scores import HeldOut
-from dssl.selection.interval import interval_of_share
 
 
 def classes(*sizes):

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from dssl.base.wilson import interval_of_share
 from dssl.learners.metrics import LOSSES, SQUARED, WRONG_CLASS
 from dssl.learners.target.coding import Scores
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import MEANINGS, gain_of
-from dssl.selection.interval import interval_of_share
 from dssl.selection.scores import unlabeled_verdict
 
 

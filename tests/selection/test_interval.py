@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom, binomtest, multinomial, ttest_rel
 from scipy.stats import t as student
 
+from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.candidates import CandidateScores
 from dssl.selection.interval import (
@@ -19,7 +20,6 @@ from dssl.selection.interval import (
     interval_of_mean_share,
     interval_of_rmse,
     interval_of_score,
-    interval_of_share,
     mcnemar_power,
     sign_test,
     significant_t,
