@@ -23,6 +23,8 @@ from ..methods.step import Context, Fit, Method, SideResults
 from ..report.page import Page, leading_and_following, page
 from ..report.record import RunRecord
 from ..report.sections.answer import answer_section
+from ..report.sections.next_steps import in_order
+from ..report.sections.quality import quality_section
 from ..report.sections.scores import curve_section
 from ..report.sections.tags import tags_section
 from ..storage.blocks import Rows
@@ -156,9 +158,9 @@ class MethodEstimator(PointEstimator):
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
         run = RunRecord({**self._facts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)
-        sections = [section(run) for section in (*leading, *following)]
-        return page(type(self).__name__, of, [answer_section(run, self.method.words, self.method.baselines),
-                                              curve_section(run), *sections])
+        others = [answer_section(run, self.method.words, self.method.baselines), curve_section(run),
+                  *(section(run) for section in (*leading, *following))]
+        return page(type(self).__name__, of, in_order(run, self.method.words, quality_section(run), others))
 
 
 class SearchedEstimator(MethodEstimator):

@@ -18,6 +18,8 @@ from ..execution.worker_kinds import unlike_notes
 from ..report.page import leading_and_following, page
 from ..report.record import Attributes, Result, RunRecord, all_labeled
 from ..report.sections.answer import never_note
+from ..report.sections.next_steps import in_order
+from ..report.sections.quality import quality_section
 from ..report.sections.ran import files_section, spec_section, stages_section
 from ..report.sections.scores import curve_section
 from ..report.sections.tags import tags_of_run
@@ -350,6 +352,7 @@ def _result(identity: str, made: Plan, records: list[StageRun], notes: list[str]
 def _page(kind: Kind, record: RunRecord) -> str:
     """Return the page of a run: results before how they came about."""
     first, rest = leading_and_following(kind.stages)
-    return page(record.result["name"], f"Run {record.result['run']}", (
-        kind.answer(record, kind.words, kind.baselines), tags_of_run(record), curve_section(record),
-        *(section(record) for section in (*first, files_section, *rest, stages_section, spec_section))))
+    others = [kind.answer(record, kind.words, kind.baselines), curve_section(record),
+              *(section(record) for section in (*first, files_section, *rest, stages_section, spec_section))]
+    return page(record.result["name"], f"Run {record.result['run']}",
+                in_order(record, kind.words, tags_of_run(record) or quality_section(record), others))

@@ -1,7 +1,9 @@
-"""One self-contained HTML page of sections: no script, nothing fetched, so it opens offline and prints.
+"""One self-contained HTML page of sections: nothing is fetched, so it opens offline and prints.
 
 The page is a function of its arguments: equal ones give an equal file. It follows the reader's choice of a light or a
-dark page, and fits a telephone as well as a wide screen.
+dark page, and fits a telephone as well as a wide screen. Sections fold, with those on how a result came about closed
+at first; a short script sorts tables, and opens what a link points at and all for a printer. Without it, all can be
+read.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +17,8 @@ from .record import RunRecord
 from .rendering import rendered
 
 Level = Literal["good", "note", "warning"]
+# Sections on how a result came about, of which a reader sees the titles first.
+FOLDED = {"basis", "choice", "columns", "data", "graph", "selection", "solver", "spec", "stages", "values"}
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,11 @@ class Section:
     key: str
     title: str
     html: Markup
+
+    @property
+    def folded(self) -> bool:
+        """Return whether only the title is shown at first; a section with a warning never is."""
+        return self.key in FOLDED and 'warning"' not in self.html
 
 
 @dataclass(frozen=True)

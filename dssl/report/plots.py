@@ -58,6 +58,24 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Mea
                 (WIDE, 0.8 + 0.48 * len(scores)), draw)
 
 
+def classes_plot(classes: Sequence[tuple[str, float, tuple[float, float]]]) -> Markup:
+    """Return the share of each class that is right, with its 95 % interval.
+
+    classes : (name, share, ends of the interval).
+    """
+    def draw(axes: Any) -> None:
+        for row, (_, right, (low, high)) in enumerate(classes):
+            axes.barh(row, 100 * right, height=0.6, color=MODEL, alpha=0.25)
+            axes.errorbar(100 * right, row, xerr=[[100 * (right - low)], [100 * (high - right)]], fmt="o", color=MODEL,
+                          capsize=3, markersize=4.5)
+        axes.set_yticks(range(len(classes)), [plain_label(name) for name, _, _ in classes])
+        axes.set(xlim=(0, 101), ylim=(len(classes) - 0.5, -0.5), xlabel="correct, %")
+        _horizontal(axes)
+
+    return _svg("classes", f"Share of {len(classes)} classes that is classified correctly",
+                (WIDE, 0.7 + 0.26 * len(classes)), draw)
+
+
 def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
     """Return predicted quantities over the true ones, and the line on which they would be equal."""
     def draw(axes: Any) -> None:

@@ -11,6 +11,8 @@ from dssl.report.record import RunRecord
 from dssl.report.sections.answer import answer_section
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section
+from dssl.report.sections.next_steps import in_order
+from dssl.report.sections.quality import quality_section
 from dssl.report.sections.ran import files_section, spec_section, stages_section
 from dssl.report.sections.sample import sample_section
 from dssl.report.sections.scores import curve_section, scores_section
@@ -29,9 +31,10 @@ def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Markup:
     """Return the page of all sections of a kind of model that solves columns."""
     run = example_record(result, facts)
     rest = (files_section, data_section, graph_section, solver_section, stages_section, spec_section)
-    return page(result.get("name", "example"), result.get("run", "of today"), (
-        answer_section(run, WORDS, BASELINES), curve_section(run), scores_section(run), sample_section(run),
-        selection_section(run, WORDS), *(section(run) for section in rest)))
+    others = [answer_section(run, WORDS, BASELINES), curve_section(run), scores_section(run), sample_section(run),
+              selection_section(run, WORDS), *(section(run) for section in rest)]
+    return page(result.get("name", "example"), result.get("run", "of today"),
+                in_order(run, WORDS, quality_section(run), others))
 
 
 def example_record(result: dict[str, Any], facts: dict[str, Any]) -> RunRecord:

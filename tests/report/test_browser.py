@@ -92,3 +92,39 @@ def test_a_wide_screen_has_the_contents_beside_the_page(browser: Page, report):
     browser.show(report, 390)
     assert browser.ask("document.querySelector('nav').getBoundingClientRect().bottom <= "
                        "document.querySelector('main').getBoundingClientRect().top + 1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_contents_stay_in_view_and_open_what_they_point_at(browser: Page, report, width):
+    browser.show(report, width)
+    assert browser.ask("document.querySelector('#spec details').open") is False
+    browser.ask("[...document.querySelectorAll('nav a')].find(own => own.hash === '#spec').click()")
+    browser.call("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 100))", awaitPromise=True)
+    assert browser.ask("document.querySelector('#spec details').open") is True
+    top = browser.ask("document.querySelector('nav').getBoundingClientRect().top")
+    assert 0 <= top < 100
+    assert browser.ask("scrollY") > 500
+
+
+@pytest.mark.slow
+def test_a_table_is_sorted_by_the_column_that_is_clicked(browser: Page, report):
+    browser.show(report, 1280)
+    column = "[...document.querySelectorAll('#stages tbody tr')].map(row => row.cells[{}].textContent.trim())"
+    head = "[...document.querySelectorAll('#stages thead th')].find(own => own.textContent.trim() === '{}')"
+    place = browser.ask(head.format("time") + ".cellIndex")
+    before = browser.ask(column.format(place))
+    seconds = [float(text.removesuffix(" s")) for text in before]
+    for order in ("ascending", "descending"):
+        browser.ask(head.format("time") + ".querySelector('button').click()")
+        assert browser.ask(head.format("time") + ".getAttribute('aria-sort')") == order
+        after = [float(text.removesuffix(" s")) for text in browser.ask(column.format(place))]
+        assert after == sorted(seconds, reverse=order == "descending")
+
+
+@pytest.mark.slow
+def test_the_first_picture_is_on_the_first_screen(browser: Page, report):
+    browser.show(report, 1280)
+    assert browser.ask("document.querySelector('figure svg').getBoundingClientRect().top") < 900
+    browser.show(report, 390, height=844)
+    assert browser.ask("document.querySelector('figure svg').getBoundingClientRect().top") < 844

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
 from ..page import Section
-from ..plots import MAX_CLASSES, confusion_plot, curve_plot, values_plot
+from ..plots import MAX_CLASSES, confusion_plot, curve_plot
 from ..record import RunRecord, scores_at
 from ..rendering import rendered
 from ..text import at, finite, number, percent
@@ -27,7 +27,7 @@ def scores_section(run: RunRecord) -> Section | None:
     if not metrics:
         head, rows = label_score_rows(run.by_labels)
         return Section("scores", "Scores on held-out labels", rendered(
-            "scores.html", metrics=metrics, head=head, rows=rows, confused=None, drawing=None)) if rows else None
+            "scores.html", metrics=metrics, head=head, rows=rows, confused=None)) if rows else None
     if finite(at(metrics, by.key)) is None:
         return None
     beside = {key: text for key, text in BESIDE.items() if key != by.key and finite(at(metrics, key)) is not None}
@@ -37,10 +37,9 @@ def scores_section(run: RunRecord) -> Section | None:
             for name, each in run.scores.items()]
     head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"training {errors.key}",
             "gain of the model", by.test)
-    true, predicted = (run.at("scores", "shown", name) or [] for name in ("true", "predicted"))
     return Section("scores", "Scores", rendered(
         "scores.html", metrics={"n_test": metrics.get("n_test")}, head=head, rows=rows,
-        confused=_confused(run), n_drawn=len(true), drawing=values_plot(true, predicted) if true else None))
+        confused=_confused(run)))
 
 
 def _confused(run: RunRecord) -> dict[str, Any] | None:

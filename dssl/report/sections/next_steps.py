@@ -1,0 +1,91 @@
+"""What to do next: what the figures of the run suggest, the most useful first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..error_measure import errors_among
+from ..page import Section
+from ..record import RunRecord, scores_at
+from ..rendering import rendered
+from ..text import counted, finite, listed, number
+from ..verdict import HELPED, HURT, Verdict
+from ..words import ReportText
+from .answer import never_predicted
+from .quality import class_rows
+
+STILL_FALLS = 0.95  # of the error with fewer labels, below which more labels lower it further
+OFTEN = 0.1  # share of a class, from which a mistake is worth labels
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """A thing to do, and the key of the section that has more on it; empty without one."""
+
+    text: str
+    key: str = ""
+
+
+def in_order(run: RunRecord, words: ReportText, how_good: Section | None,
+             others: Sequence[Section | None]) -> list[Section | None]:
+    """Return the sections as a reader asks for them: how good, the first of the others, what to do next, and the rest.
+    """
+    titles = {section.key: section.title for section in (how_good, *others) if section is not None}
+    return [how_good, *others[:1], _next_section(run, words, titles), *others[1:]]
+
+
+def _next_section(run: RunRecord, words: ReportText, titles: Mapping[str, str]) -> Section | None:
+    """Return the steps, with links to the sections that have a title; None where nothing suggests one."""
+    steps = [*_of_verdict(run, words), *_of_classes(run), *_of_labels(run), *_of_use(run)]
+    return Section("next", "What to do next", rendered("next.html", steps=steps, titles=titles)) if steps else None
+
+
+def _of_verdict(run: RunRecord, words: ReportText) -> list[NextStep]:
+    verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
+    if verdict.useless:
+        return [NextStep("Do not use these predictions yet: they are no better than a constant. Check the target and "
+                         "the columns, or add labels.", "columns")]
+    answer = verdict.labels_answer if verdict.error is None else verdict.answer
+    if answer is None or verdict.all_labeled or answer == HELPED:
+        return []
+    if answer == HURT:
+        return [NextStep("Use the base model for these data: the unlabeled points make the predictions worse.",
+                         "answer")]
+    how = ("repeat the run with other draws (labels.random_state, data.random_state) or with more test points"
+           if run.spec else "add labels")
+    return [NextStep(f"Before you rely on the unlabeled points, {how}: these figures do not show whether they help.",
+                     "answer")]
+
+
+def _of_classes(run: RunRecord) -> list[NextStep]:
+    """Return the classes that need labels: never predicted, or often taken for one other."""
+    never, steps = never_predicted(run.stages), []
+    if never:
+        steps.append(NextStep(f"Label points of {listed(never, 5)}: no row is predicted as "
+                              f"{'it' if len(never) == 1 else 'one of them'}."))
+    rows = class_rows(run.metrics.get("confusion") or [], run.at("split", "classes") or [])
+    worst = max(rows, key=lambda row: row.n_taken / row.n, default=None)
+    if worst is not None and worst.n_taken > 1 and worst.n_taken >= OFTEN * worst.n and worst.name not in never:
+        steps.append(NextStep(
+            f"Label points of the classes {worst.name} and {worst.taken_for}: {number(worst.n_taken)} of the "
+            f"{counted(worst.n, 'test point')} of {worst.name} are taken for {worst.taken_for}.", "quality"))
+    return steps
+
+
+def _of_labels(run: RunRecord) -> list[NextStep]:
+    """Return whether more labels help, and which."""
+    steps, curve = [], run.by_labels.get("curve") or []
+    by = errors_among(scores_at(run.by_labels, "scores", "model"))
+    before, last = (finite(row.get("model")) for row in curve[-2:]) if len(curve) > 1 else (None, None)
+    if before is not None and last is not None and 0 < last < STILL_FALLS * before:
+        steps.append(NextStep(f"Add labels: the {by.bare_noun} on held-out labels still falls with their number.",
+                              "curve"))
+    sample = run.stage("sample")
+    if sample.get("next") or sample.get("suggested"):
+        steps.append(NextStep("Label first the points whose labels would say most.", "sample"))
+    return steps
+
+
+def _of_use(run: RunRecord) -> list[NextStep]:
+    if not run.result.get("model") or not run.path:
+        return []
+    return [NextStep("Take the predictions of all rows, or predict new ones.", "files")]

@@ -1,0 +1,128 @@
+"""How good are the predictions? The error on points that no step has seen, its interval, and each class by itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.wilson import interval_of_share
+from ..error_measure import SHARE, Measure, errors_among, measure_of
+from ..page import Section, Table
+from ..plots import MAX_CLASSES, classes_plot, values_plot
+from ..record import RunRecord, Scores, scores_at
+from ..rendering import rendered
+from ..text import ABSENT, counted, finite, number, percent, plain_label
+
+TITLE = "How good are the predictions?"
+MOST_ROWS = 50  # of the table of classes
+
+
+def quality_section(run: RunRecord) -> Section | None:
+    """Return what the page begins with: test points, or without any the labels that were held out."""
+    if finite(run.metrics.get(measure_of(run.metrics).key)) is not None:
+        sentences, evidence = [_of_test_points(run.metrics)], _evidence(run)
+    elif run.by_labels.get("n"):
+        sentences, evidence = [_of_held_out_labels(run)], [
+            "No test points were set aside, so each label was predicted by models that had not seen it. If the labeled "
+            "points were not drawn at random, the other points may be easier or harder."]
+    else:
+        return None
+    rows = _class_rows(run)
+    true, predicted = (run.at("scores", "shown", name) or [] for name in ("true", "predicted"))
+    drawing, caption = None, ""
+    if rows:
+        drawn = sorted(rows, key=lambda row: row.right)[:MAX_CLASSES] if len(rows) > MAX_CLASSES else rows
+        drawing = classes_plot([(row.name, row.right, row.interval) for row in drawn])
+        few = f" The {MAX_CLASSES} lowest of {number(len(rows))} classes are shown." if len(drawn) < len(rows) else ""
+        caption = f"Share of the test points of each class that are classified correctly, with its 95 % interval.{few}"
+    elif true:
+        n_test = run.metrics.get("n_test")
+        shown = "all test points" if n_test == len(true) else f"{number(len(true))} of {counted(n_test, 'test point')}"
+        drawing = values_plot(true, predicted)
+        caption = f"The predictions against the true values of {shown}. On the dotted line they are equal."
+    return Section("quality", TITLE, rendered(
+        "quality.html", sentences=sentences, evidence=evidence, drawing=drawing, caption=caption,
+        classes=_class_table(rows), more=max(0, len(rows) - MOST_ROWS)))
+
+
+def _of_test_points(metrics: Scores) -> str:
+    by, n_test = measure_of(metrics), counted(metrics.get("n_test"), "test point")
+    if by == SHARE:
+        return f"{_share_right(metrics, by)} of the {n_test} are classified correctly."
+    text = f"On the {n_test}, the model has {by.noun} of {by.with_interval(metrics)}"
+    if "error" in metrics:
+        return f"{text}; {percent(1 - metrics['error'])} of them are classified correctly."
+    explained = finite(metrics.get("r2"))
+    return f"{text}." if explained is None or explained <= 0 else (
+        f"{text}; the predictions explain {percent(explained)} of the variance of the targets.")
+
+
+def _of_held_out_labels(run: RunRecord) -> str:
+    scores, n = scores_at(run.by_labels, "scores", "model"), counted(run.by_labels["n"], "held-out label")
+    by = measure_of(scores)
+    if by == SHARE:
+        return f"{_share_right(scores, by)} of the {n} are predicted correctly."
+    return f"On the {n}, the model has {by.noun} of {by.with_interval(scores)}."
+
+
+def _share_right(scores: Scores, by: Measure) -> str:
+    """Return the share that is right with its interval: 94.7 % (95 % interval 91.9 to 96.6 %)."""
+    right, ends = percent(1 - scores["error"]), by.interval_among(scores)
+    if ends is None:
+        return right
+    return f"{right} (95 % interval {percent(1 - ends[1]).removesuffix(' %')} to {percent(1 - ends[0])})"
+
+
+def _evidence(run: RunRecord) -> list[str]:
+    """Return what the model learned from, and what else says how good it is."""
+    sentences, n_labeled, n_train = [], run.at("labels", "n_labeled"), run.at("split", "n_train")
+    if n_labeled is not None and n_train is not None:
+        others = f" and {counted(n_train - n_labeled, 'point')} without one" if n_train > n_labeled else ""
+        sentences.append(f"The model learned from {counted(n_labeled, 'label')}{others}. The test points took no part.")
+    by = errors_among(run.hidden)
+    if by == SHARE and finite(run.hidden.get("error")) is not None:
+        sentences.append(f"Of the training points whose label is known but was not shown to it, "
+                         f"{percent(1 - run.hidden['error'])} are classified correctly.")
+    return sentences
+
+
+class ClassRow:
+    """A class of n test points: the share that is right and its 95 % interval, and what the others are taken for.
+
+    precise : the share of the points predicted as it that are of it; None where there are none.
+    """
+
+    def __init__(self, code: int, names: Sequence[str], confusion: np.ndarray):
+        row, column = confusion[code], confusion[:, code]
+        self.name, self.n = names[code], int(row.sum())
+        self.right = float(row[code] / row.sum())
+        self.interval: tuple[float, float] = tuple(interval_of_share(self.right, self.n))  # type: ignore[assignment]
+        self.precise = float(column[code] / column.sum()) if column.sum() else None
+        wrong = row.copy()
+        wrong[code] = 0
+        self.n_taken = int(wrong.max())
+        self.taken_for = names[int(wrong.argmax())] if self.n_taken else None
+
+
+def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[Any]) -> list[ClassRow]:
+    """Return a row for each class that has test points."""
+    counts = np.asarray(confusion, np.int64)
+    names = [plain_label(str(classes[code]) if code < len(classes) else str(code), 40) for code in range(len(counts))]
+    return [ClassRow(code, names, counts) for code in range(len(counts)) if counts[code].any()]
+
+
+def _class_rows(run: RunRecord) -> list[ClassRow]:
+    confusion = run.metrics.get("confusion") or []
+    return class_rows(confusion, run.at("split", "classes") or []) if confusion else []
+
+
+def _class_table(rows: list[ClassRow]) -> Table:
+    if not rows:
+        return Table()
+    shown = sorted(rows, key=lambda row: row.right)[:MOST_ROWS] if len(rows) > MOST_ROWS else rows
+    head = ("class", "test points", "correct (95 % interval)", "correct among those predicted as it",
+            "most often mistaken for")
+    return Table(head, [
+        (row.name, number(row.n), f"{percent(row.right)} ({percent(row.interval[0]).removesuffix(' %')} to "
+         f"{percent(row.interval[1])})", percent(row.precise), ABSENT if row.taken_for is None else
+         f"{row.taken_for} ({number(row.n_taken)})") for row in shown], (1, 2, 3))

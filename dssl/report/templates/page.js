@@ -1,0 +1,44 @@
+"use strict";
+const folds = [...document.querySelectorAll("details")];
+function openTarget() {
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  if (target) { target.querySelectorAll("details").forEach(fold => { fold.open = true; }); target.scrollIntoView(); }
+}
+addEventListener("hashchange", openTarget);
+addEventListener("beforeprint", () => folds.forEach(fold => { fold.open = true; }));
+document.querySelectorAll("nav a").forEach(link => link.addEventListener("click", () => setTimeout(openTarget)));
+openTarget();
+
+// The first number of a cell, in seconds or bytes where it has such a unit; words where there is none.
+const SIZES = {B: 1, kB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12}, SECONDS = {s: 1, min: 60, h: 3600};
+function valueOf(cell) {
+  const text = cell.textContent.trim().replaceAll(",", "").replaceAll("−", "-");
+  const times = [...text.matchAll(/([\d.]+) (h|min|s)\b/g)];
+  if (times.length) return times.reduce((sum, part) => sum + part[1] * SECONDS[part[2]], 0);
+  const found = text.match(/[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?: ([kMGT]?B)\b)?/);
+  return found ? parseFloat(found[0]) * (SIZES[found[1]] ?? 1) : null;
+}
+function sortBy(head, column) {
+  const body = head.closest("table").tBodies[0], cellOf = row => row.cells[column];
+  const down = head.getAttribute("aria-sort") === "ascending", numeric = head.classList.contains("number");
+  head.parentNode.querySelectorAll("th").forEach(other => other.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", down ? "descending" : "ascending");
+  const compare = (one, other) => {
+    if (!numeric) return cellOf(one).textContent.localeCompare(cellOf(other).textContent, undefined, {numeric: true});
+    const [a, b] = [valueOf(cellOf(one)), valueOf(cellOf(other))];
+    return a === null ? 1 : b === null ? -1 : a - b;
+  };
+  const rows = [...body.rows].sort(compare);
+  body.append(...(down ? rows.reverse() : rows));
+}
+document.querySelectorAll("thead").forEach(thead => {
+  if (thead.closest("table").tBodies[0].rows.length < 3) return;
+  [...thead.rows[0].cells].forEach((head, column) => {
+    if (head.tagName !== "TH") return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => sortBy(head, column));
+    head.append(button);
+  });
+});
