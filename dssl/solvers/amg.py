@@ -115,24 +115,18 @@ class Multigrid(Iterative):
     def stored_bytes(cls, n: int, nnz: int, n_columns: int) -> int:
         return int(4.7 * WORK * nnz)
 
-    def preconditioner(self, t: int) -> Callable[[np.ndarray], np.ndarray]:
+    def preconditioner(self, t: int, dtype: type = np.float32) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return the V-cycle on blocks (n, t) float32: a symmetric positive definite approximation of `A^-1 B`.
 
+        There is none in float64, since the levels are in float32.
+
         A forward Gauss-Seidel sweep on the way down, and its adjoint, a backward sweep, on the way up. The next call
-        overwrites the result. Memory: two arrays (n, t) float32, and those of the coarse levels. The null vectors of
-        singular components are projected out, since their rounding errors would grow in each iteration.
+        overwrites the result. Memory: two arrays (n, t) float32, and those of the coarse levels.
         """
+        if dtype == np.float64:
+            return None
         workspace = [np.empty((2, len(level.inverse), t), np.float32) for level in self.levels]
-        cycle = partial(self._descend, 0, workspace)
-        if not self.A.singular.any():
-            return cycle
-
-        def projected_cycle(B: np.ndarray) -> np.ndarray:
-            X = cycle(B)
-            self.A.project_null(X)
-            return X
-
-        return projected_cycle
+        return partial(self._descend, 0, workspace)
 
     def _descend(self, number: int, workspace: list[np.ndarray], B: np.ndarray) -> np.ndarray:
         if number == len(self.levels):

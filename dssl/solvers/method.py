@@ -106,17 +106,34 @@ def scaled_to_one(norms: np.ndarray) -> np.ndarray:
 class Iterative(SolverMethod):
     """Conjugate gradients in float32."""
 
-    def preconditioner(self, t: int) -> Callable[[np.ndarray], np.ndarray] | None:
+    correction_iterations: ClassVar[float] = math.inf  # in float32, after which rounding is what stops a column
+
+    def preconditioner(self, t: int, dtype: type = np.float32) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return what `conjugate_gradients` takes for blocks of t columns; None for Jacobi's."""
         return None
+
+    def _off_null(self, t: int, dtype: type) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Return the preconditioner without the null space of A, where its rounding errors would grow."""
+        precondition = self.preconditioner(t, dtype)
+        if precondition is None or not self.A.singular.any():
+            return precondition
+
+        def projected(B: np.ndarray) -> np.ndarray:
+            X = precondition(B)
+            self.A.project_null(X)
+            return X
+
+        return projected
 
     def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         scale = scaled_to_one(norms)
-        if precise:  # without the preconditioner, which is in float32
-            return conjugate_gradients(self.A, R * scale, ROUNDED * needed, budget)
-        return conjugate_gradients(self.A, to_float32(R, scale), _per_correction(needed), budget,
-                                   self.preconditioner(R.shape[1]))
+        if precise:
+            return conjugate_gradients(self.A, R * scale, ROUNDED * needed, budget,
+                                       self._off_null(R.shape[1], np.float64))
+        return conjugate_gradients(self.A, to_float32(R, scale), _per_correction(needed),
+                                   np.minimum(budget, self.correction_iterations),
+                                   self._off_null(R.shape[1], np.float32))
 
     def entries(self) -> tuple[float, float]:
         """Return the entries that the preparation touches, and an iteration for one column: the work for `auto`."""

@@ -12,19 +12,20 @@ import numpy as np
 
 from ..base.errors import DataError, NotConverged, explain, require
 from ..storage.blocks import row_ranges
-from .amg import Multigrid
+from .cholesky import Cholesky
 from .columns import add_columns, column_norms
-from .deflation import DEFLATION_COST, MIN_VECTORS, Deflated, deflated_vectors
+from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .direct import MAX_DIRECT, Direct
+from .iterations import expected_iterations, few_iterations
 from .method import Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
 from .solver_params import AUTO, SOLVERS, SolverParams
 from .warm_start import scaled_start
 
 PROBES = 8  # columns on which `auto` counts iterations
-FEW_COLUMNS = 16  # for which probes, vectors and hierarchies cost more than most solves
-MANY_ITERATIONS = 150  # after which another method may be better
-FEW_ITERATIONS = 60  # for which no other method pays
+FEW_COLUMNS = 16  # for which eigenvectors cost more than they save
+PROBE_ITERATIONS = 100  # at most, of a probe
+FEWEST_DEFLATED = 20  # iterations with eigenvectors, at best
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Solution:
                 f"ended at relative residual {self.residuals[worst]:.2e} after {self.iterations[worst]} iterations, "
                 f"tolerance {params.tol:.0e}",
                 why="wrong columns of a kernel cannot be recognized later",
-                fix="raise the ridge, raise max_iterations, choose method='amg' (low-dimensional data) or 'deflated', "
+                fix="raise the ridge, raise max_iterations, choose method='cholesky', "
                     "or loosen the tolerance",
             ))
         return self
@@ -194,21 +195,20 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
 
     Notes
     -----
-    "auto" factors small matrices, and takes Jacobi's method if the ridge guarantees few iterations. Otherwise it
-    deflates a few vectors, counts the iterations of `PROBES` seeded columns, and if they are many also counts with a
-    multigrid hierarchy. It compares touched entries, not seconds, so the selection is the same on every machine.
+    "auto" factors small matrices, and takes Jacobi's method if the ridge guarantees few iterations, or if the first
+    iterations of one column promise few. Otherwise it takes an approximate Cholesky factor. For many columns it counts
+    the iterations of `PROBES` seeded columns with it, and also with a few deflated vectors if these may be faster. It
+    compares touched entries, not seconds, so the selection is the same on every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
 
 def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vector: np.ndarray | None = None,
-                  start: np.ndarray | None = None, *, many: int = MANY_ITERATIONS,
-                  deflation_cost: int = DEFLATION_COST) -> tuple[Solution, str]:
+                  start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
-    For a few columns "auto" begins with Jacobi's method, without a probe. Columns that need many iterations continue
-    with the method that `prepare` selects.
-    many, deflation_cost : iterations of one column that count as many, and those that cost as much as a deflation.
+    Columns that need far more iterations of Jacobi's method than "auto" expected continue with an approximate
+    Cholesky factor.
 
     Raises
     ------
@@ -216,16 +216,17 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     """
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
-    if params.method != AUTO or A.n <= MAX_DIRECT or t > FEW_COLUMNS:
-        solver = _prepared(A, t, params)
+    solver = _prepared(A, t, params, B)
+    if params.method != AUTO or solver.params.method != Jacobi.name:
         return solver.solve(B, start), solver.params.method
-    many = min(params.max_iter, many + deflation_cost // max(t, 1))
-    first_try = Solver.of(Jacobi(A), replace(params, max_iter=many)).solve(B, start)
+    many = min(params.max_iter, math.ceil(2 * few_iterations(A, t)))
+    first_try = replace(solver, params=replace(solver.params, max_iter=many)).solve(B, start)
     late = np.flatnonzero(~first_try.converged)
     if not len(late) or many == params.max_iter:
         return first_try, Jacobi.name
     goal = params.tol / float(first_try.residuals[late].max())
-    solver = _prepared(A, len(late), replace(params, tol=goal, max_iter=params.max_iter - many))
+    solver = Solver.of(Cholesky.prepare(A, len(late), random_state=params.random_state),
+                       replace(params, tol=goal, max_iter=params.max_iter - many))
     more = solver.solve(B[:, late] - A.apply(first_try.value[:, late]))
     first_try.value[:, late] += more.value
     first_try.residuals[late] *= more.residuals
@@ -233,9 +234,10 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     return replace(first_try, converged=first_try.residuals <= params.tol), solver.params.method
 
 
-def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
+def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None = None) -> Solver:
+    """Return the solver for n_columns columns, B if they are known."""
     if params.method == AUTO and A.n > MAX_DIRECT:
-        return _least_work(A, n_columns, params)
+        return _least_work(A, n_columns, params, B)
     solver = Direct if params.method == AUTO else SOLVERS.named(params.method)
     reason = {"reason": "the matrix is small enough to factor"} if params.method == AUTO else {}
     return Solver.of(solver.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
@@ -254,51 +256,47 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
     """
     if n <= MAX_DIRECT:
         return [Direct]
-    if guess:
-        return [Multigrid, Deflated]
-    # A few columns may end without a probe, by Jacobi's method.
-    return [Jacobi if n_columns is not None and n_columns <= FEW_COLUMNS else Deflated]
+    if not guess:
+        return [Jacobi]
+    return [Cholesky] if n_columns is not None and n_columns <= FEW_COLUMNS else [Cholesky, Deflated]
 
 
-def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
+def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None) -> Solver:
     """Return the solver that touches the fewest entries for n_columns columns, counted on probe columns."""
-    if _max_iterations(A, params.tol) <= FEW_ITERATIONS:
-        return Solver.of(Jacobi(A), params)
+    probes = _probe_columns(A.n, params)
+    expected = expected_iterations(A, probes if B is None else B, params)
+    if expected <= few_iterations(A, n_columns):
+        return Solver.of(Jacobi(A), params, reason="few iterations are expected without a preconditioner")
+    factor = Cholesky.prepare(A, n_columns, random_state=params.random_state)
+    if n_columns <= FEW_COLUMNS:
+        return Solver.of(factor, params, reason="many iterations are expected without a preconditioner, and other "
+                                                "methods take longer to prepare for few columns")
+    candidates = [_counted(factor, probes, n_columns, params)]
+    setup, iteration = Deflated.work(A)
     few = min(params.n_vectors or MIN_VECTORS, MIN_VECTORS)
-    first = _counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state), n_columns, params,
-                     max_iter=MANY_ITERATIONS)
-    candidates = [first]
-    if first[1].attributes["probe_iterations"] > 100:
-        candidates.append(_counted(Multigrid.prepare(A, n_columns), n_columns, params, max_iter=100))
+    if setup + n_columns * FEWEST_DEFLATED * iteration < candidates[0][0]:
+        candidates.append(_counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state),
+                                   probes, n_columns, params))
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]
-    if best is first[1] and deflated_vectors(A.n, n_columns, params.n_vectors) > few:
+    if best.params.method == Deflated.name and deflated_vectors(A.n, n_columns, params.n_vectors) > few:
         best = Solver.of(Deflated.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
                          params)
     best.attributes["considered"] = considered
     return best
 
 
-def _max_iterations(A: ScaledMatrix, tol: float) -> float:
-    """Return an upper bound of the iterations of Jacobi's method from the excess of the diagonal; inf without one.
-
-    With the scaling y that makes A dominant, every eigenvalue is at least the smallest (A y)_i / y_i.
-    """
-    y = A.near_null
-    smallest = float(((y - abs(A.off_diagonal()) @ y) / y).min())
-    return math.sqrt(2 / smallest) / 2 * math.log(2 / tol) if smallest > 0 else math.inf
-
-
-def _counted(method: Iterative, n_columns: int, params: SolverParams, max_iter: int) -> tuple[float, Solver]:
-    """Return the entries that a method touches for n_columns columns, and its solver.
-
-    The iterations are counted on `PROBES` columns, with at most `max_iter` each.
-    """
-    n = method.A.n
+def _probe_columns(n: int, params: SolverParams) -> np.ndarray:
+    """Return `PROBES` columns of the identity."""
     columns = np.random.default_rng([params.random_state, n]).choice(n, min(PROBES, n), replace=False)
     B = np.zeros((n, len(columns)))
     B[columns, np.arange(len(columns))] = 1
-    probe = Solver.of(method, replace(params, max_iter=max_iter)).solve(B)
+    return B
+
+
+def _counted(method: Iterative, B: np.ndarray, n_columns: int, params: SolverParams) -> tuple[float, Solver]:
+    """Return the entries that a method touches for n_columns columns such as those of B, and its solver."""
+    probe = Solver.of(method, replace(params, max_iter=PROBE_ITERATIONS)).solve(B)
     # Residuals fall geometrically, so the iterations of an unfinished probe are extrapolated.
     reduction = np.clip(probe.residuals, 1e-300, 0.99)
     expected = float((probe.iterations * np.maximum(1, math.log(params.tol) / np.log(reduction))).mean())
@@ -319,10 +317,10 @@ def solve(R: Any, B: Any, *, method: str = AUTO, tol: float = 1e-6, max_iter: in
         A graph Laplacian plus a ridge, as `Laplacian.matrix` returns it.
     B : ndarray, shape (n,) or (n, t)
         The right-hand sides.
-    method : "auto", "jacobi", "deflated", "amg" or "direct"
+    method : "auto", "jacobi", "deflated", "amg", "cholesky" or "direct"
         How the system is solved: by conjugate gradients with the Jacobi preconditioner;
-        with the lowest eigenvectors solved exactly besides; with multigrid; or by a
-        factor. "auto" takes the method that needs the least work.
+        with the lowest eigenvectors solved exactly besides; with multigrid; with an
+        approximate Cholesky factor; or by an exact factor. "auto" takes the method that needs the least work.
     tol : float
         The relative residual, in float64, that each column is to meet.
     max_iter : int

@@ -9,12 +9,13 @@ import numpy as np
 from ..base.errors import require
 from ..base.plugins import Registry
 from .amg import Multigrid
+from .cholesky import Cholesky
 from .deflation import Deflated
 from .direct import Direct
 from .method import Jacobi, SolverMethod
 
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
-SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Direct, also=(AUTO,))
+SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +25,9 @@ class SolverParams:
     Parameters
     ----------
     method : str
-        jacobi; deflated, that with the lowest eigenvectors solved exactly; amg, multigrid; direct, a factor; a solver
-        that a plugin registers; or auto, which takes what costs least.
+        jacobi; deflated, that with the lowest eigenvectors solved exactly; amg, multigrid;
+        cholesky, an approximate factor as a preconditioner; direct, a factor; a solver that a plugin registers; or
+        auto, which takes what costs least.
     tol : float
         Relative residual `||b - R x|| / ||b||` of every column.
     max_iter : int

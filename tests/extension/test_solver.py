@@ -62,3 +62,13 @@ def test_a_solver_is_one_class(registered, pipeline, moons):
     assert commands.run()["status"] == "done"
     assert "pseudo_inverse: a dense pseudo-inverse" in commands.page()
     assert {*commands.predicted()} == {"up", "down"}
+
+
+def test_the_approximate_cholesky_factor_goes_through_a_pipeline(pipeline, moons):
+    """The factor is stored with the system, is read by the tasks that solve, and is in the report."""
+    commands = pipeline({**moons, "model": {"kind": "svm", "n_subsample": 40}, "graph": {"n_neighbors": 6},
+                         "solver": {"method": "cholesky"},
+                         "selection": {"cv": 2, "grid": {"eta": [1.0], "C": [1.0], "power": [1, 2]}}})
+    assert commands.run()["status"] == "done"
+    assert "cholesky: conjugate gradients preconditioned by an approximate Cholesky factor" in commands.page()
+    assert {*commands.predicted()} == {"up", "down"}

@@ -111,8 +111,9 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
     result = {"run": "20250101T000000-abcdef", "name": "example", "status": "done", "metrics": metrics,
               "baselines": baselines, "gain": gain, "stages": stages, "peak_rss_bytes": 512_000_000,
               "unreached": {"count": unreached, "ids": list(range(20))[:unreached]}, "model": "/somewhere/models"}
-    considered = [{"method": "deflated", "n_vectors": 16, "probe_iterations": 203.4, "work": "9.1e+10"},
-                  {"method": "amg", "level_sizes": [2000, 300, 40], "probe_iterations": 12.0, "work": "4.75e+10"}]
+    considered = [{"method": "cholesky", "factor_entries": 21_000, "fill": 1.583, "probe_iterations": 12.0,
+                   "work": "4.75e+10"},
+                  {"method": "deflated", "n_vectors": 16, "probe_iterations": 203.4, "work": "9.1e+10"}]
     facts = {
         "dataset": {"n": 2500, "d": 17, "dataset": {"fingerprint": "ab" * 32}},
         "split": {"classes": classes, "n_train": 2000, "n_test": metrics["n_test"]},
@@ -135,9 +136,10 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
             "homophily": {"edges": 44, "share": 0.93, "by_chance": 1 / n_classes}},
         "subsample": {"n_subsample": 500, "n_labeled": 5 * n_classes},
         "system": {"laplacian": "normalized", "ridge": 0.01, "power": 2, "n": 2000,
-                   "params": {"method": "amg", "tol": 1e-6}, "solver": {"method": "amg"}},
+                   "params": {"method": "cholesky", "tol": 1e-6}, "solver": {"method": "cholesky"}},
         "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,
-                    "solver": {"method": "amg", "level_sizes": [2000, 300, 40], "considered": considered}},
+                    "solver": {"method": "cholesky", "factor_entries": 21_000, "fill": 1.583,
+                               "considered": considered}},
         "document": {"path": "/somewhere/result.json"},
         "models": {"models": {name: {"training_error": 0.0} for name in ("model", *baselines)}},
         "selection": {"folds": 0, "choices": {"model": {"C": 10.0, "eta": 10.0, "power": 2, "bandwidth": None}}},

@@ -16,7 +16,7 @@ from tests.in_pairs import in_pairs
 
 from .graphs import components, grid, points, random_graph, regularizer
 
-ITERATIVE = ("jacobi", "deflated", "amg")
+ITERATIVE = ("jacobi", "deflated", "amg", "cholesky")
 
 
 @pytest.fixture(scope="module")

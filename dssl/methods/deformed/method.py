@@ -197,7 +197,7 @@ _FEWER = "lower model.n_subsample"
 COVARIANCE_STEPS = (
     Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_subsample, p.random_state),
          make_subsample, _subsample_cost, "lower data.points", grows=True),
-    Step("system", 6, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
+    Step("system", 7, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
     Step("columns", 5, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),

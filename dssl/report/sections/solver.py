@@ -22,7 +22,9 @@ def solver_section(run: RunRecord) -> Section | None:
     missed = known and worst > tol  # type: ignore[operator]
     within = "" if not known else ": the tolerance was not met" if missed else ": every column meets it"
     extra = [f"{number(evidence['n_vectors'])} eigenvectors" if "n_vectors" in evidence else "",
-             f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else ""]
+             f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else "",
+             f"{number(evidence['factor_entries'])} entries, {number(evidence['fill'])} for each of the lower triangle"
+             if "fill" in evidence else ""]
     rows: list[tuple[str, Any]] = [
         ("system", f"{system.get('laplacian', '')} graph Laplacian plus a ridge of {number(system.get('ridge'))} on "
                    "the diagonal, to the power "
@@ -34,8 +36,8 @@ def solver_section(run: RunRecord) -> Section | None:
         ("iterations, worst column", number(columns.get("max_iterations"))),
         ("worst relative residual", f"{number(worst)}, tolerance {number(tol)}{within}"),
     ]
-    tried = [(item.get("method"), number(item.get("n_vectors")), _levels(item), number(item.get("probe_iterations")),
-              item.get("work")) for item in considered]
+    tried = [(item.get("method"), number(item.get("n_vectors")), number(item.get("fill")),
+              number(item.get("probe_iterations")), item.get("work")) for item in considered]
     alarm = [Finding("worst residual", f"{number(worst)} > {number(tol)}", "warning",
                      "Inaccurate columns give an inaccurate kernel. Raise solver.max_iter or graph.ridge.")
              ] if missed else []
