@@ -273,6 +273,11 @@ def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
     return predict_cost(params.kernels.for_costs(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
 
 
+def euclidean_cost(f: PlanInputs, n: int) -> Cost:
+    """Return that of the clusters of n points by the baseline, whose points are the axes of the features."""
+    return predict_cost(Linear(), f.dense(n, f.width), f.row_bytes, f.width, 1, f.width, 8, f.budget)
+
+
 def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
     words = ReportText(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
                   norm="model.n_clusters")

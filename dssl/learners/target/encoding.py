@@ -206,6 +206,10 @@ def _typed(values: np.ndarray) -> np.ndarray:
     if values.dtype != object:
         return values
     kinds = {_kind_of(kind) for kind in set(map(type, values))}
+    require(not kinds & {"list", "set", "tuple"}, "labels are lists", error=DataError,
+            why="each point has one label in a column; several labels a point (tags) have a column each",
+            fix="pass a column of 1 and 0 for each tag, such as pandas.Series(y).str.join('|').str.get_dummies(), and "
+                "write -1 into the rows of points without labels")
     require(len(kinds) <= 1 and kinds <= {"text", "boolean", "number"}, error=DataError,
             what=f"labels are of {len(kinds)} kinds: {', '.join(sorted(kinds))}",
             why="classes are sorted, and these have no order", fix="make all labels text, or all numbers")

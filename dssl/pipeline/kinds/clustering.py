@@ -11,8 +11,8 @@ import numpy as np
 from ...execution.cost import Cost, cost_of
 from ...learners.model import Model, stored_models
 from ...learners.target.target import Classes
-from ...methods.clusters import CLUSTERING, KERNEL_CLUSTERING
-from ...methods.plan_inputs import Bounded, PlanInputs
+from ...methods.clusters import CLUSTERING, KERNEL_CLUSTERING, euclidean_cost
+from ...methods.plan_inputs import PlanInputs
 from ...methods.step import Context, Method, NoParams
 from ...report.sections.clusters import clusters_section
 from ...selection.number_of_clusters import clustering_scores
@@ -67,11 +67,9 @@ def kind_of(method: Method) -> Kind:
 
     def agreement_cost(f: PlanInputs, spec: Any) -> Cost:
         """Return that of the clusters of test points by all models, and of training points by the baselines."""
-        others = len(spec.params.baselines)
-        cost = cost_of(0, 0, 0, 0)
-        for count, n in ((others, f.n), (others + 1, f.n_test)):
-            if n:
-                cost += count * assigned_cost(replace(f, test_points=Bounded.known(n)), spec)
+        cost = assigned_cost(f, spec) if f.n_test else cost_of(0, 0, 0, 0)
+        for n in filter(None, (f.n, f.n_test)):
+            cost += len(spec.params.baselines) * euclidean_cost(f, n)
         values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4)
         return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
 
