@@ -403,6 +403,9 @@ def test_init_knows_tags_by_their_cells(tables, tmp_path):
             table = points.copy()
             table.insert(place, "drinks", cells)
             assert tags_by_init(table, tmp_path / "table.csv") == {"column": "drinks", "separator": mark}
+    places = np.array(["Oslo, Norway", "Oslo, Sweden", "Lund, Norway", "Lund, Sweden", "Norway"])
+    with suppress(DataError):
+        assert "tags:" not in first_spec_of(points.assign(place=places[np.arange(160) % 5]), tmp_path / "table.csv")
     twice = first_spec_of(points.assign(spoken=cells, drinks=cells), tmp_path / "table.csv")
     assert "tags:" not in twice  # which of both?
     with pytest.raises(DataError, match="beyond doubt"):  # another column has the name of a target

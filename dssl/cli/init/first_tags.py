@@ -99,6 +99,8 @@ def _listed_in(rows: FileRows, column: str, max_words: int | None = None) -> Fir
             continue
         if max_words is not None and max(len(name.split()) for name in names.tolist()) > max_words:
             continue
+        if max_words is not None and separator == "," and len(names) > 2 and sizes.max() < 3:
+            continue  # a place or a name may have two parts
         if separator is None or ((sizes > 1).mean() >= SEVERAL and len(np.unique(sizes)) > 1 and _combine(tags)):
             section = {"column": column} | ({} if separator is None else {"separator": separator})
             share = f"{(sizes > 1).mean():.0%} of its cells list several"
