@@ -1,6 +1,10 @@
 """Seconds per column of our solvers, pyamg's and SciPy's on the same matrix, and how Q^+ grows with n.
 
     python -m tests.benchmarks.solve mnist skin growth --cache FOLDER
+    python -m tests.benchmarks.solve moons vae --few --cache FOLDER
+
+With `--few`, one and ten columns are solved in all, set-up included, in seconds of processor time, by "auto" and by
+apxchol (`pip install apxchol`), which is given the same system as a Laplacian with an added diagonal.
 
 Prints one JSON document a line. Everything runs in one process with one thread, except `growth`, which uses two.
 Solvers take turns within a run, so that other load on the machine meets all of them. Every residual is recomputed
@@ -20,6 +24,7 @@ import numpy as np
 import pyamg
 import scipy.sparse as sp
 from scipy.sparse.linalg import cg
+from sklearn.datasets import make_moons
 from threadpoolctl import threadpool_limits
 
 from dssl.execution.in_process import InProcess
@@ -28,22 +33,23 @@ from dssl.graph.weights.build import weights
 from dssl.kernels.subsample import inverse_on_subsample
 from dssl.knn.lists import Neighbors
 from dssl.knn.search import neighbors
-from dssl.solvers.solve import Solver, prepare
+from dssl.solvers.solve import Solver, prepare, solve_columns
 from dssl.solvers.solver_params import SolverParams
 
 TOLERANCE = 1e-6
-OURS = ("auto", "jacobi", "deflated", "amg")
+OURS = ("auto", "jacobi", "deflated", "amg", "cholesky")
 N_COLUMNS = 500  # of the total, and what `prepare` is told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=("mnist", "skin", "vae", "covtype", "growth"))
+    parser.add_argument("parts", nargs="+", choices=("mnist", "skin", "vae", "covtype", "moons", "growth"))
     parser.add_argument("--cache", type=Path, required=True, help="folder for neighbor lists")
     parser.add_argument("--runs", type=int, default=3, help="times that each solver is measured")
     parser.add_argument("--columns", type=int, default=128, help="columns of our solvers in one run")
     parser.add_argument("--peer-columns", type=int, default=3, help="columns of the peers in one run, one at a time")
     parser.add_argument("--methods", nargs="*", default=OURS, choices=OURS)
+    parser.add_argument("--few", action="store_true", help="one and ten columns in all")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-total", action="store_true", help="do not solve all 500 columns with auto")
     parser.add_argument("--sizes", type=int, nargs="*", default=[4000, 8000, 16000, 32000, 64000])
@@ -55,7 +61,7 @@ def main() -> None:
         for part in args.parts:
             if part != "growth":
                 for system in SYSTEMS[part](args.cache):
-                    compare(system, args)
+                    (few_columns if args.few else compare)(system, args)
 
 
 def report(**record: object) -> None:
@@ -108,6 +114,10 @@ def skin_points() -> np.ndarray:
     return X + np.random.default_rng(0).uniform(-0.5, 0.5, X.shape)
 
 
+def moon_points() -> np.ndarray:
+    return make_moons(100_000, noise=0.1, random_state=0)[0].astype(np.float32)
+
+
 def covtype_points() -> np.ndarray:
     X = data("covtype")[np.sort(np.random.default_rng(0).permutation(581_012)[:100_000])].astype(np.float64)
     return (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
@@ -118,7 +128,9 @@ SYSTEMS: dict[str, Callable[[Path], Iterator[System]]] = {
         "mnist", cached_lists(cache, "mnist64000", 5, lambda: mnist_points(64_000)), "binary", (1e-3, 1e-6)),
     "skin": lambda cache: normalized_systems("skin", cached_lists(cache, "skin", 8, skin_points), "binary", (1e-6,)),
     "vae": lambda cache: normalized_systems(
-        "vae", cached_lists(cache, "vae", 10, lambda: data("mnist_vae")), "self_tuned", (1e-3,)),
+        "vae", cached_lists(cache, "vae", 10, lambda: data("mnist_vae")), "self_tuned", (1e-3, 1e-6)),
+    "moons": lambda cache: normalized_systems(
+        "moons", cached_lists(cache, "moons", 10, moon_points), "self_tuned", (1e-3, 1e-6)),
     "covtype": lambda cache: normalized_systems(
         "covtype", cached_lists(cache, "covtype", 10, covtype_points), "self_tuned", (1e-3,)),
 }
@@ -191,7 +203,7 @@ def peers(system: System, n_columns: int) -> Iterator[Contender]:
 def compare(system: System, args: argparse.Namespace) -> None:
     """Report every contender's seconds per column, best and median, and ours against the best peer."""
     R, n = system.R, system.R.shape[0]
-    contenders = [ours(system, method, args.columns) for method in ("jacobi", "deflated", "amg", "auto")
+    contenders = [ours(system, method, args.columns) for method in ("jacobi", "deflated", "amg", "cholesky", "auto")
                   if method in args.methods]
     contenders += [] if args.no_peers else list(peers(system, args.peer_columns))
     S = np.random.default_rng(1).choice(n, N_COLUMNS, replace=False)
@@ -224,6 +236,40 @@ def compare(system: System, args: argparse.Namespace) -> None:
             auto[0].solve(S[first:first + 64])
         report(**{**common, "part": "total"}, solver="dssl auto", columns=N_COLUMNS,
                seconds=round(auto[0].setup + time.perf_counter() - begin, 2))
+
+
+def few_columns(system: System, args: argparse.Namespace) -> None:
+    """Report the processor seconds of one and ten columns in all: "auto", and apxchol on `V R V` with V the vector."""
+    import apxchol
+
+    R, v, n = system.R, system.vector, system.R.shape[0]
+    V = sp.diags_array(v)
+    laplacian = sp.csc_matrix(V @ R @ V)
+
+    def ours(B: np.ndarray) -> tuple[np.ndarray, object]:
+        solution, method = solve_columns(R, B, SolverParams(tol=TOLERANCE), v)
+        return solution.value, solution.described(method)
+
+    def peer(B: np.ndarray) -> tuple[np.ndarray, object]:
+        solver = apxchol.factorize(laplacian)
+        found = [solver.solve(v * b, rtol=TOLERANCE) for b in B.T]
+        return v[:, None] * np.column_stack([one.x for one in found]), max(one.iters for one in found)
+
+    for t in (1, 10):
+        B = identity_columns(n, np.random.default_rng(1).choice(n, t, replace=False))
+        contenders = {"dssl auto": ours, "apxchol": peer}
+        seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        ours(B)  # compiles
+        for _ in range(args.runs):
+            for name, solve in contenders.items():
+                begin = time.process_time()
+                X, evidence = solve(B)
+                seconds[name].append(time.process_time() - begin)
+                worst = float(np.linalg.norm(B - R @ X, axis=0).max())
+                if len(seconds[name]) == args.runs:
+                    report(part="few", graph=system.name, n=n, nonzeros=int(R.nnz), ridge=system.ridge, columns=t,
+                           solver=name, best=round(min(seconds[name]), 3), median=round(median(seconds[name]), 3),
+                           residual=float(f"{worst:.2e}"), evidence=evidence)
 
 
 def growth(cache: Path, sizes: list[int], runs: int) -> None:
