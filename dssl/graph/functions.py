@@ -14,9 +14,10 @@ import numpy as np
 from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
-from ..solvers.chebyshev import Interval, combined_by_polynomial, polynomials
+from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
 from ..solvers.direct import MAX_DIRECT, Direct
-from ..solvers.lanczos import Functions, Krylov, SingularMatrix, combined, krylov, krylov_bytes
+from ..solvers.krylov import Functions, Krylov, combined, krylov, krylov_bytes, null_part
+from ..solvers.lanczos import SingularMatrix
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
@@ -26,6 +27,7 @@ from .regularizer import FORMED_SECONDS, system_cost
 from .regularizer_params import LaplacianKind
 from .weights.build import read_graph
 
+EXACT = 0.1  # share of the tolerance of functions that a sum of polynomials may differ from theirs at the rows
 FIRST_BLOCKS = 2  # blocks of columns that are computed before the others, to see which functions converge
 
 
@@ -118,44 +120,57 @@ class KrylovTask:
         columns = A.place[shared["columns"][self.first:self.last]]
         of_columns = krylov(A, columns, A.place[shared["rows"]], self.functions,
                        self.params.tol, self.params.max_steps)
-        return {**out.write(**of_columns.to_arrays()), "steps": int(of_columns.steps.max(initial=0))}
+        return {**out.write(**of_columns.to_arrays()), "steps": of_columns.steps}
 
 
 @dataclass(frozen=True)
-class CombineKrylovTask:
-    """Write `found` (v, c), the share of some columns in the combination."""
+class WeightsTask:
+    """Write the combination of functions of some columns in the two bases of `chebyshev.py`.
 
-    matrix: Arrays
+    `weights` (k, t, c) : in that of the Lanczos process. `polynomial` (k, t, c) : in Chebyshev polynomials.
+    """
+
     krylov: Arrays
     functions: Functions
+    high: float
     coef: Arrays
     first: int
     last: int
 
     def __call__(self, out: PartWriter) -> Receipt:
+        T, coef = Krylov.from_arrays(self.krylov.load()).T, self.coef.load()["coef"][:, self.first:self.last]
+        weights = T.combined(self.functions, coef)
+        return out.write(weights=weights, polynomial=chebyshev_coefficients(T, weights, self.high))
+
+
+@dataclass(frozen=True)
+class CombineKrylovTask:
+    """Write `total` (v, c), the share of some columns in the combination, by a second pass."""
+
+    matrix: Arrays
+    krylov: Arrays
+    weights: Arrays
+
+    def __call__(self, out: PartWriter) -> Receipt:
         A = SingularMatrix.from_arrays(self.matrix.load())
-        sums = combined(A, Krylov.from_arrays(self.krylov.load()), self.functions,
-                         self.coef.load()["coef"][:, self.first:self.last])
-        return out.write(found=A.leave(sums))
+        return out.write(total=A.leave(combined(A, Krylov.from_arrays(self.krylov.load()),
+                                                self.weights.load()["weights"])))
 
 
 @dataclass(frozen=True)
 class CombinePolynomialTask:
-    """Write `found` (v, c), some columns of the combination; `columns`, `polynomial` and `coef` are in `shared`."""
+    """Write `total` (v, c), some columns of the combination; `columns` and `polynomial` are in `shared`."""
 
     matrix: Arrays
     shared: Arrays
-    interval: Interval
-    functions: Functions
+    high: float
     first: int
     last: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         A, shared = SingularMatrix.from_arrays(self.matrix.load()), self.shared.load()
-        columns = A.place[shared["columns"]]
-        sums = combined_by_polynomial(A, columns, self.functions, self.interval, shared["polynomial"],
-                                       shared["coef"][:, :, self.first:self.last])
-        return out.write(found=A.leave(sums))
+        sums = chebyshev_sum(A, A.place[shared["columns"]], shared["polynomial"][:, :, self.first:self.last], self.high)
+        return out.write(total=A.leave(sums))
 
 
 def _even_ranges(count: int, max_length: int, min_ranges: int = 1) -> list[tuple[int, int]]:
@@ -182,12 +197,12 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
         return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
                        n_ridges * prepared.written, peak, prepared.smallest_peak)
     first = stored + krylov_bytes(n, r, block, m, params.max_steps)
-    second = stored + 4 * nnz + 12 * n * block + (8 * params.max_steps * block + 24 * n + 8 * m * t) * c
+    second = stored + 8 * nnz + 12 * n * block + (8 * params.max_steps * t + 32 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
     peak = max(70 * nnz + 60 * n, first, second)
     if again:
-        return cost_of(tasks, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
-    return cost_of(1 + 2 * tasks, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,
+        return cost_of(tasks + FIRST_BLOCKS, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
+    return cost_of(1 + 2 * tasks + FIRST_BLOCKS, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,
                    solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz)
 
 
@@ -218,25 +233,34 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     if solved is not None:
         values[others] = solved.values
     used, A = functions.take(converged), SingularMatrix.from_arrays(matrix.load())
-    interval, longest = Interval.of(A, computed), max(int(item.steps.max()) for item in computed)
+    places, high = A.place[columns], largest_eigenvalue_bound(A, params.random_state)
 
     def combine(coef: np.ndarray) -> np.ndarray:
-        """Return the combination, by polynomials or the Lanczos process, whichever multiplies fewer columns."""
+        """Return the combination, by polynomials, or where their errors at the rows are too large by a second pass."""
         whole = np.zeros((len(graph.vertices), coef.shape[2]))
         filled = np.flatnonzero(coef[converged].any(axis=(0, 1)))
-        of_column = coef[converged][:, :, filled]
-        polynomial = polynomials(used, of_column, interval, params.tol) if of_column.size else None
-        if polynomial is not None and polynomial.shape[1] * len(filled) <= longest * len(columns):
-            shared = execution.share(columns=columns, polynomial=polynomial, coef=of_column)
-            results = execution.scratch()
-            blocks = _even_ranges(len(filled), params.block_columns // 2 or 1, FIRST_BLOCKS)
-            execution.map([CombinePolynomialTask(matrix, shared, interval, used, *block) for block in blocks], results)
-            whole[:, filled] = np.concatenate([results.read(index)["found"] for index in range(len(blocks))], axis=1)
-        elif of_column.size:
-            shared = execution.share(coef=of_column)
-            whole[:, filled] = execution.reduce(sums([
-                CombineKrylovTask(matrix, parts.arrays(index), used, shared, first, last)
-                for index, (first, last) in enumerate(ranges)]))["found"]
+        if len(filled):
+            of_column, results = coef[converged][:, :, filled], execution.scratch()
+            shared, weights = execution.share(coef=of_column), execution.scratch()
+            execution.map([WeightsTask(parts.arrays(index), used, high, shared, first, last)
+                           for index, (first, last) in enumerate(ranges)], weights)
+            polynomial = np.zeros((max(item.steps for item in computed), *of_column.shape[1:]))
+            for index, (first, last) in enumerate(ranges):
+                polynomial[:computed[index].steps, first:last] = weights.read(index)["polynomial"]
+            null = A.leave(null_part(A, places, used, of_column))
+            at_rows = np.einsum("mrt,mtc->rc", values[converged], of_column, optimize=True) - null[rows]
+            allowed = EXACT * params.tol * np.abs(at_rows).max(axis=0)
+            by_polynomial = bool((rounding(polynomial) <= allowed).all())
+            if by_polynomial:
+                shared = execution.share(columns=columns, polynomial=polynomial)
+                blocks = _even_ranges(len(filled), params.block_columns, FIRST_BLOCKS)
+                execution.map([CombinePolynomialTask(matrix, shared, high, *block) for block in blocks], results)
+                total = np.concatenate([results.read(index)["total"] for index in range(len(blocks))], axis=1)
+                by_polynomial = bool((np.abs(total[rows] - at_rows).max(axis=0) <= allowed).all())
+            if not by_polynomial:
+                total = execution.reduce(sums([CombineKrylovTask(matrix, parts.arrays(index), weights.arrays(index))
+                                               for index in range(len(ranges))]))["total"]
+            whole[:, filled] = total + null
         return whole if solved is None else whole + solved.combined(coef[others])
 
     return GraphFunctions(values, combine, {

@@ -1,89 +1,96 @@
 """Linear combinations of functions of a Laplacian on a few columns, by one polynomial a column of the result.
 
-    sum over functions f and columns j of f(L) e_j coef[f, j]  =  sum over k of T_k(L) E g_k
+    sum over functions f and columns j of f(L) e_j coef[f, j]  =  sum over k of Q_k G_k  =  sum over i of T_i(L) E D_i
 
-with T_k the Chebyshev polynomials of the interval of the nonzero eigenvalues, and g_k (t, c) the coefficients of all f
-times `coef`. Clenshaw's recurrence takes one product with L a degree and column of the result: for t labeled points of
-c classes c columns instead of t.
+The block Lanczos process gives the coefficients G_k (t, c) in its basis Q (`krylov.py`). As every Q_k is a polynomial
+in L of degree k with matrices for coefficients, the sum is one of Chebyshev polynomials T_i of an interval of all
+eigenvalues, with coefficients D_i (t, c) that follow from T alone. Clenshaw's recurrence takes one product with L a
+degree and column of the result: for t labeled points of c classes c columns instead of t, in float64, since the
+coefficients cancel.
+
+References
+----------
+Clenshaw, "A note on the summation of Chebyshev series", Mathematics of Computation 1955.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.fft import dct
+from scipy.linalg import eigh_tridiagonal
 
-from .lanczos import Functions, Krylov, SingularMatrix, add_null, advance, multiply_step, normalize
+from .chebyshev_filter import step_of
+from .krylov import BlockTridiagonal
+from .lanczos import SingularMatrix
 
-NODES = 4096  # of the interpolation; four times the largest degree
+BOUND_COLUMNS, BOUND_STEPS = 2, 16  # of the Lanczos process that bounds the eigenvalues
+BOUND_STREAM = 15  # of the seed
 
 
-@dataclass(frozen=True)
-class Interval:
-    """An interval [low, high] of the nonzero eigenvalues in the first pass.
+def largest_eigenvalue_bound(A: SingularMatrix, random_state: int) -> float:
+    """Return an upper bound of the eigenvalues of A, which holds but for columns that miss an eigenvector by chance.
 
-    scale (m,) : the minimum over columns of the largest entry of each function off the null space.
+    It is the largest of the Ritz values of random columns plus its residual, at most twice the largest diagonal entry.
+
+    References
+    ----------
+    Zhou, Li, "Bounding the spectrum of large Hermitian matrices", Linear Algebra and its Applications 2011.
     """
-
-    low: float
-    high: float
-    scale: np.ndarray
-
-    @classmethod
-    def of(cls, A: SingularMatrix, processes: list[Krylov]) -> "Interval":
-        """Return the interval of blocks of columns; the largest eigenvalue is at most twice the largest diagonal."""
-        high = 2 * float(A.diagonal.max()) or 1.0
-        seen = np.concatenate([process.steps > 0 for process in processes])
-        if not seen.any():
-            return cls(high / 2, high, np.ones(len(processes[0].largest)))
-        scale = np.concatenate([process.largest for process in processes], axis=1)[:, seen].min(axis=1)
-        return cls(min(min(float(process.lowest.min()) for process in processes), high / 2), high, scale)
-
-    @property
-    def center(self) -> float:
-        return (self.high + self.low) / 2
-
-    @property
-    def half(self) -> float:
-        return (self.high - self.low) / 2
+    V = np.random.default_rng([random_state, BOUND_STREAM]).standard_normal((A.n, BOUND_COLUMNS), dtype=np.float32)
+    A.project(V)
+    V /= np.maximum(np.linalg.norm(V, axis=0), np.finfo(np.float32).tiny)
+    steps = [(alpha.copy(), beta) for _, (_, alpha, beta) in zip(range(BOUND_STEPS), A.basis(V), strict=False)]
+    bounds = []
+    for alpha, beta in zip(np.array([a for a, _ in steps]).T, np.array([b for _, b in steps]).T, strict=True):
+        values, vectors = eigh_tridiagonal(alpha, beta[:-1])
+        bounds.append((values + beta[-1] * np.abs(vectors[-1])).max())
+    return min(max(bounds), 2 * float(A.diagonal.max())) or 1.0
 
 
-def polynomials(functions: Functions, coef: np.ndarray, interval: Interval, tol: float) -> np.ndarray | None:
-    """Return the Chebyshev coefficients (m, degree + 1), the first halved; None if the degree is too large.
+def chebyshev_coefficients(T: BlockTridiagonal, weights: np.ndarray, high: float) -> np.ndarray:
+    """Return D (k, t, c) with `sum T_i(2 A / high - I) E D_i = sum Q_k weights[k]`, for weights (k, t, c).
 
-    The truncated terms are at most `tol` in norm, relative to the largest entry as `coef` (m, t, c) weights functions.
+    Off the null space. By Clenshaw's recurrence in the basis Q, with polynomials for values; 3 k^2 t^2 c flops.
     """
-    x = interval.center + interval.half * np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
-    coefficients = dct(functions.of(x), type=2, axis=1) / NODES
-    weight = np.abs(coef).max(axis=(1, 2), initial=0.0)
-    tails = (weight[:, None] * np.abs(coefficients))[:, ::-1].cumsum(axis=1)[:, ::-1].max(axis=0)
-    degrees = np.flatnonzero(tails <= tol * (weight * interval.scale).max(initial=0.0))
-    if not len(degrees) or degrees[0] > NODES // 4:
-        return None
-    coefficients[:, 0] /= 2
-    return coefficients[:, :max(int(degrees[0]), 2)]
+    k, c = len(weights), weights.shape[2]
+    inverses = np.linalg.pinv(T.beta)
+    now, after = np.zeros((2, k + 1, T.alpha.shape[1], c))
+    for step in range(k - 1, -1, -1):
+        value = np.zeros_like(now)
+        value[0] = weights[step]
+        degrees = slice(0, k - step + 1)
+        if step < k - 1:
+            part = inverses[step + 1] @ now[degrees]
+            value[degrees] += _times_x(part, high) - T.alpha[step] @ part
+        if step < k - 2:
+            value[degrees] -= T.beta[step + 1].T @ (inverses[step + 2] @ after[degrees])
+        now, after = value, now
+    return inverses[0] @ now[:k]
 
 
-def combined_by_polynomial(A: SingularMatrix, columns: np.ndarray, functions: Functions, interval: Interval,
-                           polynomial: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """Return the sum over functions and columns (t,) of `f(A) e_j coef[f, j]`, (n, c) float64, for coef (m, t, c).
+def _times_x(D: np.ndarray, high: float) -> np.ndarray:
+    """Return the Chebyshev coefficients of x p(x) on [0, high] from those of p, D (k, ...), of which the last are 0."""
+    product = np.zeros_like(D)
+    product[1:] += D[:-1] / 2
+    product[:-1] += D[1:] / 2
+    product[1] += D[0] / 2
+    return high / 2 * (product + D)
 
-    Memory: three arrays of n x c float32, and the result.
+
+def rounding(D: np.ndarray) -> np.ndarray:
+    """Return the size (c,) of rounding errors of `chebyshev_sum` with coefficients D (k, t, c)."""
+    return np.finfo(float).eps * np.abs(D).max(axis=1, initial=0.0).sum(axis=0)
+
+
+def chebyshev_sum(A: SingularMatrix, columns: np.ndarray, D: np.ndarray, high: float) -> np.ndarray:
+    """Return the sum of `T_i(2 A / high - I) E D_i` off the null space, (n, c), for unit columns (t,) and D (k, t, c).
+
+    Memory: three arrays of n x c float64, and the matrix in float64.
     """
-    c = coef.shape[2]
-    g = np.tensordot(polynomial, coef, (0, 0)).astype(np.float32)  # (degree + 1, t, c)
-    data, diagonal = A.data * np.float32(2 / interval.half), A.diagonal - np.float32(interval.center)
-    diagonal *= np.float32(2 / interval.half)
-    V, U = np.zeros((A.n, c), np.float32), np.zeros((A.n, c), np.float32)
-    ones, zeros, dots = np.ones(c, np.float32), np.zeros(c, np.float32), np.empty(c)
-    inner = np.empty((A.n_components, c))
-    for k in range(len(g) - 1, -1, -1):
-        last = U if k else U.copy()
-        multiply_step(A.indptr, A.indices, data, diagonal, V, U, ones, dots)
-        np.add.at(U, columns, g[k] if k else 2 * g[k])
-        # Polynomials grow outside of the interval, so each step removes the rounding errors in the null space.
-        advance(A.null, A.component, V, U, zeros, dots, inner)
-        normalize(A.null, A.component, U, inner, ones)
+    data, diagonal = A.data.astype(np.float64) * (4 / high), (A.diagonal.astype(np.float64) - high / 2) * (4 / high)
+    V, U = np.zeros((A.n, D.shape[2])), np.zeros((A.n, D.shape[2]))
+    for degree in range(len(D) - 1, -1, -1):
+        last = U if degree else U.copy()
+        step_of(A.indptr, A.indices, data, diagonal, V, U)
+        U[columns] += D[degree] if degree else 2 * D[degree]
         V, U = U, V
-    total = (V.astype(np.float64) - last) / 2
-    add_null(A, columns, functions, coef, total)
+    total: np.ndarray = (V - last) / 2
+    A.project(total)
     return total

@@ -1,49 +1,15 @@
-"""Functions `(L + r I)^-p e_j` of a graph Laplacian on a few columns, many functions at the cost of one.
-
-The Lanczos process builds, column by column, an orthonormal basis V of the Krylov space of L and e_j, in which L is a
-tridiagonal T. All functions of L follow from the same basis, `f(L) e_j = V f(T) e_1` (Gauss quadrature: Golub and
-Meurant, "Matrices, moments and quadrature with applications", 2010), so all ridges r and powers p share the products
-with L. V is not stored. A first pass stores T and the rows of V at a few vertices, for the matrix of the labeled
-points; a second pass repeats the steps and adds up a combination of all functions of all columns at every vertex.
-
-The null space of L, one vector a component, is projected out in every step and added exactly, since a small ridge makes
-it larger than the precision of the basis.
-"""
+"""A matrix with known null vectors, and the Lanczos process on its columns, each by itself."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..base.errors import require
 from .operators import add_row, component_products, inverse_permutation
-
-FIRST_CHECK = 32  # steps before the first check of convergence
-GROWTH = 1.5**0.5  # of the steps between checks; values are compared with those two checks before
-
-
-@dataclass(frozen=True)
-class Functions:
-    """Functions `(x + ridge)^-power` of eigenvalues x >= 0, one an entry of two lists (m,)."""
-
-    ridge: tuple[float, ...]
-    power: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.ridge)
-
-    def take(self, places: np.ndarray) -> "Functions":
-        """Return some of the functions."""
-        return Functions(tuple(self.ridge[place] for place in places), tuple(self.power[place] for place in places))
-
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """Return the values (m, k) at x (k,)."""
-        return (np.maximum(x, 0.0) + np.array(self.ridge)[:, None]) ** -np.array(self.power, np.float64)[:, None]
 
 
 @dataclass(frozen=True)
@@ -121,14 +87,6 @@ class SingularMatrix:
         same = self.component[rows][:, None] == self.component[columns]
         return same * (self.null[rows][:, None] * self.null[columns])
 
-    def unit_columns(self, columns: np.ndarray) -> np.ndarray:
-        """Return unit columns (n, t) float32 projected off the null space and normalized; zero if they lie in it."""
-        V, size = np.zeros((self.n, len(columns)), np.float32), self.lengths(columns)
-        V[columns, np.arange(len(columns))] = 1
-        self.project(V)
-        V *= np.divide(1, size, out=np.zeros(len(columns)), where=size > 0).astype(np.float32)
-        return V
-
     def project(self, V: np.ndarray) -> None:
         """Remove the null space from each column of V (n, t), in place; one array of its size."""
         inner = component_products(self.null, self.component, self.n_components, V)
@@ -151,130 +109,6 @@ class SingularMatrix:
             normalize(self.null, self.component, U, inner,
                        np.divide(1, beta, out=np.zeros(t), where=beta > 0).astype(np.float32))
             V, U = U, V
-
-    def lengths(self, columns: np.ndarray) -> np.ndarray:
-        """Return the lengths (t,) of unit columns projected off the null space; 0 at rounding level."""
-        square = 1 - self.null[columns] ** 2
-        return np.sqrt(np.where(square > 1e-12, square, 0.0))
-
-
-@dataclass(frozen=True)
-class Krylov:
-    """The result of the first pass for t columns.
-
-    columns (t,): rows of the matrix. alpha, beta (k, t): the tridiagonal matrices, of which column j has `steps[j]`
-    rows. values (m, rows, t): of m functions at some rows. largest (m, t): their largest entries there off the null
-    space. lowest (t,): the smallest eigenvalues of the tridiagonal matrices; inf of none. converged (m, t).
-    """
-
-    columns: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
-    steps: np.ndarray
-    values: np.ndarray
-    largest: np.ndarray
-    lowest: np.ndarray
-    converged: np.ndarray
-
-    def take(self, functions: np.ndarray) -> "Krylov":
-        """Return the same of some of the functions."""
-        return replace(self, values=self.values[functions], largest=self.largest[functions],
-                       converged=self.converged[functions])
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the named arrays for `from_arrays`."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Krylov":
-        """Return what `to_arrays` described."""
-        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
-
-
-def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tol: float,
-           max_steps: int) -> Krylov:
-    """Return the entries of functions of A in some rows and columns, and the matrices T for a second pass.
-
-    A function of a column has converged when, off the null space, it changed by at most `tol` of its largest entry
-    since the steps were two thirds as many. A column stops when all its functions have, or at `max_steps`. Memory:
-    `krylov_bytes`.
-    """
-    require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
-            why="convergence is first checked there", fix="leave it at its default")
-    t, sizes, exact = len(columns), A.lengths(columns), A.null_parts(columns, rows)
-    values = functions.of(np.zeros(1))[:, :, None] * exact  # the null space, exactly
-    seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    start = np.full((len(functions), len(rows)), np.inf)
-    checks = [[start, start] for _ in range(t)]  # of each column: the values at the last two checks
-    steps, check = np.zeros(t, np.int64), float(FIRST_CHECK)
-    largest, lowest = np.zeros((len(functions), t)), np.full(t, np.inf)
-    converged = np.repeat((sizes == 0)[None], len(functions), axis=0)
-    for V, alpha, beta in A.basis(A.unit_columns(columns)):
-        seen.append(V[rows])
-        alphas.append(alpha.copy())
-        betas.append(beta.copy())
-        ended = len(seen) == min(max_steps, A.n)
-        if len(seen) < int(check) and not ended:
-            continue
-        for j in np.flatnonzero(~converged.all(axis=0)):
-            T = np.array([a[j] for a in alphas]), np.array([b[j] for b in betas])
-            weights, x = _functions_of_basis(*T, functions)
-            entries = sizes[j] * weights @ np.stack([rows_of[:, j] for rows_of in seen[:weights.shape[1]]])
-            largest[:, j], lowest[j], steps[j] = np.abs(entries).max(axis=1), x[0], weights.shape[1]
-            moved = np.abs(entries - checks[j][1]).max(axis=1)
-            converged[:, j] = (weights.shape[1] < len(seen)) | (moved <= tol * largest[:, j])
-            checks[j] = [entries, checks[j][0]]
-        if converged.all() or ended:
-            break
-        check *= GROWTH
-    for column in np.flatnonzero(steps):
-        values[:, :, column] += checks[column][0]
-    return Krylov(np.asarray(columns), np.array(alphas), np.array(betas), steps, values, largest, lowest, converged)
-
-
-def combined(A: SingularMatrix, process: Krylov, functions: Functions, coef: np.ndarray) -> np.ndarray:
-    """Return the sum over functions and columns of `f(A) e_j coef[f, j]`, (n, c) float64, for coef (m, t, c).
-
-    Memory: the basis, and two arrays of n x c.
-    """
-    t, c = coef.shape[1:]
-    sizes, longest = A.lengths(process.columns), int(process.steps.max(initial=0))
-    of_step = np.zeros((longest, t, c))
-    for j in range(t):
-        k = process.steps[j]
-        if k:
-            weights, _ = _functions_of_basis(process.alpha[:k, j], process.beta[:k, j], functions)
-            of_step[:weights.shape[1], j] = sizes[j] * weights.T @ coef[:, j]
-    total = np.zeros((A.n, c))
-    for step, (V, _, _) in zip(range(longest), A.basis(A.unit_columns(process.columns)), strict=False):
-        total += V @ of_step[step].astype(np.float32)
-    add_null(A, process.columns, functions, coef, total)
-    return total
-
-
-def add_null(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray, out: np.ndarray) -> None:
-    """Add the part of `combined` in the null space to out (n, c), exactly."""
-    at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[columns][:, None]
-    total = np.zeros((A.n_components, coef.shape[2]))
-    np.add.at(total, A.component[columns], at_null)
-    out += A.null[:, None] * total[A.component]
-
-
-def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) -> int:
-    """Return the bytes of `krylov`: the basis, its rows, and the functions at these."""
-    return 12 * n * t + 4 * max_steps * n_rows * t + 16 * n_functions * n_rows * t
-
-
-def _functions_of_basis(alpha: np.ndarray, beta: np.ndarray, functions: Functions) -> tuple[np.ndarray, np.ndarray]:
-    """Return `f(T) e_1` (m, k) and the eigenvalues (k,) of T, ascending.
-
-    T is of alpha and beta up to where the basis ends, a beta of rounding.
-    """
-    scale = float(np.abs(alpha).max()) + float(beta.max())
-    ends = np.flatnonzero(beta <= 1e-5 * scale)
-    k = int(ends[0]) + 1 if len(ends) else len(alpha)
-    x, Q = eigh_tridiagonal(alpha[:k], beta[:k - 1]) if k > 1 else (alpha[:1], np.ones((1, 1)))
-    return (functions.of(x) * Q[0]) @ Q.T, x
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -61,7 +61,7 @@ from dssl.pipeline.extents import extents_of
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.sentinels import find_sentinels
-from dssl.solvers.lanczos import Functions
+from dssl.solvers.krylov import Functions
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows, write_dense

@@ -1,5 +1,6 @@
 """Functions of a graph's Laplacian at vertices, by either way, in any blocks."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,7 @@ from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
-from dssl.solvers.lanczos import Functions
+from dssl.solvers.krylov import Functions
 
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1), (1, 2)), strict=True))
 COLUMNS, ROWS = np.array([9, 2, 100, 57]), np.array([100, 3, 2])
@@ -42,14 +43,16 @@ def test_either_way_gives_the_functions(factored, kind, copies):
 
 
 @pytest.mark.parametrize("factored", [False, True])
-def test_threads_do_not_change_a_bit_and_blocks_nothing_but_rounding(factored):
+def test_threads_do_not_change_a_bit_and_blocks_no_more_than_the_tolerance(factored):
     made, coef = graph(), np.ones((4, 4, 1))
     first, second = (graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=2),
                                      InProcess(threads), factored) for threads in (1, 2))
     assert_array_equal(first.values, second.values)
     assert_array_equal(first.combined(coef), second.combined(coef))
-    other = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(block_columns=64), InProcess(1), factored)
-    assert_allclose(other.values, first.values, rtol=1e-12, atol=1e-15)
+    exact = FunctionParams(tol=1e-3)
+    first, other = (graph_functions(made, COLUMNS, ROWS, FUNCTIONS, replace(exact, block_columns=width), InProcess(1),
+                                    factored) for width in (2, 64))
+    assert_allclose(other.values, first.values, atol=1e-3 * np.abs(first.values).max())
 
 
 def test_solvers_take_over_where_the_process_does_not_converge():

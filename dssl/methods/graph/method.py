@@ -315,10 +315,10 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 10, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+        Step("selection", 11, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, words=WORDS), leads=True),
-        Step("vertex_values", 17, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 18, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
         Step("models", 10, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),

@@ -1,0 +1,328 @@
+"""Functions `(L + r I)^-p e_j` of a graph Laplacian on a few columns, many functions at the cost of one.
+
+The block Lanczos process builds an orthonormal basis Q of the Krylov space of L and a block of columns E, in which L is
+a block tridiagonal matrix T:
+
+    L Q_k = Q_(k - 1) beta_k' + Q_k alpha_k + Q_(k + 1) beta_(k + 1),    E = Q_0 beta_0
+
+All functions of L follow from it, `f(L) E = Q f(T) e_1 beta_0` (matrix Gauss quadrature: Golub and Meurant, "Matrices,
+moments and quadrature with applications", 2010), so all ridges r and powers p share the products with L, and each
+column profits from the directions of the others: 50 columns take some 30 steps, one alone more than 100. Q is not
+stored. A first pass stores T and the rows of Q at a few vertices, for the matrix of the labeled points; `chebyshev.py`
+adds up a combination of all functions of all columns at every vertex.
+
+The null space of L, one vector a component, is projected out in every step and added exactly, since a small ridge makes
+it larger than the precision of the basis.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from ..base.errors import require
+from ..storage.blocks import row_ranges
+from .lanczos import SingularMatrix
+from .operators import add_row
+
+FIRST_CHECK = 20  # steps before the first check of convergence; fewer may stand still before they find a cluster
+GROWTH = 1.5 ** (1 / 3)  # of the steps between checks; values are compared with those of `COMPARED` checks before
+COMPARED = 3
+ROWS = 2048  # of a block, which stay in the cache of a processor from one operation to the next
+SHORT = 1e-5  # of a new direction, relative to the largest diagonal entry of L: rounding
+CORRELATED = 1e-2  # eigenvalue of correlations below which columns are orthogonalized again
+RESOLVED = 1e-6  # the smallest that a Gram matrix in float32 resolves
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions `(x + ridge)^-power` of eigenvalues x >= 0, one an entry of two lists (m,)."""
+
+    ridge: tuple[float, ...]
+    power: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.ridge)
+
+    def take(self, places: np.ndarray) -> "Functions":
+        """Return some of the functions."""
+        return Functions(tuple(self.ridge[place] for place in places), tuple(self.power[place] for place in places))
+
+    def of(self, x: np.ndarray) -> np.ndarray:
+        """Return the values (m, k) at x (k,)."""
+        return (np.maximum(x, 0.0) + np.array(self.ridge)[:, None]) ** -np.array(self.power, np.float64)[:, None]
+
+    def hardest(self) -> np.ndarray:
+        """Return the places of the smallest ridge of each power, the last to converge."""
+        return np.array([min((place for place, each in enumerate(self.power) if each == power),
+                             key=self.ridge.__getitem__) for power in sorted(set(self.power))], np.int64)
+
+
+@dataclass(frozen=True)
+class BlockTridiagonal:
+    """The matrix T, with blocks alpha (k, t, t) on the diagonal and beta[1:] below it; beta (k, t, t).
+
+    Where a Krylov space has fewer directions than columns, rows and columns of alpha and rows of beta are zero.
+    """
+
+    alpha: np.ndarray
+    beta: np.ndarray
+
+    def first(self, steps: int) -> "BlockTridiagonal":
+        """Return T after fewer steps."""
+        return BlockTridiagonal(self.alpha[:steps], self.beta[:steps])
+
+    def functions(self, functions: Functions) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the place of each function and `f(T) e_1 beta_0` (k, t, t), as long as T plus the ridge is positive."""
+        for ridge in set(functions.ridge):
+            places = [place for place, each in enumerate(functions.ridge) if each == ridge]
+            powers = self._inverse_powers(ridge, max(functions.power[place] for place in places))
+            for place in places if powers else ():
+                yield place, powers[functions.power[place] - 1]
+
+    def combined(self, functions: Functions, coef: np.ndarray) -> np.ndarray:
+        """Return the sum over functions of `f(T) e_1 beta_0 coef[f]` (k, t, c), for coef (m, t, c)."""
+        total = np.zeros((*self.alpha.shape[:2], coef.shape[2]))
+        for place, weights in self.functions(functions):
+            total += weights @ coef[place]
+        return total
+
+    def _inverse_powers(self, ridge: float, power: int) -> list[np.ndarray]:
+        """Return `(T + ridge I)^-p e_1 beta_0` (k, t, t) for p from 1 to `power`; none if T is not positive definite.
+
+        By block elimination, in k t^3 flops a power.
+        """
+        inverses, (k, t) = list[np.ndarray](), self.alpha.shape[:2]
+        added = ridge * np.eye(t)
+        for alpha, beta in zip(self.alpha, self.beta, strict=True):
+            S = alpha + added
+            if inverses:
+                S -= beta @ inverses[-1] @ beta.T
+            factor, failed = dpotrf(S, lower=True)
+            if failed:
+                return []
+            lower = dpotri(factor, lower=True)[0]  # zero above the diagonal
+            inverses.append(lower + lower.T - np.diag(lower.diagonal()))
+        X, powers = np.zeros((k, t, t)), list[np.ndarray]()
+        X[0] = self.beta[0]
+        for _ in range(power):
+            X = X.copy()
+            for step in range(1, k):
+                X[step] -= self.beta[step] @ (inverses[step - 1] @ X[step - 1])
+            X[-1] = inverses[-1] @ X[-1]
+            for step in range(k - 2, -1, -1):
+                X[step] = inverses[step] @ (X[step] - self.beta[step + 1].T @ X[step + 1])
+            powers.append(X)
+        return powers
+
+
+@dataclass(frozen=True)
+class Krylov:
+    """The result of the first pass for t columns.
+
+    columns (t,): rows of the matrix. alpha, beta (k, t, t) : see `BlockTridiagonal`. values (m, rows, t): of m
+    functions at some rows. converged (m, t).
+    """
+
+    columns: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    values: np.ndarray
+    converged: np.ndarray
+
+    @property
+    def T(self) -> BlockTridiagonal:
+        return BlockTridiagonal(self.alpha, self.beta)
+
+    @property
+    def steps(self) -> int:
+        return len(self.alpha)
+
+    def take(self, functions: np.ndarray) -> "Krylov":
+        """Return the same of some of the functions."""
+        return replace(self, values=self.values[functions], converged=self.converged[functions])
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays for `from_arrays`."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Krylov":
+        """Return what `to_arrays` described."""
+        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+
+
+def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tol: float,
+           max_steps: int) -> Krylov:
+    """Return the entries of functions of A in some rows and columns, and the matrix T for a second pass.
+
+    A function of a column has converged when, off the null space, it changed by at most `tol` of its largest entry
+    since the steps were two thirds as many. The process stops when the functions of the smallest ridges have, or at
+    `max_steps`. Memory: `krylov_bytes`.
+    """
+    require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
+            why="convergence is first checked there", fix="leave it at its default")
+    t, check, hardest = len(columns), float(FIRST_CHECK), functions.take(functions.hardest())
+    seen, alphas, betas, checks = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[int]()
+
+    def entries(steps: int, of: Functions) -> np.ndarray:
+        """Return the values (m, rows, t) off the null space after some steps; infinite where T is not positive."""
+        values = np.full((len(of), len(rows), t), np.inf)
+        for place, weights in BlockTridiagonal(np.array(alphas[:steps]), np.array(betas[:steps])).functions(of):
+            values[place] = np.sum([part @ weight for part, weight in zip(seen, weights, strict=False)], axis=0)
+        return values
+
+    last = list[np.ndarray]()  # the entries of the functions that converge last, at each check
+    exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
+    converged = np.ones((len(functions), t), bool)
+    for Q, alpha, beta in basis(A, columns):
+        seen.append(Q[rows])
+        alphas.append(alpha)
+        betas.append(beta)
+        if len(seen) == max_steps:
+            converged = _converged([entries(steps, functions) for steps in (*checks[-COMPARED:], max_steps)], tol)
+            break
+        if len(seen) < int(check):
+            continue
+        check *= GROWTH
+        checks.append(len(seen))
+        last.append(entries(len(seen), hardest))
+        if _converged(last, tol).all():
+            break
+    values = entries(len(seen), functions) if seen else np.zeros_like(exact)
+    shape = (len(seen), t, t)
+    return Krylov(np.asarray(columns), np.array(alphas).reshape(shape), np.array(betas).reshape(shape), values + exact,
+                  converged & np.isfinite(values).all(axis=1))
+
+
+def _converged(entries: list[np.ndarray], tol: float) -> np.ndarray:
+    """Return which functions of which columns (m, t) have converged, from their entries (m, rows, t) at all checks."""
+    if len(entries) <= COMPARED:
+        return np.zeros((entries[-1].shape[0], entries[-1].shape[2]), bool)
+    now, before = entries[-1], entries[-1 - COMPARED]
+    with np.errstate(invalid="ignore"):
+        moved = np.abs(now - before).max(axis=1, initial=0.0)
+    return np.isfinite(now).all(axis=1) & (moved <= tol * np.abs(now).max(axis=1, initial=0.0))
+
+
+def combined(A: SingularMatrix, process: Krylov, weights: np.ndarray) -> np.ndarray:
+    """Return the sum over the steps of `Q_k weights[k]`, (n, c) float64, for weights (k, t, c), by a second pass.
+
+    Memory: the basis, and two arrays of n x c.
+    """
+    total = np.zeros((A.n, weights.shape[2]))
+    for weight, (Q, _, _) in zip(weights.astype(np.float32), basis(A, process.columns), strict=False):
+        total += Q @ weight
+    return total
+
+
+def null_part(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray) -> np.ndarray:
+    """Return the sum over functions and columns of `f(A) e_j coef[f, j]` in the null space, exactly; (n, c)."""
+    at_null = np.tensordot(functions.of(np.zeros(1))[:, 0], coef, 1) * A.null[columns][:, None]
+    total = np.zeros((A.n_components, coef.shape[2]))
+    np.add.at(total, A.component[columns], at_null)
+    return A.null[:, None] * total[A.component]
+
+
+def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) -> int:
+    """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with up to three powers."""
+    return 12 * n * t + 4 * max_steps * n_rows * t + 16 * n_functions * n_rows * t + 72 * max_steps * t * t
+
+
+def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield (Q_k (n, t) float32, alpha_k (t, t), beta_k (t, t)) of the block Lanczos process on unit columns (t,).
+
+    Columns of Q_k are orthonormal, or zero where the space has no further directions; it ends where it has none. The
+    yielded array is reused. Memory: three arrays of n x t float32.
+    """
+    n, t = A.n, len(columns)
+    ranges, floor = row_ranges(n, ROWS), SHORT * float(A.diagonal.max(initial=0.0))
+    U, before, spare = (np.zeros((n, t), np.float32) for _ in range(3))
+    U[columns, np.arange(t)] = 1
+    A.project(U)
+    Q, U, beta = _orthonormal(U, spare, _gram(U, ranges), SHORT, ranges)
+    while beta.any():
+        alpha, of_before = np.zeros((t, t)), beta.T.astype(np.float32)
+        for start, stop in ranges:
+            part = U[start:stop]
+            multiply_rows(A.indptr, A.indices, A.data, A.diagonal, Q, U, start, stop)
+            part -= before[start:stop] @ of_before
+            alpha += Q[start:stop].T @ part
+        yield Q, (alpha + alpha.T) / 2, beta
+        of_Q = alpha.astype(np.float32)  # not symmetrized, so that the next block is orthogonal to this one
+        gram, inner = np.zeros((t, t)), np.zeros((A.n_components, t))
+        for start, stop in ranges:
+            part = U[start:stop]
+            part -= Q[start:stop] @ of_Q
+            gram += part.T @ part
+            add_null_products(A.null[start:stop], A.component[start:stop], part, inner)
+        subtract_null(A.null, A.component, U, inner)
+        spare, before = before, Q
+        Q, U, beta = _orthonormal(U, spare, gram, floor, ranges)
+
+
+def _gram(U: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
+    """Return U'U (t, t) in float64, of products of some rows in float32."""
+    gram = np.zeros((U.shape[1], U.shape[1]))
+    for start, stop in ranges:
+        gram += U[start:stop].T @ U[start:stop]
+    return gram
+
+
+def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: float,
+                 ranges: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Q (n, t), the other of the arrays U and `spare`, which are overwritten, and B (t, t) with `U = Q B`.
+
+    gram : U'U. Directions of up to `floor` in length become zero columns of Q and rows of B.
+
+    References
+    ----------
+    Stathopoulos, Wu, "A block orthogonalization procedure with constant synchronization requirements", SISC 2002.
+    """
+    B, t = np.eye(len(gram)), len(gram)
+    while True:
+        lengths = np.sqrt(np.maximum(gram.diagonal(), 0.0))
+        kept = lengths * np.linalg.norm(B, axis=1) > floor
+        inverse = np.divide(1.0, lengths, out=np.zeros(t), where=kept)
+        # Columns that are dropped have an eigenvalue above those of all correlations, and so an eigenvector alone.
+        values, vectors = eigh(inverse[:, None] * gram * inverse + np.diag(np.where(kept, 0.0, t + 1.0)))
+        exact, n_kept = values[0] >= CORRELATED, int(kept.sum())
+        roots = np.where(np.arange(t) < n_kept, np.sqrt(np.maximum(values, RESOLVED)), 0.0)
+        B = (roots[:, None] * vectors.T * lengths) @ B
+        factor = np.divide(inverse[:, None] * vectors, roots, out=np.zeros((t, t)), where=roots > 0).astype(np.float32)
+        for start, stop in ranges:
+            np.matmul(U[start:stop], factor, out=spare[start:stop])
+        U, spare = spare, U
+        if exact:
+            return U, spare, B
+        gram = _gram(U, ranges)
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def multiply_rows(indptr, indices, data, diagonal, V, U, start, stop):
+    """Write rows [start, stop) of A V to U."""
+    for i in range(start, stop):
+        for c in range(V.shape[1]):
+            U[i, c] = diagonal[i] * V[i, c]
+        add_row(indptr, indices, data, i, V, U, False)
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def add_null_products(null, component, U, inner):
+    """Add the products of each null vector with the columns of U to inner (n_components, t) float64."""
+    for i in range(U.shape[0]):
+        g, y = component[i], null[i]
+        for c in range(U.shape[1]):
+            inner[g, c] += y * U[i, c]
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def subtract_null(null, component, U, inner):
+    """Subtract `null inner` from U."""
+    for i in range(U.shape[0]):
+        g, y = component[i], null[i]
+        for c in range(U.shape[1]):
+            U[i, c] -= np.float32(y * inner[g, c])
