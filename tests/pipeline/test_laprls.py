@@ -399,7 +399,8 @@ def test_predictions_of_new_rows_and_of_data_sets(chosen, points_file, tmp_path)
     assert ingested.exit_code == 0, ingested.stderr
     for source in (points_file, tmp_path / "set"):
         for name in ("out.csv", "out.npy"):
-            done = runs.invoke(main, ["predict", str(result.model_path), str(source), str(tmp_path / name), "--json"])
+            done = runs.invoke(main, ["predict", str(result.model_path), str(source), str(tmp_path / name), "--json",
+                                      "--overwrite"])
             assert done.exit_code == 0, done.stderr
         assert_array_equal(np.load(tmp_path / "out.npy"), expected)
         assert_array_equal(pd.read_csv(tmp_path / "out.csv")["label"], expected)

@@ -123,8 +123,8 @@ def test_the_page_shows_quantities(finished):
     workspace, result = finished
     text = (workspace / "runs" / result.run / "report.html").read_text()
     for words in ("test rmse (95 % interval)", "mean absolute error", "R²", "paired t-test",
-                  "Predicted and true values",
-                  "The predictions of the model against the true values of all test points", "standard deviation"):
+                  "How good are the predictions?", "On the dotted line they are equal",
+                  "The predictions against the true values of all test points", "standard deviation"):
         assert words in text, words
     for words in ("confusion", "McNemar", "balanced accuracy", "edges within a class"):
         assert words not in text, words
