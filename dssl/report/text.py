@@ -46,11 +46,11 @@ def counted(value: Any, one: str, many: str | None = None) -> str:
 
 
 def p_value(value: Any) -> str:
-    """Return a p-value as `p = 0.012`."""
+    """Return a p-value as `p = 0.012`, or below 0.0001 as `p < 0.0001`: digits beyond that mean nothing."""
     p = finite(value)
     if p is None:
         return f"p = {ABSENT}"
-    return "p < 1e-99" if p < 1e-99 else f"p = {p:.2g}"
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
 
 
 def size(n_bytes: Any) -> str:

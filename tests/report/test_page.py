@@ -89,7 +89,7 @@ def test_the_page_answers_first_with_the_figures():
     assert_self_contained(found)
     assert_all_sections(found)
     assert ("The unlabeled data helped: the test error is 8.0 % with it and 22.0 % without it, 14.0 percentage "
-            "points lower (McNemar's test, p = 3.2e-05); with a shuffled graph (the control) it is 46.0 %."
+            "points lower (McNemar's test, p < 0.0001); with a shuffled graph (the control) it is 46.0 %."
             ) in found.text
     assert "classifies 21 more test points correctly than the base model" in found.text
     assert found.tags.count("svg") == 5
