@@ -29,6 +29,16 @@ def test_the_page_begins_with_the_share_that_is_right_its_interval_and_the_evide
     assert f"92.0 % (95 % interval {100 * (1 - high):.1f} to {100 * (1 - low):.1f} %) of the 150 test points" in text
     assert "The model learned from 15 labels and" in text
     assert "The test points took no part" in text
+    assert "Always predicting class “class 0” would be correct for 33.3 % of them" in text
+
+
+def test_the_points_whose_labels_were_hidden_have_their_number_and_an_interval():
+    result, facts = example_run(3)
+    low, high = interval_of_share(0.1, 1000)
+    facts["scores"] = {"transductive": {"error": 0.1, "interval": [low, high], "n_test": 1000}}
+    assert ("Of the 1,000 training points whose label is known but was not shown to it, 90.0 % (95 % interval "
+            f"{100 * (1 - high):.1f} to {100 * (1 - low):.1f} %)") in plain(
+                quality_section(example_record(result, facts)).html)
 
 
 def test_each_class_has_what_is_right_of_it_and_of_what_is_predicted_as_it():
@@ -38,6 +48,8 @@ def test_each_class_has_what_is_right_of_it_and_of_what_is_predicted_as_it():
     assert (second.right, second.precise, second.taken_for) == (1.0, 0.5, None)
     assert (third.right, third.precise, third.taken_for, third.n_taken) == (0.0, None, "b", 3)
     assert list(first.interval) == interval_of_share(0.8, 10)
+    assert list(first.precise_interval) == interval_of_share(8 / 9, 9)
+    assert third.precise_interval is None
 
 
 def test_of_many_classes_those_are_listed_of_which_least_is_right():
@@ -65,6 +77,10 @@ def test_without_test_points_the_labels_that_were_held_out_say_how_good():
     text = plain(quality_section(RunRecord({}, {"gain": {"by_labels": by_labels}})).html)
     assert "92.0 % (95 % interval 80.0 to 98.0 %) of the" in text
     assert "No test points were set aside" in text
+    assert "candidates" not in text
+    by_labels["tried"] = {"model": 36, "base": 3}
+    text = plain(quality_section(RunRecord({}, {"gain": {"by_labels": by_labels}})).html)
+    assert "The same labels also selected the model among 36 candidates" in text
     assert quality_section(RunRecord({}, {})) is None
 
 

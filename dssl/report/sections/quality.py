@@ -1,6 +1,6 @@
 """How good are the predictions? The error on points that no step has seen, its interval, and each class by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..page import Section, Table
 from ..plots import MAX_CLASSES, classes_plot, values_plot
 from ..record import RunRecord, Scores, scores_at
 from ..rendering import rendered
-from ..text import ABSENT, counted, finite, number, percent, plain_label
+from ..text import ABSENT, at, counted, finite, number, percent, plain_label
 
 TITLE = "How good are the predictions?"
 MOST_ROWS = 50  # of the table of classes
@@ -22,9 +22,7 @@ def quality_section(run: RunRecord) -> Section | None:
     if finite(run.metrics.get(measure_of(run.metrics).key)) is not None:
         sentences, evidence = [_of_test_points(run.metrics)], _evidence(run)
     elif run.by_labels.get("n"):
-        sentences, evidence = [_of_held_out_labels(run)], [
-            "No test points were set aside, so each label was predicted by models that had not seen it. If the labeled "
-            "points were not drawn at random, the other points may be easier or harder."]
+        sentences, evidence = [_of_held_out_labels(run)], _evidence_of_labels(run)
     else:
         return None
     rows = _class_rows(run)
@@ -34,7 +32,8 @@ def quality_section(run: RunRecord) -> Section | None:
         drawn = sorted(rows, key=lambda row: row.right)[:MAX_CLASSES] if len(rows) > MAX_CLASSES else rows
         drawing = classes_plot([(row.name, row.right, row.interval) for row in drawn])
         few = f" The {MAX_CLASSES} lowest of {number(len(rows))} classes are shown." if len(drawn) < len(rows) else ""
-        caption = f"Share of the test points of each class that are classified correctly, with its 95 % interval.{few}"
+        caption = ("Recall of each class: the share of its test points that are classified correctly, with its 95 % "
+                   f"interval.{few}")
     elif true:
         n_test = run.metrics.get("n_test")
         shown = "all test points" if n_test == len(true) else f"{number(len(true))} of {counted(n_test, 'test point')}"
@@ -75,33 +74,70 @@ def _share_right(scores: Scores, by: Measure) -> str:
 
 def _evidence(run: RunRecord) -> list[str]:
     """Return what the model learned from, and what else says how good it is."""
-    sentences, n_labeled, n_train = [], run.at("labels", "n_labeled"), run.at("split", "n_train")
+    n_labeled, n_train = run.at("labels", "n_labeled"), run.at("split", "n_train")
+    sentences = _of_guess(run.metrics, run.scores)
     if n_labeled is not None and n_train is not None:
         others = f" and {counted(n_train - n_labeled, 'point')} without one" if n_train > n_labeled else ""
         sentences.append(f"The model learned from {counted(n_labeled, 'label')}{others}. The test points took no part.")
-    by = errors_among(run.hidden)
-    if by == SHARE and finite(run.hidden.get("error")) is not None:
-        sentences.append(f"Of the training points whose label is known but was not shown to it, "
-                         f"{percent(1 - run.hidden['error'])} are classified correctly.")
+    if measure_of(run.metrics).interval_among(run.metrics) is not None:
+        sentences.append("The interval accounts for the number of test points, but not for which points were labeled.")
+    hidden, by = run.hidden, errors_among(run.hidden)
+    if by == SHARE and finite(hidden.get("error")) is not None:
+        n_hidden = hidden.get("n_test")
+        known = "training points" if n_hidden is None else counted(n_hidden, "training point")
+        sentences.append(f"Of the {known} whose label is known but was not shown to it, {_share_right(hidden, by)} "
+                         "are classified correctly.")
     return sentences
+
+
+def _evidence_of_labels(run: RunRecord) -> list[str]:
+    """Return what the predictions of held-out labels are worth."""
+    scores = run.by_labels.get("scores") or {}
+    sentences = [*_of_guess(scores_at(scores, "model"), scores),
+                 "No test points were set aside, so each label was predicted by models that were fitted without it. If "
+                 "the labeled points were not drawn at random, the other points may be easier or harder."]
+    n_tried = at(run.by_labels, "tried", "model") or 1
+    if n_tried > 1:
+        sentences.append(f"The same labels also selected the model among {counted(n_tried, 'candidate')}, so it may "
+                         "do somewhat worse on new points.")
+    return sentences
+
+
+def _of_guess(metrics: Scores, scores: Mapping[str, Scores]) -> list[str]:
+    """Return what share one class everywhere would get right, without which no share means much."""
+    by = measure_of(metrics)
+    guess: Scores = scores.get(by.guess[0]) or {}
+    if by != SHARE or finite(guess.get("error")) is None or guess.get("predicts") is None:
+        return []
+    name = guess["predicts"]
+    shown = f"“{plain_label(name, 40)}”" if isinstance(name, str) else str(name)
+    return [f"Always predicting class {shown} would be correct for {percent(1 - guess['error'])} of them."]
 
 
 class ClassRow:
     """A class of n test points: the share that is right and its 95 % interval, and what the others are taken for.
 
-    precise : the share of the points predicted as it that are of it; None where there are none.
+    n_taken, least_taken : how many are taken for one other class, and the lower end of the interval of their share.
+    precise : the share of the points predicted as it that are of it, with its interval; None where there are none.
     """
 
     def __init__(self, code: int, names: Sequence[str], confusion: np.ndarray):
         row, column = confusion[code], confusion[:, code]
         self.name, self.n = names[code], int(row.sum())
         self.right = float(row[code] / row.sum())
-        self.interval: tuple[float, float] = tuple(interval_of_share(self.right, self.n))  # type: ignore[assignment]
+        self.interval = _interval(self.right, self.n)
         self.precise = float(column[code] / column.sum()) if column.sum() else None
+        self.precise_interval = None if self.precise is None else _interval(self.precise, int(column.sum()))
         wrong = row.copy()
         wrong[code] = 0
         self.n_taken = int(wrong.max())
+        self.least_taken = _interval(self.n_taken / self.n, self.n)[0]
         self.taken_for = names[int(wrong.argmax())] if self.n_taken else None
+
+
+def _interval(share: float, n: int) -> tuple[float, float]:
+    low, high = interval_of_share(share, n)
+    return low, high
 
 
 def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[Any]) -> list[ClassRow]:
@@ -120,9 +156,15 @@ def _class_table(rows: list[ClassRow]) -> Table:
     if not rows:
         return Table()
     shown = sorted(rows, key=lambda row: row.right)[:MOST_ROWS] if len(rows) > MOST_ROWS else rows
-    head = ("class", "test points", "correct (95 % interval)", "correct among those predicted as it",
-            "most often mistaken for")
+    head = ("class", "test points", "recall (95 % interval)", "precision (95 % interval)", "mistaken for")
     return Table(head, [
-        (row.name, number(row.n), f"{percent(row.right)} ({percent(row.interval[0]).removesuffix(' %')} to "
-         f"{percent(row.interval[1])})", percent(row.precise), ABSENT if row.taken_for is None else
-         f"{row.taken_for} ({number(row.n_taken)})") for row in shown], (1, 2, 3))
+        (row.name, number(row.n), _with_interval(row.right, row.interval),
+         _with_interval(row.precise, row.precise_interval),
+         ABSENT if row.taken_for is None else f"{row.taken_for} ({number(row.n_taken)})") for row in shown], (1, 2, 3))
+
+
+def _with_interval(share: float | None, ends: tuple[float, float] | None) -> str:
+    """Return a share with its interval: 77.8 % (61.9 to 88.3 %)."""
+    if ends is None:
+        return percent(share)
+    return f"{percent(share)} ({percent(ends[0]).removesuffix(' %')} to {percent(ends[1])})"
