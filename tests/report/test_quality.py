@@ -95,12 +95,17 @@ def steps_of(result, facts):
 def test_what_to_do_next_follows_from_the_figures():
     result, facts = example_run(3)
     html = steps_of(result, facts)
-    assert "Add labels: the error on held-out labels still falls" in plain(html)
+    assert "Add labels: the error on held-out labels falls with their number, although by less" in plain(html)
+    assert "Take the predictions" in html
     assert '(<a href="#quality">' not in html  # 4 of 50 are taken for another class
     assert 'href="#curve"' not in html  # which the page does not have
+    result["metrics"]["confusion"][0] = [10, 2, 0]  # 2 of 12 may be chance
+    assert '(<a href="#quality">' not in steps_of(result, facts)
     result["metrics"]["confusion"][1] = [20, 30, 0]
+    result["gain"]["by_labels"]["curve"][-1]["model_interval"] = [0.07, 0.09]
     html = steps_of(result, facts)
-    assert "the classes class 1 and class 0: 20 of the 50 test points of class 1 are taken" in plain(html)
+    assert "Add labels: the error on held-out labels still falls" in plain(html)
+    assert "predicted as class 1 or class 0: 20 of the 50 test points of class 1 are taken" in plain(html)
     assert '<a href="#quality">How good are the predictions?</a>' in html
 
 
@@ -108,7 +113,12 @@ def test_a_useless_model_a_harmful_graph_and_an_open_question_are_said_first():
     first = re.compile(r"<li>([^<(]*)")
     useless = steps_of(*example_run(3, wrong=36, wrong_base=36, p=1.0))
     assert first.search(useless)[1].startswith("Do not use these predictions yet")
+    assert "Take the predictions" not in useless
     hurt = steps_of(*example_run(3, wrong=11, wrong_base=4, p=0.004))
     assert first.search(hurt)[1].startswith("Use the base model for these data")
+    assert "Take the predictions" not in hurt
     unclear = steps_of(*example_run(3, wrong=4, wrong_base=5, p=0.31))
     assert first.search(unclear)[1].startswith("Before you rely on the unlabeled points, repeat the run")
+    result, facts = example_run(3)
+    result["gain"]["by_labels"]["unlabeled_data"] = "hurt"
+    assert first.search(steps_of(result, facts))[1].startswith("Before you rely on the unlabeled points, repeat")

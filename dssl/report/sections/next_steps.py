@@ -12,9 +12,10 @@ from ..verdict import HELPED, HURT, Verdict
 from ..words import ReportText
 from .answer import never_predicted
 from .quality import class_rows
+from .scores import is_within_intervals
 
 STILL_FALLS = 0.95  # of the error with fewer labels, below which more labels lower it further
-OFTEN = 0.1  # share of a class, from which a mistake is worth labels
+OFTEN = 0.05  # share of a class, above which a mistake is worth labels: of the lower end of its interval
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,20 @@ def in_order(run: RunRecord, words: ReportText, how_good: Section | None,
 
 def _next_section(run: RunRecord, words: ReportText, titles: Mapping[str, str]) -> Section | None:
     """Return the steps, with links to the sections that have a title; None where nothing suggests one."""
-    steps = [*_of_verdict(run, words), *_of_classes(run), *_of_labels(run), *_of_use(run)]
+    verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
+    use = [] if verdict.level == "warning" else _of_use(run)
+    steps = [*_of_verdict(run, verdict), *_of_classes(run), *_of_labels(run), *use]
     return Section("next", "What to do next", rendered("next.html", steps=steps, titles=titles)) if steps else None
 
 
-def _of_verdict(run: RunRecord, words: ReportText) -> list[NextStep]:
-    verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
+def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
     if verdict.useless:
         return [NextStep("Do not use these predictions yet: they are no better than a constant. Check the target and "
                          "the columns, or add labels.", "columns")]
     answer = verdict.labels_answer if verdict.error is None else verdict.answer
-    if answer is None or verdict.all_labeled or answer == HELPED:
+    if answer is None or verdict.all_labeled or (answer == HELPED and not verdict.contradicted):
         return []
-    if answer == HURT:
+    if answer == HURT and not verdict.contradicted:
         return [NextStep("Use the base model for these data: the unlabeled points make the predictions worse.",
                          "answer")]
     how = ("repeat the run with other draws (labels.random_state, data.random_state) or with more test points"
@@ -63,11 +65,11 @@ def _of_classes(run: RunRecord) -> list[NextStep]:
         steps.append(NextStep(f"Label points of {listed(never, 5)}: no row is predicted as "
                               f"{'it' if len(never) == 1 else 'one of them'}."))
     rows = class_rows(run.metrics.get("confusion") or [], run.at("split", "classes") or [])
-    worst = max(rows, key=lambda row: row.n_taken / row.n, default=None)
-    if worst is not None and worst.n_taken > 1 and worst.n_taken >= OFTEN * worst.n and worst.name not in never:
+    worst = max(rows, key=lambda row: row.least_taken, default=None)
+    if worst is not None and worst.n_taken > 1 and worst.least_taken > OFTEN and worst.name not in never:
         steps.append(NextStep(
-            f"Label points of the classes {worst.name} and {worst.taken_for}: {number(worst.n_taken)} of the "
-            f"{counted(worst.n, 'test point')} of {worst.name} are taken for {worst.taken_for}.", "quality"))
+            f"Label more points that are predicted as {worst.name} or {worst.taken_for}: {number(worst.n_taken)} of "
+            f"the {counted(worst.n, 'test point')} of {worst.name} are taken for {worst.taken_for}.", "quality"))
     return steps
 
 
@@ -77,11 +79,13 @@ def _of_labels(run: RunRecord) -> list[NextStep]:
     by = errors_among(scores_at(run.by_labels, "scores", "model"))
     before, last = (finite(row.get("model")) for row in curve[-2:]) if len(curve) > 1 else (None, None)
     if before is not None and last is not None and 0 < last < STILL_FALLS * before:
-        steps.append(NextStep(f"Add labels: the {by.bare_noun} on held-out labels still falls with their number.",
-                              "curve"))
+        falls = ("falls with their number, although by less than its intervals are wide"
+                 if is_within_intervals(*curve[-2:]) else "still falls with their number")
+        steps.append(NextStep(f"Add labels: the {by.bare_noun} on held-out labels {falls}.", "curve"))
     sample = run.stage("sample")
     if sample.get("next") or sample.get("suggested"):
-        steps.append(NextStep("Label first the points whose labels would say most.", "sample"))
+        steps.append(NextStep("If you can label more points, begin with those whose labels tell the model the most.",
+                              "sample"))
     return steps
 
 

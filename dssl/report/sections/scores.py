@@ -6,7 +6,7 @@ from typing import Any
 from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
 from ..page import Section
 from ..plots import MAX_CLASSES, confusion_plot, curve_plot
-from ..record import RunRecord, scores_at
+from ..record import Attributes, RunRecord, scores_at
 from ..rendering import rendered
 from ..text import at, finite, number, percent
 
@@ -72,4 +72,14 @@ def curve_section(run: RunRecord) -> Section | None:
     before, last = (finite(row["model"]) or 0.0 for row in rows[-2:])
     return Section("curve", TITLE, rendered(
         "curve.html", drawing=curve_plot(rows, names, by), n_labels=run.at("labels", "n_labeled") or by_labels["n"],
-        by=by, asked=asked, before=before, last=last))
+        by=by, asked=asked, before=before, last=last, is_within=is_within_intervals(*rows[-2:]),
+        counts=[row["labels"] for row in rows[-2:]]))
+
+
+def is_within_intervals(row: Attributes, other: Attributes) -> bool:
+    """Return whether each of two points of a curve has the model's error at the other within its interval."""
+    for one, two in ((row, other), (other, row)):
+        ends, error = one.get("model_interval"), finite(two.get("model"))
+        if not ends or error is None or not ends[0] <= error <= ends[1]:
+            return False
+    return True
