@@ -50,6 +50,8 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Mea
                           bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5})
         axes.set_yticks(range(len(scores)), [plain_label(name) for name, _, _ in scores])
         axes.set(xlim=(0, right * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
+        if by.factor == 100:
+            axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= min(100, right * 1.3)])
         _horizontal(axes)
 
     best = min(scores, key=lambda row: by.loss(row[1]))[0]

@@ -123,6 +123,25 @@ def test_a_table_is_sorted_by_the_column_that_is_clicked(browser: Page, report):
 
 
 @pytest.mark.slow
+def test_a_printer_gets_all_and_the_reader_the_page_as_it_was(browser: Page, report):
+    browser.show(report, 1280)
+    is_open = "[...document.querySelectorAll('details')].map(own => own.open)"
+    before = browser.ask(is_open)
+    assert not all(before)
+    browser.ask("dispatchEvent(new Event('beforeprint'))")
+    assert all(browser.ask(is_open))
+    browser.ask("dispatchEvent(new Event('afterprint'))")
+    assert browser.ask(is_open) == before
+
+
+@pytest.mark.slow
+def test_numbers_stay_on_the_line_of_their_sign(browser: Page, report):
+    browser.show(report, 390)
+    assert browser.ask("/\\d %|p [=<] \\d/.test([...document.querySelectorAll('p, td')].map(own => "
+                       "own.textContent).join('|'))") is False
+
+
+@pytest.mark.slow
 def test_the_first_picture_is_on_the_first_screen(browser: Page, report):
     browser.show(report, 1280)
     assert browser.ask("document.querySelector('figure svg').getBoundingClientRect().top") < 900

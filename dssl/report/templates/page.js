@@ -2,10 +2,23 @@
 const folds = [...document.querySelectorAll("details")];
 function openTarget() {
   const target = location.hash && document.getElementById(location.hash.slice(1));
-  if (target) { target.querySelectorAll("details").forEach(fold => { fold.open = true; }); target.scrollIntoView(); }
+  if (target) {
+    target.querySelectorAll(":scope > details").forEach(fold => { fold.open = true; });
+    target.scrollIntoView();
+  }
 }
 addEventListener("hashchange", openTarget);
-addEventListener("beforeprint", () => folds.forEach(fold => { fold.open = true; }));
+let closed = [];
+addEventListener("beforeprint", () => {
+  closed = folds.filter(fold => !fold.open);
+  closed.forEach(fold => { fold.open = true; });
+});
+addEventListener("afterprint", () => closed.forEach(fold => { fold.open = false; }));
+// A number stays beside its sign of per cent, and p beside its value.
+document.querySelectorAll("p, td, li, figcaption").forEach(text => text.childNodes.forEach(node => {
+  if (node.nodeType !== Node.TEXT_NODE) return;
+  node.data = node.data.replace(/(\d) %/g, "$1\u00a0%").replace(/\bp ([=<]) /g, "p\u00a0$1\u00a0");
+}));
 document.querySelectorAll("nav a").forEach(link => link.addEventListener("click", () => setTimeout(openTarget)));
 openTarget();
 
