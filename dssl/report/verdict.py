@@ -169,7 +169,7 @@ class Verdict:
         unclear = "There are too few labels to tell whether the unlabeled data helped"
         first, *others = label_sentences(self.by_labels, is_claimed=not self.useless)
         claim = self._useless_claim() if self.useless else f"{claims.get(self.labels_answer, unclear)}."
-        return [f"{claim} There are no test points, so the labels judge the model. {first}", *others]
+        return [claim, f"There are no test points, so the labels judge the model. {first}", *others]
 
     def _figures(self) -> str:
         """Return the errors with and without the unlabeled data, and of the control."""
