@@ -181,7 +181,7 @@ def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
     MODEL is the folder of the model or the result.json of a run. In Python: `sys.path.insert(0, OUT)`, `import
     dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling.
 
-    An exported model at OUT is replaced, another file with --overwrite alone.
+    An exported model at OUT is replaced; any other file is replaced only with --overwrite.
     """
     from ..pipeline.predict.model import open_model
 
@@ -223,7 +223,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the next class, if the
     model has no probabilities; and with --abstain the column `abstained`.
 
-    A table of predictions at OUT is replaced, another file with --overwrite alone, and a folder never.
+    A table of predictions at OUT is replaced; any other file is replaced only with --overwrite, and a folder never.
 
     SOURCE is a name, a path, a URL, the folder of a data set, a pattern such as 'new-*.csv', or several of these, whose
     rows follow each other. It is read and predicted in blocks, which are stored next to OUT until the end. With --on,

@@ -224,7 +224,7 @@ def notes(records: Sequence[SurveyRecord], *, named: bool = True, can_drop: bool
         lines.append(f"times among the features: {reasons(matches)}. New points have later times: unless time itself "
                      f"matters, leave them out {dropped(matches)}")
     kinds: tuple[tuple[FindingKind, str], ...] = (("constant", "the same in every row"),
-                                                  ("duplicate", "copies of other columns"))
+                                                  ("duplicate", "duplicates of other columns"))
     for finding, what in kinds:
         if (matches := columns(finding)) and named:
             lines.append(f"{what}: {reasons(matches)}. They can be left out {dropped(matches)}")

@@ -1,4 +1,4 @@
-"""What tells a feature from a row number, a time, a copy of another column or the label itself, in one pass by blocks.
+"""What tells a feature from a row number, a time, a duplicate column or the label itself, in one pass by blocks.
 
 Block step: of each column its range, whether its numbers are whole and rise, some of its values, its projections on
 random rows, and what it says of the target. Combine step: over blocks in their order. What is decided of it

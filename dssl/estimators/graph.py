@@ -35,9 +35,9 @@ class UnreachablePoints(UserWarning):
 class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
     """What learners on the graph share.
 
-    Points that no label reaches, in components of the graph without one, are counted in `evidence_` and have no
-    prediction: NaN of quantities, -1 of integer classes, or else None. A new point has the weighted mean of its nearest
-    points in the graph, and a point of the fit what the fit says.
+    Points that are unreachable from any label, in components of the graph without one, are counted in `evidence_` and
+    have no prediction: NaN of quantities, -1 of integer classes, or else None. A new point has the weighted mean of its
+    nearest points in the graph, and a point of the fit what the fit says.
     """
 
     method = GRAPH_LEARNER

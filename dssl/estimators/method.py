@@ -147,7 +147,7 @@ class MethodEstimator(PointEstimator):
                     "all tags", fix="write the report of each tag, estimators_[0].report(path)")
             html = page(type(self).__name__, of, [tags_section(
                 "Did the unlabeled data help?", self.evidence_["in_words"], self.evidence_["held_out"],
-                "as predicted without its own labels")])
+                "each predicted without its own labels")])
         else:
             html = self._report(of)
         if path is not None:

@@ -75,7 +75,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         further scales.
     n_eigenpairs : int or "auto"
         The number of eigenpairs of the kernel beside the constant; "auto" is an
-        eighth of the carriers, but at least 100, or all of fewer carriers.
+        eighth of the landmarks, but at least 100, or all of fewer landmarks.
     n_carriers : int or "auto"
         The number of points whose graph Laplacians are decomposed, drawn at random,
         with the labeled ones among them as long as these are no more than half.
@@ -83,8 +83,8 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         many as the memory budget allows, 2,000 at most, and all points where there
         are fewer.
     outlier_share : float
-        The share of the carriers that are dropped at most, 0 to 0.5, because they
-        lie apart from the others. Scales end where the other carriers fall apart.
+        The share of the landmarks that are dropped at most, 0 to 0.5, because they
+        lie apart from the others. Scales end where the other landmarks fall apart.
     unit_diagonal : bool
         Whether the kernel is scaled to unit diagonal, so that no point weighs more
         than others. False is the kernel of the paper.
@@ -111,7 +111,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
-        GiB, or what the workers allow. The number of carriers follows from what is
+        GiB, or what the workers allow. The number of landmarks follows from what is
         given here or from 1 GiB, never from the workers.
     unlabeled : object
         The marker of points without a label, where it is not -1 (integers), NaN
@@ -213,7 +213,7 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         further scales.
     n_eigenpairs : int or "auto"
         The number of eigenpairs of the kernel beside the constant; "auto" is an
-        eighth of the carriers, but at least 100, or all of fewer carriers.
+        eighth of the landmarks, but at least 100, or all of fewer landmarks.
     n_carriers : int or "auto"
         The number of points whose graph Laplacians are decomposed, drawn at random,
         with the labeled ones among them as long as these are no more than half.
@@ -221,8 +221,8 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         many as the memory budget allows, 2,000 at most, and all points where there
         are fewer.
     outlier_share : float
-        The share of the carriers that are dropped at most, 0 to 0.5, because they
-        lie apart from the others. Scales end where the other carriers fall apart.
+        The share of the landmarks that are dropped at most, 0 to 0.5, because they
+        lie apart from the others. Scales end where the other landmarks fall apart.
     unit_diagonal : bool
         Whether the kernel is scaled to unit diagonal, so that no point weighs more
         than others. False is the kernel of the paper.
@@ -237,7 +237,7 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         "none". `scaling_` holds the fitted scaling.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
-        GiB, or what the workers allow. The number of carriers follows from what is
+        GiB, or what the workers allow. The number of landmarks follows from what is
         given here or from 1 GiB, never from the workers.
     unlabeled : object
         The marker of points without a label, where it is not -1 (integers), NaN

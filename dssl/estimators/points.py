@@ -59,7 +59,7 @@ class PointReader(GroupedParams):
 
         Columns of new points are put in the order of the fit by their names.
 
-        warns : of values beyond the range of the fit, of an array in this process.
+        warns : of values out of the range of the fit, of an array in this process.
         """
         X = as_pandas(X)
         if not reset:
@@ -170,7 +170,7 @@ class PointPredictor(PointReader):
         return self._predicted(self._new_rows(X, execution), execution)
 
     def _predicted(self, rows: Rows, execution: Execution) -> np.ndarray:
-        """Return what is predicted for rows of this estimator's columns; no label where the model abstains."""
+        """Return what is predicted for rows of this estimator's columns; no label where the model rejects a point."""
         values, unsupported = self.model_.values_and_unsupported(rows, execution)
         labels = self.model_.coding.labels(values)
         return self.model_.coding.mask_labels(labels, unsupported) if self.model_.abstains else labels

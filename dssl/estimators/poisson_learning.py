@@ -13,8 +13,8 @@ class PoissonLearning(OneSystemClassifier):
     a table, a Dataset, or a Zarr or Dask array. The fit runs on the active Dask client
     if there is one, in threads of this process otherwise, with the same result.
 
-    Points that no label reaches, in components of the graph without a label, are
-    counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
+    Points that are unreachable from any label, in components of the graph without one,
+    are counted in `evidence_` and have no prediction: NaN of quantities, -1 of integer
     classes, or else None. A new point has the weighted mean of its nearest points in
     the graph, and a point of the fit what the fit says.
 

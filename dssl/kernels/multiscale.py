@@ -5,8 +5,8 @@ For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n landmarks x_i (the carriers of
     W_j(x, z) = exp(-|x - z|^2 / (4 eps_j)),    L_j = (D_j - W_j) / n,    L_j phi_k^j = lambda_k^j phi_k^j
 
 where M is the first j whose second eigenvalue is below a threshold. One outlier lowers it long before other points fall
-apart: outliers are no carriers (`without_outliers`). For each index k = 2, 3, ... the scale is the j > 0 that minimizes
-`|lambda_k^j - lambda_k^(j-1)|` (quasi-optimality), and the kernel is
+apart: outliers are no landmarks (`without_outliers`). For each index k = 2, 3, ... the scale is the j > 0 that
+minimizes `|lambda_k^j - lambda_k^(j-1)|` (quasi-optimality), and the kernel is
 
     K(x, z) = 1 + sum_k Phi_k(x) Phi_k(z) / (n lambda_k)                                                        (eq. 7)
     Phi_k(x) = sum_i W_j(x, x_i) phi_k(x_i) / (d_j(x) - n lambda_k),    d_j(x) = sum_i W_j(x, x_i)              (eq. 5)
@@ -86,7 +86,7 @@ class MultiscaleParams:
     n_eigenpairs : beside the constant one; "auto" is an eighth of the landmarks, at least `MIN_PAIRS`.
     n_carriers : the number of landmarks before outliers are dropped; they include the labeled points as long as
         these are no more than half. "auto" is as many as fit the budget, at most `MAX_LANDMARKS`.
-    outlier_share : of the carriers that `without_outliers` drops at most, 0 to 0.5.
+    outlier_share : of the landmarks that `without_outliers` drops at most, 0 to 0.5.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7.
     random_state : of the landmarks. budget : bytes that determine the number of landmarks.
     """
@@ -112,7 +112,7 @@ class MultiscaleParams:
                 why="scales end where the second eigenvalue falls below it", fix="use 1e-6")
         require(is_real(self.outlier_share) and 0 <= self.outlier_share <= 0.5,
                 f"outlier_share={self.outlier_share!r}, expected a number from 0 to 0.5",
-                why="it is the share of the carriers that may be dropped", fix="use 0.05, or 0 to drop none")
+                why="it is the share of the landmarks that may be dropped", fix="use 0.05, or 0 to drop none")
         for name, smallest in (("n_eigenpairs", 1), ("n_carriers", 2)):
             value = getattr(self, name)
             require(value == "auto" or (is_whole(value) and value >= smallest),
@@ -129,7 +129,7 @@ class MultiscaleParams:
         fit = largest_within(self.budget, n, budget_for)
         asked = 2 if self.n_carriers == "auto" else min(int(self.n_carriers), n)
         needed = budget_for(asked)
-        require(fit >= asked, f"{asked:,} carriers of {d:,} columns", error=BudgetError,
+        require(fit >= asked, f"{asked:,} landmarks of {d:,} columns", error=BudgetError,
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
                 fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={fit}" if fit >= 2 else ""))
@@ -310,8 +310,8 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
 
     Raises
     ------
-    BudgetError : the carriers do not fit. DataError : points are not finite, or all equal; there are more than
-    `MAX_SCALES` scales; no carriers are joined at any.
+    BudgetError : the landmarks do not fit. DataError : points are not finite, or all equal; there are more than
+    `MAX_SCALES` scales; no landmarks are joined at any.
     """
     begin, (n, d) = time.perf_counter(), rows.shape
     require(n >= 2, f"{n} point, n_samples={n}", error=DataError, why="a graph has two points or more",
@@ -325,8 +325,8 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     n_landmarks = points.shape[0]
     points = points[without_outliers(points, params.outlier_share)]
     s = points.shape[0]
-    require(s >= 2, f"all carriers of {n:,} points are equal", why="a graph has two points or more",
-            fix="use more carriers", error=DataError)
+    require(s >= 2, f"all landmarks of {n:,} points are equal", why="a graph has two points or more",
+            fix="use more landmarks (n_carriers)", error=DataError)
     eps_0 = float(params.eps_0) if params.eps_0 != "auto" else FIRST_SCALE * median_bandwidth(
         rows, params.random_state)**2
     pairs = params.pairs_of(s)
@@ -342,7 +342,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     chosen, counts = selected_scales(values, least, s)
     seconds = {"values": time.perf_counter() - begin}
     used = np.unique(chosen[chosen >= 0])
-    require(len(used) > 0, f"at eps_0={eps_0:g} and below no two of {s:,} carriers are joined", error=DataError,
+    require(len(used) > 0, f"at eps_0={eps_0:g} and below no two of {s:,} landmarks are joined", error=DataError,
             why="all eigenvalues are 0, and the kernel is constant", fix='give a larger eps_0, or "auto"')
     tasks = [EigenvectorsTask(shared, float(scales[j]), tuple(int(k) + 1 for k in np.flatnonzero(chosen == j)))
              for j in used]

@@ -182,7 +182,7 @@ def shares_of(held_out: Sequence[np.ndarray], target: Target, weight: np.ndarray
 
 
 def leave_one_out_shares(members: Sequence[Member], target: Target, prior: np.ndarray | None = None) -> np.ndarray:
-    """Return the shares (m, l) by which each quantity is predicted, from the other labels alone."""
+    """Return the shares (m, l) by which each quantity is predicted, from the other labels only."""
     return shares_of_losses(np.array([member.losses for member in members]), target, len(target.labeled) - 1, prior)
 
 

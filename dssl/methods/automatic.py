@@ -2,9 +2,9 @@
 
     models    the model and its baselines
 
-    model     graph kernels and kernels on the labels alone, each as much as leave-one-out says; with many labels
+    model     graph kernels and kernels on the labels, each as much as leave-one-out says; with many labels
               harmonic functions on the graph or the nearest labels, as a held-out share says
-    base      what the labels alone say, chosen alike
+    base      the supervised baseline, chosen alike
     nearest   the label of the nearest labeled point
 """
 
@@ -89,7 +89,7 @@ class AutomaticParams:
 
 @dataclass(frozen=True, kw_only=True)
 class AutomaticModel(PooledModel):
-    """Graph kernels and kernels on the labels alone, averaged with nothing to tune.
+    """Graph kernels and kernels on the labels, averaged with nothing to tune.
 
     From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670
     labels at 1 GiB), harmonic functions on the graph or the nearest labeled neighbors
@@ -141,7 +141,7 @@ class AutomaticSections(GraphSections):
 
 
 def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
-    """Fit the model, and what the labels alone and the nearest of them say; write the model's values at the points."""
+    """Fit the model, the supervised baseline and the nearest label; write the model's values at the points."""
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
     if isinstance(target, Classes):
         target = with_scoring(target, params.scoring)

@@ -64,7 +64,7 @@ class MultiscaleModel(LinearModel):
         further scales.
     n_eigenpairs : int or "auto"
         The number of eigenpairs of the kernel beside the constant; "auto" is an
-        eighth of the carriers, but at least 100, or all of fewer carriers.
+        eighth of the landmarks, but at least 100, or all of fewer landmarks.
     n_carriers : int or "auto"
         The number of points whose graph Laplacians are decomposed, drawn at random,
         with the labeled ones among them as long as these are no more than half.
@@ -72,8 +72,8 @@ class MultiscaleModel(LinearModel):
         many as the memory budget allows, 2,000 at most, and all points where there
         are fewer.
     outlier_share : float
-        The share of the carriers that are dropped at most, 0 to 0.5, because they
-        lie apart from the others. Scales end where the other carriers fall apart.
+        The share of the landmarks that are dropped at most, 0 to 0.5, because they
+        lie apart from the others. Scales end where the other landmarks fall apart.
     unit_diagonal : bool
         Whether the kernel is scaled to unit diagonal, so that no point weighs more
         than others. False is the kernel of the paper.
@@ -98,7 +98,7 @@ class MultiscaleModel(LinearModel):
         _ = self.multiscale(MEMORY_BUDGET)  # raises where a value is out of range
 
     def multiscale(self, budget: int) -> MultiscaleParams:
-        """Return how the kernel is made; budget : bytes by which carriers are counted."""
+        """Return how the kernel is made; budget : bytes by which landmarks are counted."""
         names = {item.name for item in fields(MultiscaleParams)} - {"budget"}
         return MultiscaleParams(**{name: getattr(self, name) for name in names}, budget=budget)
 
@@ -195,7 +195,7 @@ def dense_of(X: Any) -> np.ndarray:
 
 
 def _carriers(f: PlanInputs, params: MultiscaleKernelParams) -> tuple[int, int]:
-    """Return the carriers and eigenpairs: those that were found, or that the budget lets be."""
+    """Return the numbers of landmarks and eigenpairs: those that were found, or that the budget lets be."""
     if "basis" in f.attributes:
         basis = f.attributes["basis"]["basis"]
         return basis["carriers"], basis["eigenpairs"]
@@ -228,7 +228,7 @@ def _models_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 
 
 def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
-    """Return that of models of carriers, and what their distances become: weights of a scale, and features."""
+    """Return that of models of landmarks, and what their distances become: weights of a scale, and features."""
     s, k = _carriers(f, params)
     return cost_of_test_points(f, params.kernels.for_costs(), max(s, f.n_labeled), 2, f.n_outputs, 8,
                                beside=8 * (3 * s + 4 * k), maps=16 * s * k)

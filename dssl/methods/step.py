@@ -300,7 +300,7 @@ def stored_form(models: Mapping[str, Model]) -> tuple[dict[str, np.ndarray], dic
 
 @dataclass(frozen=True)
 class ModelsTask:
-    """Fit models and write them; the receipt has `found`, what is told of them, with their attributes by name."""
+    """Fit models and write them; the receipt has `found`, what is reported of them, with their attributes by name."""
 
     fit: Callable[[], FittedModels]
 

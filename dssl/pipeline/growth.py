@@ -169,7 +169,7 @@ class Growth:
         return [self.current.files[place] for place in self.changes.new if place < last]
 
     def notes(self, n_rows: int | None) -> list[str]:
-        """Return what a user is told, a line each. n_rows : of the whole source, where that is known."""
+        """Return the notes for the user, a line each. n_rows : of the whole source, where that is known."""
         if self.last is None:
             return []
         if self.why_fresh:

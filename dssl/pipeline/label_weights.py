@@ -19,7 +19,7 @@ SHOWN = 3  # rows that an error names
 
 def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mapping[int, LabelLine],
                  read: IngestParams) -> tuple[AnyLabels, np.ndarray, dict[str, Any]]:
-    """Return the target without the labels of weight 0, the weights (l,) of the others, and what is told of them; JSON.
+    """Return the target without the labels of weight 0, the weights (l,) of the others, and notes on them; JSON.
 
     column : of the source; or of the files of labels where these lines, by row of the source, have their weights.
 

@@ -63,7 +63,7 @@ class RunResult(ShownResult):
     graphs : sequence of dict
         What came of each graph, where several were tried; the chosen one first.
     unreached : dict
-        The training points that no label reaches.
+        The training points that are unreachable from any label.
     notes : tuple of str
         What there is to know of the data, a line each.
     model_path : Path or None

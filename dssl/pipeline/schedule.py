@@ -2,7 +2,7 @@
 
     schedules/NAME/schedule.json   the spec's path, where it runs, times and what to do about failures
     schedules/NAME/...             what cron, systemd or Slurm was given; `log`, of all that was said
-    schedules/NAME/failed.json     since when it has been failing; whoever is told of failures was told then
+    schedules/NAME/failed.json     since when it has been failing; `on_failure` was run then
 """
 
 import fcntl
@@ -101,7 +101,7 @@ class Schedule:
              pause: Callable[[float], None] = time.sleep) -> int:
         """Make attempts until one succeeds or `retries` are used up; return the last exit code.
 
-        Whoever is to be told of failures is told once, until it succeeds again.
+        `on_failure` is run once, and not again until an attempt succeeds.
         """
         fields = self.fields
         code = attempt()

@@ -63,7 +63,7 @@ class Status:
     To "progress" it adds `rate` (tasks a second in this run of the stage, None until a task has finished) and
     `time_left` (seconds, None until the share `SOON` of them has); and it tells {"event": "heartbeat", "stage",
     "seconds", "done", "of", "rate", "time_left"} every `BEAT` seconds, from a thread of its own, never while another
-    event is told. To all it adds `run_left`, the seconds that the whole run still takes, as `TimeLeft` estimates them.
+    event is sent. To all it adds `run_left`, the seconds that the whole run still takes, as `TimeLeft` estimates them.
 
     The file says `state` ("running", "done", "stopped", "failed", "interrupted"), stage, tasks, rate and time left, the
     stages that have ended, and of what failed the error as `errors.described` does; `host` and `pid` say whose it is.
@@ -80,7 +80,7 @@ class Status:
             "started": _now(), "error": None}
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._failed: Exception | None = None  # in a listener, when it was told of a heartbeat
+        self._failed: Exception | None = None  # in a listener, when it got a heartbeat
         self._stage_begun = self._tasks_begun = time.monotonic()
         self._before = 0  # tasks that were finished when the stage began
         self._changed = True

@@ -116,7 +116,7 @@ class Submission:
 
     @classmethod
     def freeze(cls, workspace: Workspace, spec: Spec, cluster: Mapping[str, Any], options: Mapping[str, Any]) -> Self:
-        """Write what a run is to do into a new folder; nobody is told of it yet.
+        """Write what a run is to do into a new folder; no engine knows of it yet.
 
         Raises SpecError: the spec or the cluster description holds a secret of the environment.
         """
@@ -142,7 +142,7 @@ class Submission:
         return made
 
     def discard(self) -> None:
-        """Remove the folder of a run that no engine has been told of."""
+        """Remove the folder of a run that no engine knows of."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _file(self, name: str) -> Path:

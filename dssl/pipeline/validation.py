@@ -41,7 +41,7 @@ def section_of(annotation: Any) -> type | None:
 def validated(cls: type, given: Mapping[str, Any]) -> tuple[Any, list[Item]]:
     """Return the instance that a mapping says, and all that is wrong with it; None where something it needs is.
 
-    What is refused is left out and the rest is checked again, so that all mistakes are told at once: those of keys and
+    What is refused is left out and the rest is checked again, so that all mistakes are named at once: those of keys and
     types, and those of values that a section refuses.
     """
     items = boolean_items(cls, given)

@@ -68,7 +68,7 @@ class ReportText:
     penalties : the two parameters whose errors are drawn over each other, to the right and upward, and whose grid is
     said to be too short where an end of it is best.
     unsupported : what test points are that the model says nothing about, and what follows. unreached : what predicts
-    the training points that no label reaches.
+    the training points that are unreachable from any label.
     """
 
     model: str

@@ -200,7 +200,7 @@ def test_notes_say_what_to_set_and_begin_with_the_worst(whole):
     out = [record | {"used": record["finding"] != "identifier"} for record in records]
     assert "data.read.keep_ids: [rising, rising with gaps, falling" in notes(out)[1]
     assert [line.split(":")[0] for line in notes(out)[2:]] == [
-        "times among the features", "the same in every row", "copies of other columns"]
+        "times among the features", "the same in every row", "duplicates of other columns"]
     assert len(notes(out, named=False)) == 3
     assert notes(records, can_drop=False)[1].endswith("leave them out where the file is made")
     assert notes(to_json([whole["a"]])) == []

@@ -27,7 +27,7 @@ def test_points_are_far_where_a_column_is_beyond_its_range_by_more_than_the_widt
     assert (second["below"], second["above"], second["far"]) == (1, 1, 2)
     assert (third["column"], third["above"], third["far"]) == ("c", 1, 0)  # it was constant: no width
     assert actual.notes(["a", "b", "c"])[0] == (
-        "4 of 6 values of column 'a' are beyond the range of the training points: from -4.1 to 8.1, where "
+        "4 of 6 values of column 'a' are out of the range of the training points: from -4.1 to 8.1, where "
         "these are from 0 to 4")
 
 

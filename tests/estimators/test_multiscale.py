@@ -94,7 +94,7 @@ def test_a_budget_decides_the_carriers(moons):
     X, _, known = moons
     found = MultiscaleKernelClassifier(memory_budget="300kB").fit(X, known).evidence_["carriers"]
     assert landmark_bytes(found, 2, found - 1) <= arrays_within(300_000) < landmark_bytes(found + 1, 2, found)
-    with pytest.raises(BudgetError, match="20 carriers"):
+    with pytest.raises(BudgetError, match="20 landmarks"):
         MultiscaleKernelClassifier(n_carriers=20, memory_budget="4kB").fit(X, known)
 
 

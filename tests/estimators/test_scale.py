@@ -223,7 +223,7 @@ def test_a_prediction_warns_of_values_beyond_the_range_of_the_fit(kind):
     table = pd.DataFrame(X, columns=["width", "height"])
     model = kind().fit(table, np.where(np.arange(200) < 20, y, -1))
     model.predict(table[::-1])
-    with pytest.warns(OutOfRange, match=r"200 of 200 values of column 'height' are beyond .* from 99\.\d+ to 101"):
+    with pytest.warns(OutOfRange, match=r"200 of 200 values of column 'height' are out of .* from 99\.\d+ to 101"):
         model.predict(table.assign(height=table["height"] + 100))
     unnamed = kind().fit(X, np.where(np.arange(200) < 20, y, -1))
     with pytest.warns(OutOfRange, match=r"200 of 200 values of column 1 \(counted from 0\)"):

@@ -239,7 +239,7 @@ def test_what_cannot_be_decomposed(moons, monkeypatch):
         made(moons, eps_0=1e-12)
     with pytest.raises(DataError, match=r"24 scales[\s\S]*smaller q"):
         made(moons[:5], eps_0=1.0, q=1 - 1e-9)
-    with pytest.raises(BudgetError, match=r"30 carriers[\s\S]*n_carriers=\d+"):
+    with pytest.raises(BudgetError, match=r"30 landmarks[\s\S]*n_carriers=\d+"):
         made(moons, n_carriers=30, budget=budget_beside(landmark_bytes(20, 2, 19)))
     assert MultiscaleParams(budget=budget_beside(landmark_bytes(20, 2, 19))).count(40, 2) == 20
     assert MultiscaleParams().count(10**6, 2) == 2000

@@ -82,7 +82,7 @@ def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label
     assert told[0].endswith("leave them out with data.read.drop: [id]")
     labels, document, stderr = predicted(folder, result, "new.csv")
     assert error(labels) > 0.3  # which nothing but the warning says
-    assert "50 of 50 values of column 'id' are beyond the range of the training points: from 5000 to 5049" in stderr
+    assert "50 of 50 values of column 'id' are out of the range of the training points: from 5000 to 5049" in stderr
     assert "--abstain gives them no label" in stderr
     assert document["drift"]["alarm"]
     assert document["drift"]["columns"][0] | {"p_value": 0} == {

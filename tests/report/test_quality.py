@@ -56,7 +56,7 @@ def test_of_many_classes_those_are_listed_of_which_least_is_right():
     result, facts = example_run(200)
     result["metrics"]["confusion"][41][7] += 30
     section = quality_section(example_record(result, facts))
-    assert "150 are not" in plain(section.html)
+    assert "150 classes are not listed" in plain(section.html)
     assert "class 7 (30)" in plain(section.html)
 
 

@@ -159,7 +159,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str, tags: FirstT
     else:
         few = "{per_class: 10}" if tags is None else "{count: 100}"
         out.add("labels: {given: true}", f"every label but those of the test; {few} shows so many only")
-        out.add("model: {kind: automatic}", "nothing to tune: graph kernels and the labels alone, weighed by "
+        out.add("model: {kind: automatic}", "nothing to tune: graph kernels and kernels on the labels, weighed by "
                                             "leave-one-out; soft_labels names columns of another model's predictions")
     return FirstSpec(name, "\n".join(out.lines) + "\n", out.messages, task,
                      ", ".join(tags.columns) if tags is not None else scan.target, to_json(records))

@@ -57,7 +57,7 @@ class CsvReader(TableReader, lines.LineReader):
     ----------
     header : whether the first record names the columns; unset: found out from the first two records.
     delimiter : one character, or "whitespace"; unset: found out from the first record.
-    encoding : of the text; UTF-16 is told by its byte order mark.
+    encoding : of the text; UTF-16 is recognized by its byte order mark.
     target, drop, missing, decimal, thousands, percent, when_text, categories : see `TableReader`.
     """
 

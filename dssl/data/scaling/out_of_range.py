@@ -229,7 +229,7 @@ class Comparison:
         """Return a sentence about each notable column, those with the most values first."""
         notable = sorted((column for column in self.columns if self.is_notable(column)),
                          key=lambda column: (-column.outliers, -column.below - column.above))
-        lines = [f"{column.below + column.above} of {self.n} values of {column_label(names, column.column)} are beyond "
+        lines = [f"{column.below + column.above} of {self.n} values of {column_label(names, column.column)} are out of "
                  f"the range of the training points: from {column.low:.6g} to {column.high:.6g}, where these are from "
                  f"{self.ranges.smallest[column.column]:.6g} to {self.ranges.largest[column.column]:.6g}"
                  for column in notable[:max_notes]]

@@ -121,7 +121,7 @@ class SelfTuned(WeightRule):
     def log_weights(self, distances: np.ndarray, scales: np.ndarray, other_scales: np.ndarray) -> np.ndarray:
         squared = distances.astype(np.float64) ** 2
         product = scales * other_scales
-        # A point whose k nearest are all copies of it has no scale; it takes the other's.
+        # A point whose k nearest are all duplicates of it has no scale; it takes the other's.
         product = np.where(product > 0, product, np.maximum(scales, other_scales) ** 2)
         return -np.divide(squared, self.scale**2 * product, out=np.zeros_like(squared), where=squared > 0)
 

@@ -93,7 +93,7 @@ def known_shares(sizes: ClassSizes | None, target: Target) -> np.ndarray | None:
 def offset_to(values: np.ndarray, coding: Coding, shares: np.ndarray) -> np.ndarray:
     """Return what is added to the columns of values (n, c) so that predictions have these shares, as `balanced` does.
 
-    So a baseline is told the sizes that its model is told.
+    So a baseline gets the sizes that its model gets.
     """
     assert isinstance(coding, ClassCoding)
     scores = coding.scores(values)

@@ -301,9 +301,9 @@ WORDS = ReportText(
     model="A function on the graph itself, fitted to the labels. A new point gets the mean of its neighbors.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="model.penalty",
     unsupported=("test points unreachable from any label",
-                 "No label reaches a neighbor of these points. In classification they have no class and count as "
-                 "errors; in regression they get the mean. dssl predict gives them no label. Raise graph.n_neighbors, "
-                 "or label more points."),
+                 "The neighbors of these points are unreachable from any label. In classification they have no class "
+                 "and count as errors; in regression they get the mean. dssl predict gives them no label. Raise "
+                 "graph.n_neighbors, or label more points."),
     unreached="no prediction")
 BASELINES = (
     Baseline("nearest", "Predicts the label of the nearest labeled point. If it is as good, the graph adds little.",

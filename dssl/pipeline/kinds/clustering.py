@@ -49,7 +49,7 @@ def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
 
 
 def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
-    """Return the clusters of points (n,), -1 where the model abstains."""
+    """Return the clusters of points (n,), -1 where the model rejects a point."""
     values, beyond = model.values_and_unsupported(points, context.execution)
     labels = model.coding.labels(values)
     return model.coding.mask_labels(labels, beyond) if model.abstains else labels

@@ -165,7 +165,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
 
     if isinstance(needed, str):
         what, why, hint = sentences(needed)
-        others = STEPS_BUDGET.sub("", hint)  # the budget of all stages is told, not that of this step
+        others = STEPS_BUDGET.sub("", hint)  # the budget of all stages is named, not that of this step
         return BudgetError(explain(f"stage {name} cannot fit, {have}", why=f"{what}; {why}",
                                    fix=f"{others}; {fix()}" if others else fix()))
     if _needed(needed) > room.budget:
@@ -225,7 +225,7 @@ def _enough(stages: Sequence[PlannedStage], inputs: PlanInputs, spec: Spec) -> t
 
 
 def _specs_of(spec: Spec, budget: int) -> list[Spec]:
-    """Return the specs of another budget: told by an option, and by the spec, which chooses sizes by it."""
+    """Return the specs of another budget: set by an option, and by the spec, which chooses sizes by it."""
     return [spec] if spec.memory_budget is None else [spec, replace(spec, memory_budget=budget)]
 
 

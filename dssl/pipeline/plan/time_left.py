@@ -9,7 +9,7 @@ LATE = 0.1  # of the time that a stage has taken, which it takes at least once i
 
 
 class TimeLeft:
-    """What is told of the stages of a run, and what follows for those that are left."""
+    """What is known of the stages of a run, and what follows for those that are left."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock

@@ -311,7 +311,7 @@ class FittedPipeline:
     def _require_width(self, source: Source, params: IngestParams) -> None:
         """Raise DataError if a table has another number of columns than the model, whose features have no names.
 
-        It is told before the cells are read: those of other columns may well be text.
+        It is raised before the cells are read: those of other columns may well be text.
         """
         names, width = _names_of(source, params), self.model.n_features
         left_out = {"", params.target, *(params.drop or ())}

@@ -31,8 +31,9 @@ def values_section(run: RunRecord) -> Section | None:
         ("class sizes given in the spec", ", ".join(starmap(_share_text, shares)) if shares else None),
         ("another model", _other_model(values)),
         ("cut into classes of these sizes",
-         f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points moved in the "
-         f"last, and {percent(values['size_error'])} lie beyond the sizes" if "cut_rounds" in values else None),
+         f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points changed class in "
+         f"the last, and the sizes are missed by {percent(values['size_error'])} of them"
+         if "cut_rounds" in values else None),
         ("training points unreachable from any label", None if unreached is None else number(unreached) + (
             "; they have no prediction" if unreached else "")),
         ("leave-one-out error on the labels", by.shown(values[f"held_out_{by.key}"])

@@ -29,6 +29,6 @@ def tags_of_run(run: RunRecord) -> Section | None:
     scores: Mapping[str, Mapping[str, Any]] = run.scores if run.metrics else at(run.by_labels, "scores") or {}
     if "by_tag" not in (scores.get("model") or {}):
         return None
-    where, points = ("on the test points", "test points") if run.metrics else (
-        "as predicted without its own labels", "points with held-out labels")
+    where, points = ("among the test points", "test points") if run.metrics else (
+        "each predicted without its own labels", "points with held-out labels")
     return tags_section("Scores of the tags", f"Several labels a point, scored on the {points}", scores, where)
