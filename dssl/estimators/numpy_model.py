@@ -42,8 +42,6 @@ class Model:
         self.classes = None if described["classes"] is None else np.array(
             described["classes"], dtype=described["classes_dtype"])
         self.n_classes = 0 if self.classes is None else len(self.classes)
-        self._points = None  # of the last searches
-        self._searches: dict = {}  # their results by indexed points and k
 
     def predict(self, X):
         """Return the classes or quantities (n,) or (n, c) of rows X (n, d) before scaling.
@@ -77,7 +75,10 @@ class Model:
             P = np.empty(values.shape)
             for column, tag in enumerate(calibration["tags"]):
                 margins, share = values[:, [column, column]] * [-1, 1], calibration["shares"][column]
-                P[:, column] = _probabilities(margins, tag)[:, 1] if tag else np.nan if share is None else share
+                if tag:
+                    P[:, column] = _probabilities(margins, tag)[:, 1]
+                else:
+                    P[:, column] = np.nan if share is None else share
             return P
         P = _probabilities(_margins(values, self.described["coding"], self.n_classes), calibration)
         P[unsupported & self.described["rejects"]] = np.nan
@@ -105,7 +106,7 @@ class Model:
         largest = max(len(array) for array in self.arrays.values())
         height = max(1, BLOCK_NUMBERS // max(largest, 1))
         starts = range(0, max(len(X), 1), height)
-        blocks = [self._values(root, self._scaled(X[start:start + height])) for start in starts]
+        blocks = [self._values(root, self._scaled(X[start:start + height]), {}) for start in starts]
         values, unsupported = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
         return values, unsupported
 
@@ -124,26 +125,30 @@ class Model:
 
     # Values of a node of the model
 
-    def _values(self, node, X):
-        return getattr(self, f"_{node['type']}")(node, X, lambda name: self.arrays[f"{node['at']}.{name}"])
+    def _values(self, node, X, searches):
+        """Return values and whether rows are unsupported; searches : of X, by points of a graph and k, are added to."""
+        return getattr(self, f"_{node['type']}")(node, X, lambda name: self.arrays[f"{node['at']}.{name}"], searches)
 
-    def _tags(self, node, X, array):
+    def _tags(self, node, X, array, searches):
         values = np.tile(array("constants"), (len(X), 1))
         for tag in node["models"]:
-            of_tag, unsupported = self._values(tag, X)
+            of_tag, unsupported = self._values(tag, X, searches)
             values[:, tag["column"]] = _margins(of_tag, tag["coding"], 2)[:, 1]
             values[unsupported & tag["rejects"], tag["column"]] = np.nan
         return values, np.isnan(values[:, [tag["column"] for tag in node["models"]]]).all(axis=1)
 
-    def _blend(self, node, X, array):
-        values, unsupported = self._values(node["graph"], X)
-        values = values + self._values(node["kernels"], X)[0]
+    def _blend(self, node, X, array, searches):
+        values, unsupported = self._values(node["graph"], X, searches)
+        values = values + self._values(node["kernels"], X, searches)[0]
         if unsupported.any():
-            values[unsupported] = self._values(node["supervised"], X[unsupported])[0]
+            values[unsupported] = self._values(node["supervised"], X[unsupported], {})[0]
         return values, np.zeros(len(X), bool)
 
-    def _graph(self, node, X, array):
-        distances, ids = self._nearest(X, array("points"), node["k"], node["metric"])
+    def _graph(self, node, X, array, searches):
+        points, k = array("points"), node["k"]
+        if (id(points), k) not in searches:  # models of tags on one graph search it once
+            searches[id(points), k] = _nearest(X, points, k, node["metric"])
+        distances, ids = searches[id(points), k]
         scales, reachable, vertex_values = array("scales"), array("reachable"), array("values")
         logs = _log_weights(node["rule"], node["scale"], distances, distances[:, -1:], scales[ids])
         logs[~reachable[ids]] = -np.inf
@@ -159,19 +164,11 @@ class Model:
         values[unsupported] = 0.0 if self.classes is not None else vertex_values[reachable].mean(axis=0)
         return values, unsupported
 
-    def _nearest(self, X, Z, k, metric):
-        """Return distances and ids of the nearest points; models of tags on one graph search it once."""
-        if self._points is not X:
-            self._points, self._searches = X, {}
-        if (id(Z), k) not in self._searches:
-            self._searches[id(Z), k] = _nearest(X, Z, k, metric)
-        return self._searches[id(Z), k]
-
-    def _kernel(self, node, X, array):
+    def _kernel(self, node, X, array, searches):
         block = _kernel_block(node["kernel"], X, array("points"))
         return block @ array("coef") + array("intercept"), np.zeros(len(X), bool)
 
-    def _kernel_sum(self, node, X, array):
+    def _kernel_sum(self, node, X, array, searches):
         values = np.tile(array("offset"), (len(X), 1))
         squared = _squared_distances(X, array("points"))
         for number, bandwidth in enumerate(node["bandwidths"]):

@@ -159,12 +159,15 @@ class PlanInputs:
 
     def each_tag(self) -> list["PlanInputs"]:
         """Return the inputs for each tag, with what finished steps found for it; themselves for one label a point."""
-        known = self.attributes.get("labels", {}).get("of_tags")
+        labels = self.attributes.get("labels", {})
+        known = labels.get("of_tags")
         if known is None:
             follows: Shared = "labels" if self.in_lists or self.bound == "lower" else "graph"
             return [self] + [replace(self, follows=follows)] * (self.n_tags - 1)
         counts = [tag["n_labeled"] for tag in known]
-        shared: list[Shared] = ["", *("labels" if count == before else "graph" for before, count in pairwise(counts))]
+        # Equal counts of some of the points with tags may be of others.
+        shared: list[Shared] = ["", *("labels" if before == count == labels["n_labeled"] else "graph"
+                                      for before, count in pairwise(counts))]
         return [replace(self, labeled_points=Bounded.known(count), follows=follows, attributes={
             name: found["of_tags"][number] if "of_tags" in found else found
             for name, found in self.attributes.items()}) for number, (count, follows) in enumerate(

@@ -288,7 +288,7 @@ def require_replaceable(path: Path, what: str, is_same: Callable[[Path], bool], 
     require(isinstance(path, ObjectPath) or not path.is_dir(), f"{path} is a folder",
             why=f"{what} are written to a file", fix="name a file in it, or another path")
     require(overwrite or not path.exists() or is_same(path),
-            f"{path} exists and does not hold {what} of dssl", why="its content would be lost",
+            f"{path} exists, and cannot be recognized as {what} of dssl", why="its content would be lost",
             fix="name another path, or replace it with --overwrite, in Python overwrite=True")
 
 

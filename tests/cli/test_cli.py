@@ -589,7 +589,7 @@ def test_predictions_replace_predictions_alone(made, workspace, tmp_path, ending
         out.write_bytes(content)
         done = invoke("predict", result, made / "new.csv", out)
         assert done.exit_code == 2, done.stderr
-        assert "does not hold predictions" in done.stderr
+        assert "cannot be recognized as predictions" in done.stderr
         assert "--overwrite" in done.stderr
         assert out.read_bytes() == content
     done = invoke("predict", result, made / "new.csv", out, "--overwrite")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import numpy as np
@@ -119,6 +120,23 @@ def test_the_model_of_a_run_is_exported_by_the_command(tmp_path):
         result.model().export(tmp_path / "n.dssl.zip")
 
 
+def test_a_model_of_tags_predicts_in_several_threads_at_once(tmp_path):
+    """Models of several tags share the neighbors of a block, and no others."""
+    X, y = make_blobs(300, n_features=4, centers=6, random_state=0)
+    Y = np.where(np.arange(300)[:, None] < 60, y[:, None] == np.arange(6), -1)
+    model = numpy_model.load(GraphKernelRidge().fit(X, Y).export(tmp_path / "tags.zip"))
+    blocks = [X[start:start + 20] for start in range(0, 300, 20)]
+    expected = [model.predict(block) for block in blocks]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for actual, wanted in zip(threads.map(model.predict, blocks * 8), expected * 8, strict=True):
+                assert_array_equal(actual, wanted)
+    finally:
+        sys.setswitchinterval(interval)
+
+
 def test_what_the_file_cannot_hold_is_refused(tmp_path):
     y = np.where(LABELED, CODES, -1)
     for model, message in ((GraphKernelRidge(graph=KNNGraph(metric="manhattan")), "metric manhattan"),
@@ -170,7 +188,7 @@ def test_an_export_that_fails_leaves_the_file_that_was_there(tmp_path):
 def test_an_export_replaces_an_export_alone(ending, tmp_path):
     model, path = dssl.LapSVC().fit(X, np.where(LABELED, CODES, -1)), tmp_path / f"m{ending}"
     path.write_text("row,label")
-    with pytest.raises(ParameterError, match=r"(?s)does not hold exported models.*--overwrite"):
+    with pytest.raises(ParameterError, match=r"(?s)cannot be recognized as exported models.*--overwrite"):
         model.export(path)
     assert path.read_text() == "row,label"
     model.export(path, overwrite=True)

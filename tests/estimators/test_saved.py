@@ -122,7 +122,7 @@ def test_what_save_did_not_write_is_not_replaced(tmp_path):
     model, table = dssl.LapSVC().fit(X, CLASSES), tmp_path / "table.csv"
     table.write_text("a,b")
     for path in (table, model.export(tmp_path / "m.zip")):
-        with pytest.raises(ParameterError, match=r"(?s)does not hold saved estimators.*overwrite=True"):
+        with pytest.raises(ParameterError, match=r"(?s)cannot be recognized as saved estimators.*overwrite=True"):
             model.save(path, report=False)
     assert table.read_text() == "a,b"
     for overwrite in (False, True):

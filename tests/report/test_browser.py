@@ -123,6 +123,20 @@ def test_a_table_is_sorted_by_the_column_that_is_clicked(browser: Page, report):
 
 
 @pytest.mark.slow
+def test_rows_without_a_value_come_last_in_either_order(browser: Page, report):
+    browser.show(report, 1280)
+    assert browser.ask("""(() => {
+      const table = document.querySelector('#stages table'), head = table.tHead.rows[0].cells;
+      const place = [...head].findIndex(own => own.textContent.trim() === 'time');
+      table.tBodies[0].rows[0].cells[place].textContent = '–';
+      return [1, 2].map(() => {
+        head[place].querySelector('button').click();
+        return table.tBodies[0].rows[table.tBodies[0].rows.length - 1].cells[place].textContent;
+      });
+    })()""") == ["–", "–"]
+
+
+@pytest.mark.slow
 def test_a_printer_gets_all_and_the_reader_the_page_as_it_was(browser: Page, report):
     browser.show(report, 1280)
     is_open = "[...document.querySelectorAll('details')].map(own => own.open)"

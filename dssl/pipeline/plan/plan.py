@@ -192,9 +192,10 @@ class Plan:
 
     @property
     def is_small(self) -> bool:
-        """Return whether what is to run takes no longer than workers of this machine take to start."""
-        costs = [item.cost for item in self.selected if item.status != "cached"]
-        return all(costs) and sum(cost.core_seconds for cost in costs if cost) <= START_SECONDS
+        """Return whether what is to run takes no longer on this machine than its workers take to start, at most."""
+        to_run = [item for item in self.selected if item.status != "cached"]
+        known = all(item.cost is not None and item.bound != "lower" for item in to_run)
+        return known and self.total()["core_seconds"] <= START_SECONDS
 
     def total(self) -> dict[str, Any]:
         """Return what the stages to run take together, as far as they have figures: JSON.

@@ -16,7 +16,7 @@ from .selection import choice_findings
 
 
 def answer_section(run: RunRecord, words: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
-    """Return the section that every page begins with; it also says so if there are no scores or no base model."""
+    """Return the answer to that question; it also says so if there are no scores or no base model."""
     verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
     are_classes = verdict.by != ROOT
     meaning_of = {"model": words.model} | {

@@ -36,13 +36,11 @@ function sortBy(head, column) {
   const down = head.getAttribute("aria-sort") === "ascending", numeric = head.classList.contains("number");
   head.parentNode.querySelectorAll("th").forEach(other => other.removeAttribute("aria-sort"));
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const compare = (one, other) => {
-    if (!numeric) return cellOf(one).textContent.localeCompare(cellOf(other).textContent, undefined, {numeric: true});
-    const [a, b] = [valueOf(cellOf(one)), valueOf(cellOf(other))];
-    return a === null ? 1 : b === null ? -1 : a - b;
-  };
-  const rows = [...body.rows].sort(compare);
-  body.append(...(down ? rows.reverse() : rows));
+  const compare = (one, other) => numeric ? valueOf(cellOf(one)) - valueOf(cellOf(other))
+    : cellOf(one).textContent.localeCompare(cellOf(other).textContent, undefined, {numeric: true});
+  const rows = [...body.rows], lacks = row => numeric && valueOf(cellOf(row)) === null;
+  const sorted = rows.filter(row => !lacks(row)).sort((one, other) => down ? compare(other, one) : compare(one, other));
+  body.append(...sorted, ...rows.filter(lacks));
 }
 document.querySelectorAll("thead").forEach(thead => {
   if (thead.closest("table").tBodies[0].rows.length < 3) return;
