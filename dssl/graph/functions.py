@@ -1,6 +1,6 @@
 """Functions of a graph's Laplacian on the columns of a few vertices: `(L + r I)^-p e_j` for many r and p at once.
 
-The Lanczos process computes all ridges and powers at the cost of one (`solvers/lanczos.py`). Small graphs, and ridges
+The Lanczos process computes all ridges and powers at the cost of one (`solvers/krylov.py`). Small graphs, and ridges
 that are too small for the process to converge in `max_steps`, use the solvers of `solvers/solve.py` instead: one system
 a ridge, and p solves a column.
 """
@@ -311,7 +311,7 @@ class PowersTask:
 
 @dataclass(frozen=True)
 class CombinePowersTask:
-    """Write `found` (v, c): the sum over the powers 1 to p of the inverse times the columns of `coef` (p, t, c)."""
+    """Write `total` (v, c): the sum over the powers 1 to p of the inverse times the columns of `coef` (p, t, c)."""
 
     solver: Arrays
     params: SolverParams
@@ -325,7 +325,7 @@ class CombinePowersTask:
         for of_power in coef[::-1]:
             Z[columns] += of_power
             Z = solver.solve(Z).require_converged(self.params).value
-        return out.write(found=Z)
+        return out.write(total=Z)
 
 
 def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
@@ -355,7 +355,7 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         return execution.reduce(sums([
             CombinePowersTask(prepared.arrays(number), solvers[number], vertices,
                               execution.share(coef=by_power[number]))
-            for number in range(len(ridges))]))["found"]
+            for number in range(len(ridges))]))["total"]
 
     return GraphFunctions(np.array([of_ridge[number][power] for number, power in indices]), combine, {
         "method": sorted({params.method for params in solvers}), "tol": solver.tol,

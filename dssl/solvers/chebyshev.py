@@ -50,6 +50,8 @@ def chebyshev_coefficients(T: BlockTridiagonal, weights: np.ndarray, high: float
     Off the null space. By Clenshaw's recurrence in the basis Q, with polynomials for values; 3 k^2 t^2 c flops.
     """
     k, c = len(weights), weights.shape[2]
+    if not k:  # all columns lie in the null space
+        return weights
     inverses = np.linalg.pinv(T.beta)
     now, after = np.zeros((2, k + 1, T.alpha.shape[1], c))
     for step in range(k - 1, -1, -1):
@@ -84,6 +86,8 @@ def chebyshev_sum(A: SingularMatrix, columns: np.ndarray, D: np.ndarray, high: f
 
     Memory: three arrays of n x c float64, and the matrix in float64.
     """
+    if not len(D):
+        return np.zeros((A.n, D.shape[2]))
     data, diagonal = A.data.astype(np.float64) * (4 / high), (A.diagonal.astype(np.float64) - high / 2) * (4 / high)
     V, U = np.zeros((A.n, D.shape[2])), np.zeros((A.n, D.shape[2]))
     for degree in range(len(D) - 1, -1, -1):

@@ -196,7 +196,7 @@ def _dequeue(first, last, following, before, queue, v):
 @njit(nogil=True, cache=True)
 def _scratch(width):
     """Return the arrays of one elimination: of neighbors, and of edges to them."""
-    ints = np.empty((8, width), np.int32)
+    ints = np.empty((6, width), np.int32)
     return (ints[0], ints[1], ints[2], ints[3], ints[4], ints[5], np.empty(width), np.empty(width, np.int64),
             np.empty(width, np.int64), np.empty(width + 1))
 

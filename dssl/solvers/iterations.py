@@ -20,7 +20,7 @@ def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
     Measured: 46 to 110 for one column and 37 to 102 for ten on plane and curved graphs of 4 to 12 neighbors, 120 to
     195 and 66 to 150 on those of clusters in many dimensions and of 50 neighbors.
     """
-    return 50 + min(5 * len(A.data) / A.n, 100) / min(n_columns, 64) ** 0.25
+    return 50 + min(5 * len(A.data) / A.n, 100) / min(max(n_columns, 1), 64) ** 0.25
 
 
 def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams) -> float:
@@ -33,12 +33,11 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams) ->
     signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], B.shape[1])
     R = A.enter((B @ signs)[:, None])
     A.correct_components(np.zeros_like(R), R, np.ones(1, bool))
-    norms = []
-    for _ in range(2):
-        norms.append(float(np.linalg.norm(R)))
-        if norms[-1] <= params.tol * norms[0]:
+    for goal in (0.0, params.tol):  # the first residual has the unit of B, the second is relative to it
+        norm = float(np.linalg.norm(R))
+        if norm <= goal:
             return 0.0
-        R = to_float32(R, np.full(1, 1 / norms[-1]))
+        R = to_float32(R, np.full(1, 1 / norm))
         conjugate_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
     reduction = min(max(float(np.linalg.norm(R)), params.tol), 0.99)
     return min(bound, CAUTION * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))

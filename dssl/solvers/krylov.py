@@ -96,6 +96,8 @@ class BlockTridiagonal:
         By block elimination, in k t^3 flops a power.
         """
         inverses, (k, t) = list[np.ndarray](), self.alpha.shape[:2]
+        if not k:  # all columns lie in the null space
+            return [np.zeros((0, t, t))] * power
         added = ridge * np.eye(t)
         for alpha, beta in zip(self.alpha, self.beta, strict=True):
             S = alpha + added

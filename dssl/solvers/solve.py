@@ -53,13 +53,13 @@ class Solution:
         """Return self, or raise NotConverged with the worst column and a hint."""
         if not self.converged.all():
             worst = int(np.argmax(self.residuals))
+            other = "" if params.method == Cholesky.name else f"choose method='{Cholesky.name}', "
             raise NotConverged(explain(
                 f"{int((~self.converged).sum())} of {len(self.converged)} columns did not converge: column {worst} "
                 f"ended at relative residual {self.residuals[worst]:.2e} after {self.iterations[worst]} iterations, "
                 f"tolerance {params.tol:.0e}",
                 why="wrong columns of a kernel cannot be recognized later",
-                fix="raise the ridge, raise max_iterations, choose method='cholesky', "
-                    "or loosen the tolerance",
+                fix=f"raise the ridge, raise max_iter, {other}or loosen the tolerance",
             ))
         return self
 

@@ -12,6 +12,7 @@ from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
 from dssl.solvers.krylov import Functions
+from tests.learners.on_graph.problems import graph_of_weights
 
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1), (1, 2)), strict=True))
 COLUMNS, ROWS = np.array([9, 2, 100, 57]), np.array([100, 3, 2])
@@ -53,6 +54,21 @@ def test_threads_do_not_change_a_bit_and_blocks_no_more_than_the_tolerance(facto
     first, other = (graph_functions(made, COLUMNS, ROWS, FUNCTIONS, replace(exact, block_columns=width), InProcess(1),
                                     factored) for width in (2, 64))
     assert_allclose(other.values, first.values, atol=1e-3 * np.abs(first.values).max())
+
+
+@pytest.mark.parametrize("columns", [[0, 3], [0, 5], [5]])
+def test_blocks_of_isolated_vertices_take_no_step(columns):
+    W = np.diag(np.ones(29), 1) + np.diag(np.ones(29), -1)
+    W[[0, 5]] = W[:, [0, 5]] = 0
+    made, rows = graph_of_weights(W), np.array([0, 3, 5])
+    expected = exact(made, "normalized")[:, :, columns]
+    found = graph_functions(made, np.array(columns), rows, FUNCTIONS, FunctionParams(tol=1e-3, block_columns=1),
+                            InProcess(1), factored=False)
+    assert_allclose(found.values, expected[:, rows], rtol=1e-5, atol=1e-3)
+    assert (found.attributes["steps"] == 0) == (3 not in columns)
+    assert "solved" not in found.attributes
+    coef = np.ones((len(FUNCTIONS), len(columns), 2))
+    assert_allclose(found.combined(coef), np.einsum("mij,mjc->ic", expected, coef), rtol=1e-5, atol=1e-2)
 
 
 def test_solvers_take_over_where_the_process_does_not_converge():

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
@@ -70,6 +70,10 @@ def test_isolated_vertices_have_their_null_part_alone():
     each = (np.array(FUNCTIONS.ridge) ** -np.array(FUNCTIONS.power, float)).sum()
     assert_allclose(null_part(A, A.place[[0, 2]], FUNCTIONS, coef)[A.place, 0], [each, 0, each, 0], rtol=1e-6)
     assert largest_eigenvalue_bound(A, 0) == 1
+    A, D, high = prepared(L, np.array([0, 2]), coef)
+    assert D.shape == (0, 2, 1)
+    assert_array_equal(chebyshev_sum(A, A.place[[0, 2]], D, high), np.zeros((4, 1)))
+    assert_array_equal(rounding(D), [0])
 
 
 def test_polynomials_of_a_high_degree_have_a_large_rounding_error():

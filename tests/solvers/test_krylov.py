@@ -143,6 +143,20 @@ def test_an_isolated_vertex_and_a_pair_end_at_once():
                     rtol=1e-5)
 
 
+def test_isolated_vertices_alone_take_no_step():
+    L = Laplacian(sp.csr_array(np.array([[0, 0, 0], [0, 0, 2.0], [0, 2.0, 0]])))
+    A = SingularMatrix.of(L.matrix(), L.vector)
+    found = krylov(A, A.place[[0]], A.place[[0, 1, 2]], FUNCTIONS, 1e-3, 40)
+    assert found.steps == 0
+    assert found.converged.all()
+    assert_allclose(found.values, exact(L, FUNCTIONS, [0]), rtol=1e-5)
+    values = dict(found.T.functions(FUNCTIONS))
+    assert [value.shape for value in values.values()] == [(0, 1, 1)] * len(FUNCTIONS)
+    coef = np.ones((len(FUNCTIONS), 1, 2))
+    assert_allclose(second_pass(A, found, FUNCTIONS, coef)[A.place, 1], exact(L, FUNCTIONS, [0]).sum(axis=(0, 2)),
+                    rtol=1e-5)
+
+
 def test_what_does_not_converge_says_so():
     X = np.linspace(0, 1, 2000)[:, None]
     L = Laplacian(KNNGraph(n_neighbors=2).build(X).weights())  # a path: eigenvalues from 1e-6 on

@@ -19,6 +19,7 @@ from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
 from dssl.solvers import solve as solve_module
 from dssl.solvers.direct import FILL, Direct
+from dssl.solvers.iterations import expected_iterations, few_iterations
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams
@@ -141,8 +142,10 @@ def test_reported_residuals_are_the_true_ones(method, tol):
 @pytest.mark.parametrize("method", ITERATIVE)
 def test_a_column_that_does_not_converge_fails_loudly(method):
     R, _ = regularizer(grid(40), 1e-6, False)
-    with pytest.raises(NotConverged, match=r"2 of 2 columns did not converge.*\n.*\n  fix: raise the ridge"):
+    with pytest.raises(NotConverged, match=r"2 of 2 columns did not converge.*\n.*\n  fix: raise the ridge, raise "
+                                           r"max_iter,") as error:
         solve(R, points(1600, [3, 700]), method=method, max_iter=3)
+    assert ("method='cholesky'" in str(error.value)) == (method != "cholesky")
     found = prepare(R, 2, SolverParams(method=method, max_iter=3)).solve(points(1600, [3, 700]))
     assert not found.converged.any()
     assert (found.iterations <= 3).all()
@@ -415,6 +418,20 @@ class TestFewColumns:
         assert method == "jacobi"
         assert not found.converged.any()
         assert found.iterations.max() == 4
+
+    @pytest.mark.parametrize("unit", [1e-9, 1e3, 1e9])
+    def test_the_unit_of_the_columns_does_not_matter(self, unit):
+        R, B = self.problem(ridge=1e-5)
+        A, params = scaled_matrix(R, None), SolverParams()
+        expected = expected_iterations(A, B, params)
+        assert expected > 2 * few_iterations(A, 3)
+        assert expected_iterations(A, unit * B, params) == pytest.approx(expected, rel=1e-3)
+        assert expected_iterations(A, 0 * B, params) == 0
+
+    def test_no_columns(self):
+        R, B = self.problem()
+        found, _ = solve_columns(R, B[:, :0])
+        assert found.value.shape == (4000, 0)
 
     def test_a_large_ridge_needs_no_probe(self):
         R, B = self.problem(ridge=1.0)

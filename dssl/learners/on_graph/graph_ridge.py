@@ -2,8 +2,8 @@
 
 A kernel is `G = (L_norm + r I)^-p`, or `D^-1/2 G D^-1/2`, for p = 1 `(L + r D)^-1`, divided by its mean diagonal on the
 labeled points. Its function `F = G (G_LL + penalty I)^-1 (Y - mean Y)` ranges from interpolation (penalty 0) to
-the kernel mean (penalty infinite). All kernels share one Krylov space for each labeled point. `average.py` fits and
-averages the functions.
+the kernel mean (penalty infinite). All kernels share one Krylov space for each block of labeled points. `average.py`
+fits and averages the functions.
 """
 
 from collections.abc import Sequence
