@@ -32,7 +32,8 @@ FIRST_CHECK = 20  # steps before the first check of convergence; fewer may stand
 GROWTH = 1.5 ** (1 / 3)  # of the steps between checks; values are compared with those of `COMPARED` checks before
 COMPARED = 3
 ROWS = 2048  # of a block, which stay in the cache of a processor from one operation to the next
-SHORT = 1e-5  # of a new direction, relative to the largest diagonal entry of L: rounding
+SHORT = 1e-5  # of a new direction, relative to the diagonal of L times that which it came from: rounding
+TINY = float(np.finfo(np.float32).tiny)
 CORRELATED = 1e-2  # eigenvalue of correlations below which columns are orthogonalized again
 RESOLVED = 1e-6  # the smallest that a Gram matrix in float32 resolves
 
@@ -241,18 +242,19 @@ def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, 
     yielded array is reused. Memory: three arrays of n x t float32.
     """
     n, t = A.n, len(columns)
-    ranges, floor = row_ranges(n, ROWS), SHORT * float(A.diagonal.max(initial=0.0))
+    ranges, squared = row_ranges(n, ROWS), A.diagonal**2
     U, before, spare = (np.zeros((n, t), np.float32) for _ in range(3))
     U[columns, np.arange(t)] = 1
     A.project(U)
-    Q, U, beta = _orthonormal(U, spare, _gram(U, ranges), SHORT, ranges)
+    Q, U, beta = _orthonormal(U, spare, _gram(U, ranges), np.full(t, SHORT), ranges)
     while beta.any():
-        alpha, of_before = np.zeros((t, t)), beta.T.astype(np.float32)
+        alpha, of_before, reached = np.zeros((t, t)), beta.T.astype(np.float32), np.zeros(t)
         for start, stop in ranges:
             part = U[start:stop]
             multiply_rows(A.indptr, A.indices, A.data, A.diagonal, Q, U, start, stop)
             part -= before[start:stop] @ of_before
             alpha += Q[start:stop].T @ part
+            reached += squared[start:stop] @ Q[start:stop] ** 2
         yield Q, (alpha + alpha.T) / 2, beta
         of_Q = alpha.astype(np.float32)  # not symmetrized, so that the next block is orthogonal to this one
         gram, inner = np.zeros((t, t)), np.zeros((A.n_components, t))
@@ -263,7 +265,7 @@ def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, 
             add_null_products(A.null[start:stop], A.component[start:stop], part, inner)
         subtract_null(A.null, A.component, U, inner)
         spare, before = before, Q
-        Q, U, beta = _orthonormal(U, spare, gram, floor, ranges)
+        Q, U, beta = _orthonormal(U, spare, gram, np.maximum(SHORT * np.sqrt(reached), TINY), ranges)
 
 
 def _gram(U: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
@@ -274,11 +276,12 @@ def _gram(U: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
     return gram
 
 
-def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: float,
+def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: np.ndarray,
                  ranges: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Q (n, t), the other of the arrays U and `spare`, which are overwritten, and B (t, t) with `U = Q B`.
 
-    gram : U'U. Directions of up to `floor` in length become zero columns of Q and rows of B.
+    gram : U'U. Directions along which no column of U is longer than its `floor` (t,) become zero columns of Q and
+    rows of B.
 
     References
     ----------
@@ -287,7 +290,7 @@ def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: floa
     B, t = np.eye(len(gram)), len(gram)
     while True:
         lengths = np.sqrt(np.maximum(gram.diagonal(), 0.0))
-        kept = lengths * np.linalg.norm(B, axis=1) > floor
+        kept = lengths * np.linalg.norm(B / floor, axis=1) > 1
         inverse = np.divide(1.0, lengths, out=np.zeros(t), where=kept)
         # Columns that are dropped have an eigenvalue above those of all correlations, and so an eigenvector alone.
         values, vectors = eigh(inverse[:, None] * gram * inverse + np.diag(np.where(kept, 0.0, t + 1.0)))

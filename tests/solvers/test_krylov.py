@@ -143,6 +143,23 @@ def test_an_isolated_vertex_and_a_pair_end_at_once():
                     rtol=1e-5)
 
 
+def test_weak_edges_beside_strong_ones_do_not_end_a_space():
+    """Directions are short beside the diagonal where a column is, not beside the largest."""
+    W = laplacian(600, normalized=False).matrix(0).tocoo()
+    kept = W.row != W.col
+    row, column, weight = W.row[kept], W.col[kept], -W.data[kept]
+    weight = np.where((row < 300) | (column < 300), 1e-5, 1.0) * weight
+    L = Laplacian(sp.csr_array(sp.coo_array((weight, (row, column)), W.shape)), normalized=False)
+    A = SingularMatrix.of(L.matrix(), L.vector)
+    columns, functions = np.array([5, 50, 100]), Functions((1e-5, 1e-5, 1e-3, 1e-3), (1, 2, 1, 2))
+    found = krylov(A, A.place[columns], A.place, functions, 1e-3, 243)
+    expected = exact(L, functions, columns)
+    off_null = expected - functions.of(np.zeros(1))[:, :, None] * A.null_parts(A.place[columns], A.place)
+    error = np.abs(found.values - expected).max(axis=1) / np.abs(off_null).max(axis=1)
+    assert error[found.converged].max() < 1e-3
+    assert found.converged[2:].all()
+
+
 def test_isolated_vertices_alone_take_no_step():
     L = Laplacian(sp.csr_array(np.array([[0, 0, 0], [0, 0, 2.0], [0, 2.0, 0]])))
     A = SingularMatrix.of(L.matrix(), L.vector)
