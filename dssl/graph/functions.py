@@ -179,8 +179,8 @@ def _even_ranges(count: int, max_length: int, min_ranges: int = 1) -> list[tuple
     return row_ranges(count, -(-count // max(-(-count // max_length), min(min_ranges, count))))
 
 
-def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, n_ridges: int, *,
-                   guess: bool, again: bool = False) -> Cost:
+def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: FunctionParams, n_ridges: int,
+                   max_power: int, *, guess: bool, again: bool = False) -> Cost:
     """Return the cost of m functions of some ridges on t columns at r rows, and of c combinations of them.
 
     again : whether the functions are there, and only further combinations are computed.
@@ -197,7 +197,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
             return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak)
         return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
                        n_ridges * prepared.written, peak, prepared.smallest_peak)
-    first = stored + krylov_bytes(n, r, block, m, params.max_steps)
+    first = stored + krylov_bytes(n, r, block, m, params.max_steps, max_power)
     second = stored + 8 * nnz + 12 * n * block + (8 * params.max_steps * t + 32 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
     peak = max(70 * nnz + 60 * n, first, second)

@@ -83,6 +83,7 @@ class BlockTridiagonal:
             powers = self._inverse_powers(ridge, max(functions.power[place] for place in places))
             for place in places if powers else ():
                 yield place, powers[functions.power[place] - 1]
+            powers.clear()  # before the next are made
 
     def combined(self, functions: Functions, coef: np.ndarray) -> np.ndarray:
         """Return the sum over functions of `f(T) e_1 beta_0 coef[f]` (k, t, c), for coef (m, t, c)."""
@@ -175,10 +176,12 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         """Return the values (m, rows, t) off the null space after some steps; infinite where T is not positive."""
         values = np.full((len(of), len(rows), t), np.inf)
         for place, weights in BlockTridiagonal(np.array(alphas[:steps]), np.array(betas[:steps])).functions(of):
-            values[place] = np.sum([part @ weight for part, weight in zip(seen, weights, strict=False)], axis=0)
+            values[place] = 0
+            for part, weight in zip(seen, weights, strict=False):
+                values[place] += part @ weight
         return values
 
-    last = list[np.ndarray]()  # the entries of the functions that converge last, at each check
+    last = list[np.ndarray]()  # the entries of the functions that converge last, at the latest checks
     exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
     converged = np.ones((len(functions), t), bool)
     for Q, alpha, beta in basis(A, columns):
@@ -186,28 +189,31 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         alphas.append(alpha)
         betas.append(beta)
         if len(seen) == max_steps:
-            converged = _converged([entries(steps, functions) for steps in (*checks[-COMPARED:], max_steps)], tol)
+            values = entries(max_steps, functions)
+            if len(checks) >= COMPARED:
+                converged = _converged(values, entries(checks[-COMPARED], functions), tol)
+            else:
+                converged[:] = False
             break
         if len(seen) < int(check):
             continue
         check *= GROWTH
         checks.append(len(seen))
-        last.append(entries(len(seen), hardest))
-        if _converged(last, tol).all():
+        last = [*last[-COMPARED:], entries(len(seen), hardest)]
+        if len(last) > COMPARED and _converged(last[-1], last[0], tol).all():
             break
-    values = entries(len(seen), functions) if seen else np.zeros_like(exact)
+    if len(seen) < max_steps:
+        values = entries(len(seen), functions) if seen else np.zeros_like(exact)
     shape = (len(seen), t, t)
     return Krylov(np.asarray(columns), np.array(alphas).reshape(shape), np.array(betas).reshape(shape), values + exact,
                   converged & np.isfinite(values).all(axis=1))
 
 
-def _converged(entries: list[np.ndarray], tol: float) -> np.ndarray:
-    """Return which functions of which columns (m, t) have converged, from their entries (m, rows, t) at all checks."""
-    if len(entries) <= COMPARED:
-        return np.zeros((entries[-1].shape[0], entries[-1].shape[2]), bool)
-    now, before = entries[-1], entries[-1 - COMPARED]
+def _converged(now: np.ndarray, before: np.ndarray, tol: float) -> np.ndarray:
+    """Return which functions of which columns (m, t) have converged, from their entries (m, rows, t) at two checks."""
     with np.errstate(invalid="ignore"):
-        moved = np.abs(now - before).max(axis=1, initial=0.0)
+        moved = now - before
+        moved = np.abs(moved, out=moved).max(axis=1, initial=0.0)
     return np.isfinite(now).all(axis=1) & (moved <= tol * np.abs(now).max(axis=1, initial=0.0))
 
 
@@ -230,9 +236,11 @@ def null_part(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef
     return A.null[:, None] * total[A.component]
 
 
-def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int) -> int:
-    """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with up to three powers."""
-    return 12 * n * t + 4 * max_steps * n_rows * t + 16 * n_functions * n_rows * t + 72 * max_steps * t * t
+def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int, max_power: int) -> int:
+    """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with all powers."""
+    of_T = 8 * max_steps * t * t  # each of alpha and beta twice, inverses, and powers with one in the making
+    values = 36 * n_functions + 32 * min(n_functions, max_power)  # and at `COMPARED` + 1 checks
+    return 12 * n * t + (4 * max_steps + values) * n_rows * t + (6 + max_power) * of_T
 
 
 def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.solvers.cholesky import Cholesky
+from dssl.solvers.cholesky import Cholesky, most_fill
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import prepare, solve
 from dssl.solvers.solver_params import SolverParams
@@ -126,3 +126,19 @@ def test_evidence():
     solver = prepare(R, 3, SolverParams(method="cholesky"), vector)
     assert solver.attributes["factor_entries"] == len(solver.method.rows)
     assert solver.attributes["fill"] == pytest.approx(2 * len(solver.method.rows) / len(solver.A.data), abs=1e-3)
+
+
+@pytest.mark.parametrize("degree", [4, 10, 30])
+@pytest.mark.parametrize("n", [1000, 10_000])
+def test_the_fill_of_random_graphs_is_foretold(n, degree):
+    W = random_graph(n, degree, random_state=n)
+    factor = Cholesky.prepare(scaled_matrix(regularizer(W, 1e-3, False)[0]), 1)
+    assert factor.fill <= 0.7 * most_fill(n)
+    assert sum(array.nbytes for array in factor.to_arrays().values()) <= Cholesky.stored_bytes(n, len(factor.A.data), 1)
+
+
+def test_the_bound_of_the_fill_grows_with_the_vertices():
+    """Measured: 8.00 for each entry of the triangle of a random graph of 300,000 vertices and 10 neighbors."""
+    n, nnz = 300_000, 3_000_000
+    assert Cholesky.stored_bytes(n, nnz, 1) > 1.2 * (16 * n + 4 * 8 * nnz)
+    assert Cholesky.prepare_bytes(n, 2**31, 1) - Cholesky.prepare_bytes(n, 2**31 - 1, 1) > 4 * (2**31 - 1)

@@ -1,5 +1,6 @@
 """Functions of a Laplacian by the block Lanczos process, against those of its eigenvalues."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.graph.laplacian import Laplacian
-from dssl.solvers.krylov import BlockTridiagonal, Functions, Krylov, basis, combined, krylov, null_part
+from dssl.solvers.krylov import BlockTridiagonal, Functions, Krylov, basis, combined, krylov, krylov_bytes, null_part
 from dssl.solvers.lanczos import SingularMatrix
 
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1, 1.0), (1, 2, 3)), strict=True))
@@ -172,6 +173,22 @@ def test_isolated_vertices_alone_take_no_step():
     coef = np.ones((len(FUNCTIONS), 1, 2))
     assert_allclose(second_pass(A, found, FUNCTIONS, coef)[A.place, 1], exact(L, FUNCTIONS, [0]).sum(axis=(0, 2)),
                     rtol=1e-5)
+
+
+@pytest.mark.parametrize(("n_rows", "power"), [(2000, 1), (2000, 8), (20, 8)])
+def test_memory_stays_within_the_stated_formula(n_rows, power):
+    X = np.linspace(0, 1, 2000)[:, None]
+    L = Laplacian(KNNGraph(n_neighbors=2).build(X).weights())
+    A, columns = SingularMatrix.of(L.matrix(), L.vector), np.arange(0, 2000, 100)
+    functions = Functions((1e-6, 1e-3, 0.1, 0.2), (power, 1, power, 1))
+    tracemalloc.start()
+    try:
+        found = krylov(A, columns, np.arange(n_rows), functions, 1e-3, 80)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.steps == 80
+    assert peak <= krylov_bytes(2000, n_rows, 20, 4, 80, power) + (1 << 19)
 
 
 def test_what_does_not_converge_says_so():

@@ -65,7 +65,8 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
                        max(solved.smallest_peak, cut.smallest_peak), solved.seconds + cut.seconds)
     sampled, kernels = min(n, m + SAMPLE), len(family.kernels)
     functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
-                               n_ridges([family]), guess=guess, again=again)
+                               n_ridges([family]), max(power for _, power, _ in family.kernels), guess=guess,
+                               again=again)
     matrices = members_bytes(m, kernels)  # four copies while they are concatenated
     peak = max(caller + max(4 * matrices, 2 * matrices + 40 * m * (m + sampled)), functions.peak,
                cut.peak)
@@ -85,7 +86,7 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         kernels = list(dict.fromkeys(kernel for family in families for kernel in family.kernels))
         sampled, matrices = min(n, m + SAMPLE), members_bytes(m, len(kernels))
         functions = functions_cost(n, nnz, min(m, n), sampled, len(kernels), c, families[0].functions,
-                                   n_ridges(families), guess=guess)
+                                   n_ridges(families), max(power for _, power, _ in kernels), guess=guess)
         peak = max(functions.peak, caller + max(4 * matrices, 2 * matrices + 72 * m * (m + sampled)))
         costs.append(cost_of(functions.tasks, functions.read, 0, peak, max(matrices, functions.smallest_peak),
                              functions.seconds))
