@@ -2,8 +2,7 @@
 
 The elimination of a vertex joins its neighbors pairwise. Instead of all these edges a random tree among the neighbors
 takes their place, whose expectation is the same, so the factor stays about as sparse as the matrix. Vertices are
-eliminated by degree. Of the edges between two vertices a few stay apart and are sampled one by one, which lowers the
-variance.
+eliminated by degree. A few of the edges between two vertices stay apart and are sampled singly, which lowers variance.
 """
 
 import math
@@ -27,9 +26,8 @@ SHORT = 24  # neighbors that are searched one by one
 class Cholesky(Iterative):
     """A factor `A ~ L D L'`, L triangular in the order of the elimination.
 
-    order (n,) : the rows of A in this order. starts (n + 1,), rows (m,), values (m,) float32 : column k of -L without
-    its unit diagonal has entries in these rows of A. inverse (n,) float32 : that of D, 0 for the last vertex of a
-    singular component.
+    order (n,) : the rows of A in this order. starts (n + 1,), rows (m,), values (m,) float32 : of column k of -L below
+    its diagonal, in rows of A. inverse (n,) float32 : that of D, 0 for the last vertex of a singular component.
     """
 
     order: np.ndarray
@@ -108,10 +106,7 @@ class Cholesky(Iterative):
         return int(16 * n + 4 * most_fill(n) * nnz)
 
     def preconditioner(self, t: int, dtype: type = np.float32) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the two triangular solves on blocks (n, t); the next call overwrites the result.
-
-        Memory: one array (n, t).
-        """
+        """Return the two triangular solves on blocks (n, t), in one array that the next call overwrites."""
         X: np.ndarray = np.empty((self.A.n, t), dtype)
 
         def solve(B: np.ndarray) -> np.ndarray:
