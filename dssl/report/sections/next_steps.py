@@ -11,7 +11,7 @@ from ..text import counted, finite, listed, number
 from ..verdict import HELPED, HURT, Verdict
 from ..words import ReportText
 from .answer import never_predicted
-from .quality import class_rows
+from .quality import class_rows_of
 from .scores import is_within_intervals
 
 STILL_FALLS = 0.95  # of the error with fewer labels, below which more labels lower it further
@@ -64,7 +64,7 @@ def _of_classes(run: RunRecord) -> list[NextStep]:
     if never:
         steps.append(NextStep(f"Label points of {listed(never, 5)}: no row is predicted as "
                               f"{'it' if len(never) == 1 else 'one of them'}."))
-    rows = class_rows(run.metrics.get("confusion") or [], run.at("split", "classes") or [])
+    rows = class_rows_of(run)
     worst = max(rows, key=lambda row: row.least_taken, default=None)
     if worst is not None and worst.n_taken > 1 and worst.least_taken > OFTEN and worst.name not in never:
         steps.append(NextStep(

@@ -25,7 +25,7 @@ def quality_section(run: RunRecord) -> Section | None:
         sentences, evidence = [_of_held_out_labels(run)], _evidence_of_labels(run)
     else:
         return None
-    rows = _class_rows(run)
+    rows = class_rows_of(run)
     true, predicted = (run.at("scores", "shown", name) or [] for name in ("true", "predicted"))
     drawing, caption = None, ""
     if rows:
@@ -147,9 +147,9 @@ def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[Any]) -> li
     return [ClassRow(code, names, counts) for code in range(len(counts)) if counts[code].any()]
 
 
-def _class_rows(run: RunRecord) -> list[ClassRow]:
-    confusion = run.metrics.get("confusion") or []
-    return class_rows(confusion, run.at("split", "classes") or []) if confusion else []
+def class_rows_of(run: RunRecord) -> list[ClassRow]:
+    """Return the same of a run; none without test points or classes."""
+    return class_rows(run.metrics.get("confusion") or [], run.at("split", "classes") or [])
 
 
 def _class_table(rows: list[ClassRow]) -> Table:
