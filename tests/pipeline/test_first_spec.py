@@ -471,7 +471,7 @@ def test_few_labels_are_all_learned_from_and_judge_the_run_without_test_points(h
     result = run("t.yaml", here / "work")
     n = int(frame["kind"].notna().sum())
     assert result["gain"]["by_labels"]["n"] == n
-    assert f"cross-validation on the {n} labels" in result["verdict"][0]
+    assert f"cross-validation on the {n} labels" in result["verdict"][1]
     assert set(result["gain"]["by_labels"]["scores"]) == {"model", "base", "majority"}
     shown = RunResult.open(Path(result["report"]).parent)
     head, rows = shown.score_rows()
