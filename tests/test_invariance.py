@@ -67,7 +67,7 @@ def covariance_of(W, power, *, ridge=0.1, normalized=True):
 
 
 def estimator(kind, *, weights="self_tuned", **parameters):
-    return kind(**{"graph": KNNGraph(n_neighbors=5, weights=weights), "n_subsample": 1000, "tol": 1e-10,
+    return kind(**{"graph": KNNGraph(n_neighbors=5, weights=weights), "n_landmarks": 1000, "tol": 1e-10,
                    **parameters})
 
 
@@ -118,7 +118,7 @@ def test_permuted_rows_give_the_same_function(random_state, kind, n_classes):
 @given(seeds)
 def test_permuted_new_points_permute_their_predictions(random_state):
     X, y, new = problem(random_state)
-    model = estimator(LapSVC, n_subsample=20).fit(X, y)
+    model = estimator(LapSVC, n_landmarks=20).fit(X, y)
     order = np.random.default_rng(random_state + 1).permutation(len(new))
     assert_allclose(pair_values(model, new[order]), pair_values(model, new)[order], rtol=1e-9, atol=1e-12)
     one_by_one = np.concatenate([pair_values(model, new[i:i + 1]) for i in range(len(new))])
@@ -145,7 +145,7 @@ def test_neighbors_do_not_depend_on_blocks_or_threads(random_state, threads, hei
 def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, power, block_columns):
     X, y, _ = problem(random_state, n=120)
     labeled = np.flatnonzero(y >= 0)
-    params = CovarianceParams(n_subsample=30, solver=SolverParams(block_columns=block_columns, tol=1e-10),
+    params = CovarianceParams(n_landmarks=30, solver=SolverParams(block_columns=block_columns, tol=1e-10),
                                regularizer=RegularizerParams(power=power))
     one, several = (graph_covariance(KNNGraph().build(X, InProcess(threads)), labeled, params, InProcess(threads))
                     for threads in (1, 3))
@@ -159,7 +159,7 @@ def test_a_pipeline_writes_the_same_bits_on_any_number_of_threads(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, y=y)
     spec = {"name": "threads", "data": {"source": str(tmp_path / "t.npz"), "test": {"count": 30},
                                         "read": {"block_rows": 40}},
-            "labels": {"per_class": 4}, "model": {"kind": "svm", "n_subsample": 30},
+            "labels": {"per_class": 4}, "model": {"kind": "svm", "n_landmarks": 30},
             "graph": {"n_neighbors": 5},
             "solver": {"block_columns": 8}}
     results = {threads: run(spec, workspace=tmp_path / str(threads), execution=InProcess(threads))

@@ -47,12 +47,12 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
     def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int | str = DeformedModel.n_subsample,
+                 n_landmarks: int | str = DeformedModel.n_landmarks,
                  tol: float = SolverParams.tol, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta, self.scale = kernel, bandwidth, C, eta, scale
-        self.graph, self.regularizer, self.n_subsample, self.tol = graph, regularizer, n_subsample, tol
+        self.graph, self.regularizer, self.n_landmarks, self.tol = graph, regularizer, n_landmarks, tol
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 
     def _params(self) -> DeformedKernelParams:
@@ -60,30 +60,30 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
         bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
         return DeformedKernelParams(
             kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=model.learner,
-            regularizer=self.group("regularizer"), n_subsample=model.size(budget_of(self.memory_budget)), C=model.C,
+            regularizer=self.group("regularizer"), n_landmarks=model.size(budget_of(self.memory_budget)), C=model.C,
             eta=model.eta, solver=SolverParams(tol=self.tol, random_state=self.random_state),
             random_state=self.random_state, prior=prior_of(model.class_prior, None),
             weight=ClassWeight.of(model.class_weight))
 
     def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: DeformedKernelParams,
                execution: Execution) -> None:
-        if len(target.labeled) >= params.n_subsample and len(rows) > params.n_subsample:
+        if len(target.labeled) >= params.n_landmarks and len(rows) > params.n_landmarks:
             warnings.warn(explain(
-                f"{len(target.labeled)} labeled points and n_subsample={params.n_subsample}",
+                f"{len(target.labeled)} labeled points and n_landmarks={params.n_landmarks}",
                 why="functions are measured at labeled points alone, so the graph says little about the others",
-                fix=f"raise n_subsample to {2 * len(target.labeled)} or more" + (
-                    ", or memory_budget" if self.n_subsample == "auto" else "")), UserWarning, stacklevel=3)
+                fix=f"raise n_landmarks to {2 * len(target.labeled)} or more" + (
+                    ", or memory_budget" if self.n_landmarks == "auto" else "")), UserWarning, stacklevel=3)
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
 
     def _told(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
         covariance = covariance_of(context, params)
-        self.subsample_ = covariance.subsample
+        self.landmarks_ = covariance.subsample
         assert context.fit is not None
         assert isinstance(context.fit.fitted, DeformedModels)
         self._on_graph = self._off_the_subsample(context, context.fit.fitted.function, covariance,
                                                  params.regularizer.power)
         model = context.attributes("models")["models"]["model"]
-        return {**covariance.attributes, "n_subsample": len(self.subsample_), "eta": model["eta"],
+        return {**covariance.attributes, "n_landmarks": len(self.landmarks_), "eta": model["eta"],
                 "structure": covariance.concentration[params.regularizer.power]}
 
     def _off_the_subsample(self, context: Context, function: Expansion, covariance: GraphCovariance,
@@ -126,7 +126,7 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
 
     With all points labeled the graph is one of labeled points, and `evidence_` says
     that 0 are unlabeled. A class with one label is fitted, but not calibrated. There is
-    a warning if there are more labels than `n_subsample`, and if there are no more
+    a warning if there are more labels than `n_landmarks`, and if there are no more
     points than n_neighbors, which is then lowered.
 
     Parameters
@@ -164,9 +164,9 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     regularizer : RegularizerParams or None
         The regularizer of the graph; None is that of the normalized Laplacian with
         ridge 0.01 and power 2.
-    n_subsample : int or "auto"
-        The number of points at which functions are measured: the labeled ones, as
-        many as fit, and a random draw of the others; all points where there are
+    n_landmarks : int or "auto"
+        The number of landmarks, at which functions are measured: the labeled points,
+        as many as fit, and a random draw of the others; all points where there are
         fewer. At the other points of the fit functions follow the graph, and at new
         points the base kernel. "auto" is 1,000, or what a memory budget below 192
         MB allows.
@@ -193,10 +193,10 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     model_ : KernelModel
         What predicts points, and no more than that needs.
     transduction_ : ndarray, shape (n,)
-        The labels predicted for the points of the fit. Where `n_subsample` are
+        The labels predicted for the points of the fit. Where `n_landmarks` are
         fewer they follow the graph, as those of `predict` cannot.
-    subsample_ : ndarray, shape (s,)
-        The numbers of the points at which functions are measured.
+    landmarks_ : ndarray, shape (s,)
+        The numbers of the landmarks, at which functions are measured.
     evidence_ : dict
         What the graph and the solves tell of themselves; `eta` is the weight of
         each eta.
@@ -249,12 +249,12 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
                  C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
                  loss: str = SvmModel.loss, class_prior: Any = None, class_weight: Any = None,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_subsample: int | str = DeformedModel.n_subsample,
+                 n_landmarks: int | str = DeformedModel.n_landmarks,
                  tol: float = SolverParams.tol, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
-                         n_subsample=n_subsample, tol=tol, scale=scale, memory_budget=memory_budget,
+                         n_landmarks=n_landmarks, tol=tol, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
         self.class_prior, self.class_weight = class_prior, class_weight
@@ -288,9 +288,9 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     regularizer : RegularizerParams or None
         The regularizer of the graph; None is that of the normalized Laplacian with
         ridge 0.01 and power 2.
-    n_subsample : int or "auto"
-        The number of points at which functions are measured: the labeled ones, as
-        many as fit, and a random draw of the others; all points where there are
+    n_landmarks : int or "auto"
+        The number of landmarks, at which functions are measured: the labeled points,
+        as many as fit, and a random draw of the others; all points where there are
         fewer. At the other points of the fit functions follow the graph, and at new
         points the base kernel. "auto" is 1,000, or what a memory budget below 192
         MB allows.
@@ -315,10 +315,10 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     model_ : KernelModel
         What predicts points, and no more than that needs.
     transduction_ : ndarray, shape (n,) or (n, c)
-        What is predicted for the points of the fit. Where `n_subsample` are fewer
+        What is predicted for the points of the fit. Where `n_landmarks` are fewer
         it follows the graph, as what `predict` returns cannot.
-    subsample_ : ndarray, shape (s,)
-        The numbers of the points at which functions are measured.
+    landmarks_ : ndarray, shape (s,)
+        The numbers of the landmarks, at which functions are measured.
     evidence_ : dict
         What the graph and the solves tell of themselves; `eta` is the weight of
         each eta.

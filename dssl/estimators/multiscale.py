@@ -25,14 +25,14 @@ class MultiscaleKernelEstimator(LinearEstimator):
     def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0,
                  q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
                  n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
-                 n_carriers: int | str = MultiscaleModel.n_carriers,
+                 n_landmarks: int | str = MultiscaleModel.n_landmarks,
                  outlier_share: float = MultiscaleModel.outlier_share,
                  unit_diagonal: bool = MultiscaleModel.unit_diagonal,
                  C: float = MultiscaleModel.C, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
-        self.n_carriers, self.outlier_share, self.unit_diagonal = n_carriers, outlier_share, unit_diagonal
+        self.n_landmarks, self.outlier_share, self.unit_diagonal = n_landmarks, outlier_share, unit_diagonal
         self.C, self.memory_budget = C, memory_budget
         self.scale, self.unlabeled, self.random_state = scale, unlabeled, random_state
 
@@ -76,7 +76,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
     n_eigenpairs : int or "auto"
         The number of eigenpairs of the kernel beside the constant; "auto" is an
         eighth of the landmarks, but at least 100, or all of fewer landmarks.
-    n_carriers : int or "auto"
+    n_landmarks : int or "auto"
         The number of points whose graph Laplacians are decomposed, drawn at random,
         with the labeled ones among them as long as these are no more than half.
         Other points have extended eigenfunctions, as new points have. "auto" is as
@@ -132,7 +132,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
     calibration_ : Calibration
         What makes scores probabilities.
     evidence_ : dict
-        The `carriers`, the number of dropped `outliers`, the `eigenpairs`, the
+        The number of `landmarks`, that of dropped `outliers`, the `eigenpairs`, the
         `scales` eps_j and the `second` eigenvalue of each; for each `index` k the
         number j of the `chosen` scale and the `eigenvalues`; the indices whose first
         choice was `passed_over` for a scale with sound denominators, those `unsound`
@@ -181,14 +181,14 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
     def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0,
                  q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
                  n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
-                 n_carriers: int | str = MultiscaleModel.n_carriers,
+                 n_landmarks: int | str = MultiscaleModel.n_landmarks,
                  outlier_share: float = MultiscaleModel.outlier_share,
                  unit_diagonal: bool = MultiscaleModel.unit_diagonal,
                  C: float = MultiscaleModel.C, loss: str = MultiscaleModel.loss,
                  class_prior: Any = None, class_weight: Any = None, scale: str = "auto",
                  memory_budget: int | str | None = None, unlabeled: Any = None,
                  random_state: int = 0):
-        super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_carriers=n_carriers,
+        super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_landmarks=n_landmarks,
                          outlier_share=outlier_share, unit_diagonal=unit_diagonal, C=C, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)
         self.loss = loss
@@ -214,7 +214,7 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
     n_eigenpairs : int or "auto"
         The number of eigenpairs of the kernel beside the constant; "auto" is an
         eighth of the landmarks, but at least 100, or all of fewer landmarks.
-    n_carriers : int or "auto"
+    n_landmarks : int or "auto"
         The number of points whose graph Laplacians are decomposed, drawn at random,
         with the labeled ones among them as long as these are no more than half.
         Other points have extended eigenfunctions, as new points have. "auto" is as
@@ -254,7 +254,7 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
     transduction_ : ndarray, shape (n,) or (n, c)
         What is predicted for the points of the fit.
     evidence_ : dict
-        The `carriers`, the number of dropped `outliers`, the `eigenpairs`, the
+        The number of `landmarks`, that of dropped `outliers`, the `eigenpairs`, the
         `scales` eps_j and the `second` eigenvalue of each; for each `index` k the
         number j of the `chosen` scale and the `eigenvalues`; the indices whose first
         choice was `passed_over` for a scale with sound denominators, those `unsound`

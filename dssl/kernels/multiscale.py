@@ -1,6 +1,6 @@
 """The multi-scale eigen kernel: eigenfunctions of graph Laplacians of several widths, one width an index.
 
-For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n landmarks x_i (the carriers of the paper),
+For `eps_j = eps_0 q^j`, j = 0, 1, ..., M, with n landmarks x_i,
 
     W_j(x, z) = exp(-|x - z|^2 / (4 eps_j)),    L_j = (D_j - W_j) / n,    L_j phi_k^j = lambda_k^j phi_k^j
 
@@ -84,7 +84,7 @@ class MultiscaleParams:
     q : of the scales, one to the next, in (0, 1).
     threshold : the second eigenvalue below which there are no further scales; all are at most 1.
     n_eigenpairs : beside the constant one; "auto" is an eighth of the landmarks, at least `MIN_PAIRS`.
-    n_carriers : the number of landmarks before outliers are dropped; they include the labeled points as long as
+    n_landmarks : the number of landmarks before outliers are dropped; they include the labeled points as long as
         these are no more than half. "auto" is as many as fit the budget, at most `MAX_LANDMARKS`.
     outlier_share : of the landmarks that `without_outliers` drops at most, 0 to 0.5.
     unit_diagonal : whether the kernel is K(x, z) / sqrt(K(x, x) K(z, z)), or eq. 7.
@@ -95,7 +95,7 @@ class MultiscaleParams:
     q: float = 0.9
     threshold: float = 1e-6
     n_eigenpairs: int | Literal["auto"] = "auto"
-    n_carriers: int | Literal["auto"] = "auto"
+    n_landmarks: int | Literal["auto"] = "auto"
     outlier_share: float = 0.05
     unit_diagonal: bool = True
     random_state: int = 0
@@ -113,7 +113,7 @@ class MultiscaleParams:
         require(is_real(self.outlier_share) and 0 <= self.outlier_share <= 0.5,
                 f"outlier_share={self.outlier_share!r}, expected a number from 0 to 0.5",
                 why="it is the share of the landmarks that may be dropped", fix="use 0.05, or 0 to drop none")
-        for name, smallest in (("n_eigenpairs", 1), ("n_carriers", 2)):
+        for name, smallest in (("n_eigenpairs", 1), ("n_landmarks", 2)):
             value = getattr(self, name)
             require(value == "auto" or (is_whole(value) and value >= smallest),
                     f'{name}={value!r}, expected a whole number >= {smallest} or "auto"',
@@ -127,13 +127,13 @@ class MultiscaleParams:
             return budget_beside(landmark_bytes(s, d, self.pairs_of(s)))
 
         fit = largest_within(self.budget, n, budget_for)
-        asked = 2 if self.n_carriers == "auto" else min(int(self.n_carriers), n)
+        asked = 2 if self.n_landmarks == "auto" else min(int(self.n_landmarks), n)
         needed = budget_for(asked)
         require(fit >= asked, f"{asked:,} landmarks of {d:,} columns", error=BudgetError,
                 why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
                     f"{self.budget:,}",
-                fix=f"use a budget of {needed:,} bytes" + (f", or n_carriers={fit}" if fit >= 2 else ""))
-        return min(fit, MAX_LANDMARKS) if self.n_carriers == "auto" else asked
+                fix=f"use a budget of {needed:,} bytes" + (f", or n_landmarks={fit}" if fit >= 2 else ""))
+        return min(fit, MAX_LANDMARKS) if self.n_landmarks == "auto" else asked
 
     def pairs_of(self, s: int) -> int:
         """Return the number of eigenpairs of s landmarks beside the constant one."""
@@ -326,7 +326,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     points = points[without_outliers(points, params.outlier_share)]
     s = points.shape[0]
     require(s >= 2, f"all landmarks of {n:,} points are equal", why="a graph has two points or more",
-            fix="use more landmarks (n_carriers)", error=DataError)
+            fix="use more landmarks (n_landmarks)", error=DataError)
     eps_0 = float(params.eps_0) if params.eps_0 != "auto" else FIRST_SCALE * median_bandwidth(
         rows, params.random_state)**2
     pairs = params.pairs_of(s)
@@ -363,7 +363,7 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     sample = np.sort(block_rng(params.random_state, STREAM).permutation(n)[:SAMPLE])
     seconds["all"] = time.perf_counter() - begin
     return replace(features, attributes={
-        "carriers": s, "outliers": n_landmarks - s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
+        "landmarks": s, "outliers": n_landmarks - s, "eigenpairs": len(kept), "eps_0": eps_0, "scales": scales.tolist(),
         "second": values[:, 1].tolist(), "index": (kept + 2).tolist(), "chosen": chosen[kept].tolist(),
         "eigenvalues": of_index.tolist(), **counts, "unsound_share": features.unsound(rows.take(sample)),
         "predicted_peak_bytes": multiscale_cost(n, d, rows.row_bytes, s, pairs, 0).peak,

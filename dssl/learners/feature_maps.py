@@ -80,15 +80,15 @@ class FeatureMapParams:
         return LandmarkParams(n_landmarks=self.n_landmarks, random_state=self.random_state)
 
     @property
-    def n_subsample(self) -> int:
+    def max_subsample(self) -> int:
         """Return an upper bound of the size of the subsample of `deformed`."""
         return subsample_size(self.n_landmarks, self.budget)
 
     @property
     def max_landmarks(self) -> int:
         """Return an upper bound of the number of landmarks of `base` and `deformed`."""
-        n_subsample = self.n_subsample
-        return max(n_subsample, subsample_size("auto", self.budget)) if self.space == "deformed" else n_subsample
+        max_subsample = self.max_subsample
+        return max(max_subsample, subsample_size("auto", self.budget)) if self.space == "deformed" else max_subsample
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ def _deformed(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Sour
     Z = rows.take(landmarks)
     T = whiten(deformed(Z, Z))
     model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())
-    return model, np.empty(0), {**covariance.attributes, "n_subsample": len(covariance.subsample),
+    return model, np.empty(0), {**covariance.attributes, "subsample": len(covariance.subsample),
                                 "landmarks": len(landmarks), "rank": T.rank}
 
 
@@ -171,7 +171,7 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
 
 def _multiscale(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
                 execution: Execution) -> KernelFeatures:
-    multiscale_params = MultiscaleParams(n_carriers=params.n_landmarks, random_state=params.random_state,
+    multiscale_params = MultiscaleParams(n_landmarks=params.n_landmarks, random_state=params.random_state,
                                          budget=params.budget)
     features = multiscale_map(rows, multiscale_params, np.empty(0, np.int64), execution)
     model = multiscale_model(features, np.eye(features.width), np.zeros(features.width), Values())

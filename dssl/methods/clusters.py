@@ -219,7 +219,7 @@ def source_of(context: Context, space: FeatureMapParams) -> Source:
         return None
     unlabeled = Quantities(np.empty(0, np.int64), np.empty((0, 1)))
     made = MemoryWorkspace(Fit(context.points("train"), unlabeled, graph=context.graph()), context.execution)
-    params = CovarianceParams(regularizer=space.regularizer, n_subsample=space.n_subsample,
+    params = CovarianceParams(regularizer=space.regularizer, n_landmarks=space.max_subsample,
                               random_state=space.random_state)
     made.run(COVARIANCE_STEPS, params, keep=("system",))
     return covariance_of(made.context(), params)
@@ -248,9 +248,9 @@ def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
         s = cluster.count(0, n, f.d)
         width, first = k, basis_cost(n, f.d, f.row_bytes, s, cluster.degrees_of(s, n), 1, f.budget)
     elif space.space == "multiscale":
-        carriers = MultiscaleParams(n_carriers=space.n_landmarks, budget=space.budget)
-        s = carriers.count(n, f.d)
-        width = carriers.pairs_of(s) + 1
+        multiscale = MultiscaleParams(n_landmarks=space.n_landmarks, budget=space.budget)
+        s = multiscale.count(n, f.d)
+        width = multiscale.pairs_of(s) + 1
         first = multiscale_cost(n, f.d, f.row_bytes, s, width - 1, USUAL_SCALES)
     else:
         width, first = s, cost_of(1, n * f.row_bytes, 0, 40 * s * s, 8 * s * s)

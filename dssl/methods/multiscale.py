@@ -65,7 +65,7 @@ class MultiscaleModel(LinearModel):
     n_eigenpairs : int or "auto"
         The number of eigenpairs of the kernel beside the constant; "auto" is an
         eighth of the landmarks, but at least 100, or all of fewer landmarks.
-    n_carriers : int or "auto"
+    n_landmarks : int or "auto"
         The number of points whose graph Laplacians are decomposed, drawn at random,
         with the labeled ones among them as long as these are no more than half.
         Other points have extended eigenfunctions, as new points have. "auto" is as
@@ -88,7 +88,7 @@ class MultiscaleModel(LinearModel):
     q: float = MultiscaleParams.q
     threshold: float = MultiscaleParams.threshold
     n_eigenpairs: int | Literal["auto"] = MultiscaleParams.n_eigenpairs
-    n_carriers: int | Literal["auto"] = MultiscaleParams.n_carriers
+    n_landmarks: int | Literal["auto"] = MultiscaleParams.n_landmarks
     outlier_share: float = MultiscaleParams.outlier_share
     unit_diagonal: bool = MultiscaleParams.unit_diagonal
     C: float = 100.0
@@ -194,22 +194,22 @@ def dense_of(X: Any) -> np.ndarray:
 # ---- what the steps take
 
 
-def _carriers(f: PlanInputs, params: MultiscaleKernelParams) -> tuple[int, int]:
+def _size_of(f: PlanInputs, params: MultiscaleKernelParams) -> tuple[int, int]:
     """Return the numbers of landmarks and eigenpairs: those that were found, or that the budget lets be."""
     if "basis" in f.attributes:
         basis = f.attributes["basis"]["basis"]
-        return basis["carriers"], basis["eigenpairs"]
+        return basis["landmarks"], basis["eigenpairs"]
     s = params.multiscale.count(f.n, f.d)
     return s, params.multiscale.pairs_of(s)
 
 
 def _basis_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
     scales = len(f.attributes["basis"]["basis"]["scales"]) if "basis" in f.attributes else USUAL_SCALES
-    return multiscale_cost(f.n, f.d, f.row_bytes, *_carriers(f, params), scales)
+    return multiscale_cost(f.n, f.d, f.row_bytes, *_size_of(f, params), scales)
 
 
 def _learner_bytes(f: PlanInputs, params: MultiscaleKernelParams) -> int:
-    (s, k), m = _carriers(f, params), f.n_labeled
+    (s, k), m = _size_of(f, params), f.n_labeled
     map_bytes = 8 * s * (k + f.d)
     return map_bytes + max(8 * 3 * m * (k + 1) + learner.bytes(m, max(k + 1, m)) for learner in params.learners) + min(
         f.budget // 8, m * 8 * (3 * s + 4 * k))
@@ -220,7 +220,7 @@ def _selection_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 
 
 def _models_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
-    (s, k), regions = _carriers(f, params), 0
+    (s, k), regions = _size_of(f, params), 0
     if f.d == 2:
         regions = min(GRID**2 * 8 * (4 * s + 4 * k), BLOCK_BYTES)
     written = 8 * (s * (f.d + k) + f.n_labeled * (f.d + f.n_outputs))
@@ -229,12 +229,12 @@ def _models_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 
 def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
     """Return that of models of landmarks, and what their distances become: weights of a scale, and features."""
-    s, k = _carriers(f, params)
+    s, k = _size_of(f, params)
     return cost_of_test_points(f, params.kernels.for_costs(), max(s, f.n_labeled), 2, f.n_outputs, 8,
                                beside=8 * (3 * s + 4 * k), maps=16 * s * k)
 
 
-_FEWER = "lower model.n_carriers"
+_FEWER = "lower model.n_landmarks"
 WORDS = ReportText(
     model="A linear model in a kernel of eigenfunctions of graph Laplacians, each at the scale at which its eigenvalue "
           "is most stable. Points are similar if short steps connect them.",

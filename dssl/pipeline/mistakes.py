@@ -18,12 +18,12 @@ TARGET = ("data", "read", "target")
 SEVERAL_TARGETS = ("it names one column of labels; for several labels a point name their columns in data.tags: "
                    "{columns: [a, b]}, or the one that lists them in data.tags: {column: tags, separator: ';'}")
 NEEDED: dict[Place, str] = {("labels",): "which labels are learned from; write labels: {given: true} for all of them"}
-MOST_PLACES = 4  # where a key may belong that a message names
-OTHER_WORDS = {  # that people use for a key, and that are not written almost like it
-    "seed": "random_state", "count": "n_landmarks", "size": "n_subsample", "starts": "n_init", "most": "max_clusters",
-    "landmarks": "n_landmarks", "features": "n_features", "cross_validation": "held_out", "measure": "scoring",
-    "samples": "n_candidates", "folds": "cv", "tolerance": "tol",
-    "max_iterations": "max_iter"}
+MAX_PLACES = 4  # where a key may belong that a message names
+OTHER_KEYS = {  # that people use for a key, and that are not written almost like it
+    "seed": "random_state", "count": "n_landmarks", "size": "n_landmarks", "n_subsample": "n_landmarks",
+    "n_carriers": "n_landmarks", "landmarks": "n_landmarks", "starts": "n_init", "most": "max_clusters",
+    "features": "n_features", "cross_validation": "held_out", "measure": "scoring", "samples": "n_candidates",
+    "folds": "cv", "tolerance": "tol", "max_iterations": "max_iter"}
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,12 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
     sections = specs[kind]
     if place[:1] == ("selection",) and has_key(sections, ("selection", "grid", *place[1:])):
         return "it is a key of selection.grid: a list of values that are tried"
-    other = OTHER_WORDS.get(place[-1])
+    other = OTHER_KEYS.get(place[-1])
     if other is not None and has_key(sections, (*place[:-1], other)):
         return f"there is no such key here; did you mean {'.'.join((*place[:-1], other))}?"
     theirs = [name for name, spec in specs.items() if has_key(spec, place)]
+    if theirs and (below := _below(sections, place)):
+        return f"there is no such key here; did you mean {' or '.join('.'.join(path) for path in below)}?"
     if theirs:
         here = section_at(sections, place[:-1])
         return (f"model.kind is {kind}, which has no use for it, leave it out; {' and '.join(theirs)} "
@@ -120,7 +122,7 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
                   [(*place[:-1], near) for near in _near(key, here_keys, 0.7)],
                   [path for path in every if path[-1] in _near(key, {path[-1] for path in every}, 0.8)]):
         if paths:
-            named = sorted(paths, key=len)[:MOST_PLACES]
+            named = sorted(paths, key=len)[:MAX_PLACES]
             named = [path for path in named if path[:2] != ("selection", "grid")] or named
             return f"there is no such key here; did you mean {' or '.join('.'.join(path) for path in named)}?"
     others = [(name, path) for name, spec in specs.items() for path in _paths(spec) if _plain(path[-1]) == _plain(key)]
@@ -129,6 +131,12 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
         return (f"there is no such key here; it is {'.'.join(others[0][1])}, where model.kind is "
                 f"{' or '.join(kinds)}")
     return "there is no such key; " + (f"here may be {', '.join(here_keys)}" if here_keys else "here is no section")
+
+
+def _below(sections: type, place: Place) -> list[Place]:
+    """Return the paths of a key within the section at which it is given."""
+    above = place[:-1]
+    return [path for path in _paths(sections) if path[-1] == place[-1] and path[:len(above)] == above] if above else []
 
 
 def _plain(key: str) -> str:

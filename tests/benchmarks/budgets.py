@@ -23,7 +23,7 @@ from dssl.base.profiler import process_peak
 from .draws import add_draw_option, draw_labels
 from .low_labels import read
 
-LEARNERS = {"LapSVC": (LapSVC, lambda found: found["n_subsample"]),
+LEARNERS = {"LapSVC": (LapSVC, lambda found: found["n_landmarks"]),
             "LapRLS": (LapRLSClassifier, lambda found: found["landmarks"]["count"]),
             "ClusterKernelSVC": (ClusterKernelSVC, lambda found: found["landmarks"])}
 

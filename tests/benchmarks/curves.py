@@ -35,7 +35,7 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
     if name in SMALL:
         chosen.append(f"data.random_state={draw}")
     if size:
-        chosen.append(f"model.n_subsample={size}")
+        chosen.append(f"model.n_landmarks={size}")
     spec = PIPELINES / f"{name}.yaml"
     result = run(spec, set=chosen, workspace=workspace, execution=execution)
     errors = {"deformed": result.metrics["error"], "base": result.baselines["base"]["error"],
@@ -44,7 +44,7 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
     parameters = {"deformed": result.selection["model"], "base": result.selection["base"],
                   "subsample": result.selection["subsample_graph"]}
     if name in SMALL and not size:
-        whole = [*chosen, f"model.n_subsample={SMALL[name]}", "baselines=[base, shuffled]"]
+        whole = [*chosen, f"model.n_landmarks={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
         errors["full"], parameters["full"] = full.metrics["error"], full.selection["model"]
     title = f"{name}, s = {size}" if size else name

@@ -50,7 +50,7 @@ def methods(bandwidth: float, n_landmarks: int, n_labels: int) -> dict[str, Any]
         found[f"LapSVM {loss}"] = LapSVM(loss=loss, solver="nystrom-direct", **common)
     found["LapSVM squared_hinge, nystrom-pcg"] = LapSVM(solver="nystrom-pcg", **common)
     if n_labels <= 3000:  # one dense machine a pair of classes on all labels
-        found["LapSVC"] = LapSVC(bandwidth=bandwidth, loss="hinge", eta=10.0, n_subsample=max(1000, 2 * n_labels))
+        found["LapSVC"] = LapSVC(bandwidth=bandwidth, loss="hinge", eta=10.0, n_landmarks=max(1000, 2 * n_labels))
     return found
 
 

@@ -26,9 +26,9 @@ MODEL = {"kind": "svm", "loss": "hinge", "C": 10, "eta": 10}
 SPECS: dict[str, str | dict[str, Any]] = {
     "mnist_odd_even": str(ROOT / "pipelines" / "mnist_odd_even.yaml"),
     "mnist_vae": {"name": "mnist_vae", "data": {"source": "mnist_vae", "points": 64000, "test": {"count": 500}},
-                  "model": {**MODEL, "n_subsample": 2000}, **EMBEDDED},
+                  "model": {**MODEL, "n_landmarks": 2000}, **EMBEDDED},
     "covtype": {"name": "covtype", "data": {"source": "covtype", "points": 100000, "test": {"count": 1000}},
-                "model": {**MODEL, "n_subsample": 128}, **EMBEDDED},
+                "model": {**MODEL, "n_landmarks": 128}, **EMBEDDED},
 }
 
 

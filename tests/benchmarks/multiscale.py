@@ -78,7 +78,7 @@ def of_set(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def points(arguments: argparse.Namespace) -> None:
-    given = {"n_carriers": arguments.carriers, "n_eigenpairs": arguments.pairs}
+    given = {"n_landmarks": arguments.landmarks, "n_eigenpairs": arguments.pairs}
     made: dict[str, Any] = {
         "multiscale": lambda labels: MultiscaleKernelClassifier(**given),
         "paper_form": lambda labels: MultiscaleKernelClassifier(**given, unit_diagonal=False),
@@ -104,7 +104,7 @@ def points(arguments: argparse.Namespace) -> None:
                     seconds = time.perf_counter() - begin
                     accuracy = 100 * float((predicted == y)[free].mean())
                     told = {key: fitted.evidence_[key] for key in (
-                        "carriers", "eigenpairs", "unsound", "passed_over", "unsound_share")} if learner in (
+                        "landmarks", "eigenpairs", "unsound", "passed_over", "unsound_share")} if learner in (
                         "multiscale", "paper_form") else {}
                     print(json.dumps({
                         "set": name, "n": len(y), "rate": rate, "draw": arguments.draw, "number": number,
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--rates", nargs="+", type=int, default=[10])
     parser.add_argument("--draws", type=int, default=3)
     add_draw_option(parser)
-    for size in ("--carriers", "--pairs"):
+    for size in ("--landmarks", "--pairs"):
         parser.add_argument(size, type=lambda text: text if text == "auto" else int(text), default="auto")
     parser.add_argument("--learners", nargs="+", default=["multiscale", "rbf", "automatic"])
     arguments = parser.parse_args()

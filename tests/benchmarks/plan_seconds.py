@@ -15,7 +15,7 @@ from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 
 MODELS: dict[str, dict[str, Any]] = {
-    "svm": {"model": {"kind": "svm", "n_subsample": 500}},
+    "svm": {"model": {"kind": "svm", "n_landmarks": 500}},
     "laprls": {"model": {"kind": "laprls", "landmarks": {"n_landmarks": 1000}}},
     "graph": {"model": {"kind": "graph"}},
     "automatic": {"model": {"kind": "automatic"}},

@@ -42,7 +42,7 @@ def made(tmp_path_factory):
                 writer.writerow([*X[i]] + ([] if labels is None else [NAMES[labels[i]]]))
     spec = {"name": "trees", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"},
                                       "test": {"count": 50}},
-            "labels": {"per_class": 3}, "model": {"kind": "svm", "n_subsample": 30},
+            "labels": {"per_class": 3}, "model": {"kind": "svm", "n_landmarks": 30},
             "graph": {"n_neighbors": 5}}
     (folder / "spec.yaml").write_text(yaml.safe_dump(spec))
     done = invoke("run", folder / "spec.yaml", "--on", "in-process", "--workspace", folder / "work", "--json")
@@ -518,7 +518,7 @@ def test_inspect(made, workspace):
     assert (found["kind"], found["name"]) == ("run", "trees")
     text = invoke("inspect", run, "--workspace", workspace).stdout
     assert text.startswith(f"run {run} of trees: done in ")
-    for part in ("test error", "on disk", "covariance", "n_subsample: 30", "runs/" + run, "intermediate"):
+    for part in ("test error", "on disk", "covariance", "n_landmarks: 30", "runs/" + run, "intermediate"):
         assert part in text
     assert "duplicates" not in text  # a default
     assert "{" not in text

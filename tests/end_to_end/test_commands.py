@@ -14,7 +14,7 @@ from dssl.pipeline.kinds.registry import KINDS
 from ..stored import contents
 from .conftest import COMMAND, LOCAL, REPOSITORY, outcome
 
-DIGITS = (REPOSITORY / "pipelines" / "digits_svm.yaml", "--set", "model.n_subsample=120")  # of 500
+DIGITS = (REPOSITORY / "pipelines" / "digits_svm.yaml", "--set", "model.n_landmarks=120")  # of 500
 STAGES = KINDS["svm"].names
 
 

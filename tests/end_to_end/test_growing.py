@@ -16,7 +16,7 @@ SPEC = """
 name: growing
 data: {source: 'FOLDER/part-*.npz', grows: true, test: {none: true}, scale: global_range}
 labels: {per_class: 2}
-model: {kind: svm, n_subsample: 120}
+model: {kind: svm, n_landmarks: 120}
 graph: {method: exact}
 solver: {method: jacobi, block_columns: 4}
 kernel: {bandwidth: 0.5*median}

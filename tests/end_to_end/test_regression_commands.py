@@ -11,7 +11,7 @@ name: abalone
 data: {source: SOURCE, task: regression, test: {count: 800}, points: 1500}
 labels: {count: 100}
 graph: {n_neighbors: 8}
-model: {kind: ridge, C: 1, n_subsample: 200}
+model: {kind: ridge, C: 1, n_landmarks: 200}
 selection: {cv: 3, grid: {power: [1, 2], eta: [1, 10], bandwidth: [median, 2*median], C: [0.1, 1]}}
 baselines: [base, shuffled, subsample_graph]
 """

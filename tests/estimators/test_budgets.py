@@ -9,7 +9,7 @@ from sklearn.datasets import make_moons
 from dssl import ClusterKernelSVC, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
 from dssl.base.errors import BudgetError
 
-CASES = {LapSVC: lambda fitted: fitted.evidence_["n_subsample"],
+CASES = {LapSVC: lambda fitted: fitted.evidence_["n_landmarks"],
          LapRLSClassifier: lambda fitted: fitted.evidence_["landmarks"]["count"],
          ClusterKernelSVC: lambda fitted: fitted.evidence_["landmarks"]}
 

@@ -131,13 +131,13 @@ def test_points_of_the_fit_follow_the_graph_off_the_subsample(power):
     y = np.concatenate([y, np.full(20, -1)])
     targets = np.where(y >= 0, np.random.default_rng(0).normal(size=len(y)), np.nan)
     eta, settings = 4.0, SMALL | {"regularizer": RegularizerParams(power=power, ridge=0.05)}
-    estimator = LapKernelRidge(**settings, n_subsample=30, eta=eta, tol=1e-10).fit(X, targets)
+    estimator = LapKernelRidge(**settings, n_landmarks=30, eta=eta, tol=1e-10).fit(X, targets)
 
     W, multiplicity = reference.knn_weights(X[:80], 6), np.where(np.arange(80) < 20, 2.0, 1.0)
     W = W * np.outer(multiplicity, multiplicity)  # of the graph of all points, summed over copies
     R = reference.normalized_laplacian(W) + 0.05 * np.eye(80)
     covariance = np.linalg.inv(np.linalg.matrix_power(R, power)) / np.sqrt(np.outer(multiplicity, multiplicity))
-    S, base = estimator.subsample_, estimator.predict(X[:80])
+    S, base = estimator.landmarks_, estimator.predict(X[:80])
     mean = targets[y >= 0].mean()
     on_graph = covariance[:, S] @ np.linalg.solve(covariance[np.ix_(S, S)], base[S] - mean) + mean
     expected = (base + eta * on_graph) / (1 + eta)
@@ -155,7 +155,7 @@ def test_where_all_points_are_in_the_subsample_they_are_predicted_as_new_ones():
 
 def test_a_pickle_without_transduction_holds_nothing_of_the_points():
     X, y, _ = blobs(n=200)
-    estimator = LapSVC(**SMALL, n_subsample=20).fit(X, y)
+    estimator = LapSVC(**SMALL, n_landmarks=20).fit(X, y)
     again = pickle.loads(pickle.dumps(estimator))
     assert not hasattr(again, "_on_graph")
     with pytest.raises(NotFittedError, match="not asked for"):
@@ -178,7 +178,7 @@ def test_without_the_graph_it_is_an_svm():
 @pytest.mark.cluster
 def test_a_cluster_gives_the_same_model(cluster_client):
     X, y, new = blobs(n=300, n_classes=3)
-    settings = SMALL | {"n_subsample": 50}
+    settings = SMALL | {"n_landmarks": 50}
     targets = np.where(y >= 0, y + 0.5, np.nan)
     here, there = LapSVC(**settings).fit(X, y), LapSVC(**settings)
     values_here, values_there = LapKernelRidge(**settings).fit(X, targets), LapKernelRidge(**settings)
@@ -187,7 +187,7 @@ def test_a_cluster_gives_the_same_model(cluster_client):
         there.fit(X, y)
         values_there.fit(X, targets)
         found = there.decision_function(new), there.predict(new), values_there.predict(new)
-    assert_array_equal(there.subsample_, here.subsample_)
+    assert_array_equal(there.landmarks_, here.landmarks_)
     assert_allclose(found[0], expected[0], atol=1e-8)
     assert_array_equal(found[1], expected[1])
     assert_allclose(found[2], expected[2], atol=1e-8)
@@ -286,7 +286,7 @@ def test_a_group_of_parameters_is_set_as_a_value():
 @pytest.mark.parametrize(("settings", "message"), [
     ({"C": 0.0}, "C=0.0"), ({"eta": -1.0}, "eta=-1"), ({"kernel": "rfb"}, "'rfb'"),
     ({"eta": "best"}, "eta='best'"), ({"loss": "log"}, "loss='log'"),
-    ({"n_subsample": 0}, "n_subsample=0"), ({"n_subsample": 2.5}, "n_subsample=2.5"), ({"C": "3"}, "C='3'"),
+    ({"n_landmarks": 0}, "n_landmarks=0"), ({"n_landmarks": 2.5}, "n_landmarks=2.5"), ({"C": "3"}, "C='3'"),
     ({"tol": "1e-6"}, "tol='1e-6'"), ({"bandwidth": "mean"}, "'mean'"),
     ({"tol": 0.0}, "tol=0.0"),
     ({"regularizer": "random_walk"}, "laplacian='random_walk'"), ({"graph": 0}, "n_neighbors=0"),
@@ -302,24 +302,24 @@ def test_parameters_are_read_at_fit(settings, message):
 def test_a_fit_is_repeatable_and_leaves_its_input_alone():
     X, y, new = blobs(n=300)
     before = X.copy(), y.copy()
-    estimator = LapSVC(**SMALL | {"n_subsample": 40})
+    estimator = LapSVC(**SMALL | {"n_landmarks": 40})
     first = estimator.fit(X, y).decision_function(new)
     assert_array_equal(estimator.fit(X, y).decision_function(new), first)
     assert_array_equal(X, before[0])
     assert_array_equal(y, before[1])
-    other = LapSVC(**SMALL | {"n_subsample": 40, "random_state": 1}).fit(X, y).decision_function(new)
+    other = LapSVC(**SMALL | {"n_landmarks": 40, "random_state": 1}).fit(X, y).decision_function(new)
     assert np.abs(other - first).max() > 1e-6  # another subsample
 
 
 def test_labeled_points_are_in_the_subsample():
     X, y, _ = blobs(n=300, n_labeled=5, n_classes=3)
-    estimator = LapSVC(**SMALL | {"n_subsample": 40}).fit(X, y)
-    assert len(estimator.subsample_) == 40
-    assert set(np.flatnonzero(y >= 0)) <= set(estimator.subsample_.tolist())
-    with pytest.warns(UserWarning, match="15 labeled points and n_subsample=6"):
-        few = LapSVC(**SMALL | {"n_subsample": 6}).fit(X, y)
-    assert len(few.subsample_) == 6
-    assert set(few.subsample_.tolist()) <= set(np.flatnonzero(y >= 0))
+    estimator = LapSVC(**SMALL | {"n_landmarks": 40}).fit(X, y)
+    assert len(estimator.landmarks_) == 40
+    assert set(np.flatnonzero(y >= 0)) <= set(estimator.landmarks_.tolist())
+    with pytest.warns(UserWarning, match="15 labeled points and n_landmarks=6"):
+        few = LapSVC(**SMALL | {"n_landmarks": 6}).fit(X, y)
+    assert len(few.landmarks_) == 6
+    assert set(few.landmarks_.tolist()) <= set(np.flatnonzero(y >= 0))
 
 
 def test_the_model_alone_predicts_and_the_solves_give_evidence():
@@ -329,7 +329,7 @@ def test_the_model_alone_predicts_and_the_solves_give_evidence():
     assert_array_equal(KernelModel.from_arrays(arrays, attributes).predict(new), estimator.predict(new))
     assert estimator.evidence_["solves"]["max_residual"] <= estimator.tol
     assert estimator.evidence_["solves"]["columns"] == len(X)
-    assert estimator.evidence_["n_subsample"] == len(X)
+    assert estimator.evidence_["n_landmarks"] == len(X)
 
 
 # Against supervised learning, over five seeds
@@ -363,7 +363,7 @@ def test_unlabeled_points_help(draw, settings, least, mean):
                                 for code in np.unique(y)])
         given = np.full(n, -1)
         given[shown] = y[shown]
-        found = LapSVC(n_subsample=400, **settings).fit(X[:n], given).score(X[n:], y[n:])
+        found = LapSVC(n_landmarks=400, **settings).fit(X[:n], given).score(X[n:], y[n:])
         bandwidths = ["scale", *([1 / (2 * settings["bandwidth"]**2)] if "bandwidth" in settings else [])]
         supervised = max(SVC(C=10.0, gamma=gamma).fit(X[shown], y[shown]).score(X[n:], y[n:]) for gamma in bandwidths)
         gains.append(found - supervised)

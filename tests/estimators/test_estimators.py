@@ -136,7 +136,7 @@ def test_parameters_are_given_back_cloned_and_set(kind):
                         "random_state": 3},
               "regularizer": {"laplacian": "unnormalized", "ridge": 0.2, "power": 3}}
     settings = {"kernel": "cosine", "bandwidth": 0.3, "C": 2.0, "eta": 5.0, "graph": KNNGraph(**groups["graph"]),
-                "regularizer": RegularizerParams(**groups["regularizer"]), "n_subsample": 17, "tol": 1e-5,
+                "regularizer": RegularizerParams(**groups["regularizer"]), "n_landmarks": 17, "tol": 1e-5,
                 "scale": "unit_range", "memory_budget": "1GB", "unlabeled": -2, "random_state": 9}
     settings |= {"loss": "hinge", "class_prior": "equal", "class_weight": "balanced"} if kind is LapSVC else {}
     estimator = kind(**settings)
@@ -390,7 +390,7 @@ def test_a_text_column_is_named_before_the_fit():
 @pytest.mark.cluster
 def test_dask_collections_on_a_cluster(cluster_client):
     X, y, new = blobs(n=120)
-    settings = SMALL | {"n_subsample": 30}
+    settings = SMALL | {"n_landmarks": 30}
     expected = LapSVC(**settings).fit(X, y).decision_function(new)
     frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=4)
     with cluster_client.as_current():
@@ -522,11 +522,11 @@ def test_a_y_of_one_column_is_taken_with_a_warning():
 
 def test_more_labels_than_the_subsample_holds_is_a_warning():
     X, y, _ = blobs(n_labeled=15)
-    with pytest.warns(UserWarning, match=r"30 labeled points and n_subsample=30(.|\n)*raise n_subsample to 60"):
-        LapSVC(**SMALL | {"n_subsample": 30}).fit(X, y)
-    LapSVC(**SMALL | {"n_subsample": 31}).fit(X, y)
+    with pytest.warns(UserWarning, match=r"30 labeled points and n_landmarks=30(.|\n)*raise n_landmarks to 60"):
+        LapSVC(**SMALL | {"n_landmarks": 30}).fit(X, y)
+    LapSVC(**SMALL | {"n_landmarks": 31}).fit(X, y)
     X, y, _ = blobs(n_labeled=60)
-    LapSVC(**SMALL | {"n_subsample": 60}).fit(X, y)  # every point is there, so none is missed
+    LapSVC(**SMALL | {"n_landmarks": 60}).fit(X, y)  # every point is there, so none is missed
 
 
 @pytest.mark.parametrize(("y", "known"), [
@@ -592,7 +592,7 @@ def test_the_least_number_of_points_and_of_features():
     for X, y in (([[0.0], [1.0]], [0, 1]), ([[0.0, 1], [1.0, 1]], [0, 1])):
         estimator = LapSVC(graph=KNNGraph(n_neighbors=1)).fit(X, y)
         assert estimator.predict(X).tolist() == y
-        assert len(estimator.subsample_) == 2  # n_subsample is 1000
+        assert len(estimator.landmarks_) == 2  # n_landmarks is 1000
     values = LapKernelRidge(graph=KNNGraph(n_neighbors=1), C=1e6, eta=0.0).fit([[0.0], [1.0]], [0.0, 5.0])
     assert_allclose(values.predict([[0.0], [1.0]]), [0, 5], atol=1e-3)
     X, y, _ = blobs(n_features=1)

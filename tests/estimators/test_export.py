@@ -218,7 +218,7 @@ def require_equal_in_onnx(model, names, missing, path):
 
 @pytest.mark.parametrize("make", [
     LapSVC, LapRLSClassifier, LapSVM, TransductiveSVC, lambda: LapSVC(loss="hinge", scale="unit_norm"),
-    lambda: LapSVC("polynomial", scale="unit_range"), lambda: LapSVC("linear", n_subsample=50),
+    lambda: LapSVC("polynomial", scale="unit_range"), lambda: LapSVC("linear", n_landmarks=50),
     lambda: LapRLSClassifier("cosine", gamma_A=1e-3, gamma_I=1e-3, scale="none")], ids=[
     "svc", "laprls", "lapsvm", "transductive", "unit norm", "polynomial", "landmarks", "cosine"])
 def test_an_onnx_graph_predicts_what_the_estimator_predicts(make, tmp_path):

@@ -57,7 +57,7 @@ def test_rows_are_those_of_the_estimators_own_searches(estimator):
     assert_array_equal(search.transduction_, search.predict(X))
 
 
-@pytest.mark.parametrize("estimator", [LapSVC(n_subsample=60), LapKernelRidge(n_subsample=60)],
+@pytest.mark.parametrize("estimator", [LapSVC(n_landmarks=60), LapKernelRidge(n_landmarks=60)],
                          ids=lambda kind: type(kind).__name__)
 def test_without_the_graph_a_row_is_that_of_fits_without_each_fold(estimator, unmoved):
     X, y, _ = problem()
@@ -179,7 +179,7 @@ def test_losses_are_compared_by_what_they_predict_not_by_name():
 
 @pytest.mark.parametrize(("estimator", "grid"), [
     (LapRLSClassifier(landmarks=40), {"gamma_A": [1e-4, "auto", 1.0], "gamma_I": [0, 1.0]}),
-    (LapSVC(n_subsample=60), {"C": [0.01, 1.0, 100.0], "eta": [0, 10.0]})], ids=["LapRLSClassifier", "LapSVC"])
+    (LapSVC(n_landmarks=60), {"C": [0.01, 1.0, 100.0], "eta": [0, 10.0]})], ids=["LapRLSClassifier", "LapSVC"])
 @pytest.mark.parametrize("scoring", ["balanced_accuracy", "neg_log_loss", "f1_macro", "roc_auc"])
 def test_a_scoring_decides(estimator, grid, scoring):
     X, y, _ = problem()
@@ -259,7 +259,7 @@ def test_halving_judges_the_better_third_on_three_times_the_folds():
     assert_array_equal(again.cv_results_["brier"], results["brier"])
 
 
-@pytest.mark.parametrize("estimator", [LapSVC(n_subsample=60), LapKernelRidge(n_subsample=60), LapSVM(landmarks=40)],
+@pytest.mark.parametrize("estimator", [LapSVC(n_landmarks=60), LapKernelRidge(n_landmarks=60), LapSVM(landmarks=40)],
                          ids=lambda kind: type(kind).__name__)
 def test_halving_of_any_estimator(estimator):
     X, y, _ = problem()

@@ -53,7 +53,7 @@ def test_the_sum_of_squares_is_that_of_the_kernel(space, blobs):
     fitted = KernelKMeans(4, space=space, bandwidth=2.0, eta=3.0, n_landmarks=measured).fit(X)
     kernel = RBF(2.0)
     if space == "deformed":
-        own = CovarianceParams(n_subsample=60)
+        own = CovarianceParams(n_landmarks=60)
         covariance = graph_covariance(KNNGraph().build(X), np.empty(0, int), own, InProcess(1))
         kernel = deform(kernel, X[covariance.subsample], covariance.powers[own.regularizer.power], 3.0)
     assert fitted.inertia_ == pytest.approx(spread(kernel(X, X), fitted.labels_), rel=1e-5)

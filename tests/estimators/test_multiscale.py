@@ -29,7 +29,7 @@ def moons():
 @pytest.fixture(scope="module")
 def fitted(moons):
     X, _, known = moons
-    return MultiscaleKernelClassifier(n_carriers=120).fit(X, known)
+    return MultiscaleKernelClassifier(n_landmarks=120).fit(X, known)
 
 
 def test_three_labels_a_moon_are_enough_for_all_points_and_new_ones(moons, fitted):
@@ -37,7 +37,7 @@ def test_three_labels_a_moon_are_enough_for_all_points_and_new_ones(moons, fitte
     new, true = make_moons(300, noise=0.1, random_state=1)
     assert (fitted.transduction_ == y).mean() > 0.98
     assert fitted.score(new, true) > 0.97
-    assert fitted.evidence_["carriers"] + fitted.evidence_["outliers"] == 120
+    assert fitted.evidence_["landmarks"] + fitted.evidence_["outliers"] == 120
     assert fitted.evidence_["n_unlabeled"] == 294
     probable = fitted.predict_proba(new)
     assert_allclose(probable.sum(axis=1), 1)
@@ -52,7 +52,7 @@ def test_three_labels_a_moon_are_enough_for_all_points_and_new_ones(moons, fitte
 def test_it_is_ridge_regression_in_the_kernel_of_the_map(moons, unit_diagonal):
     """By the dual formula, with the mean of the targets as intercept; alpha is that of the median diagonal."""
     X, _, known = moons
-    fitted = MultiscaleKernelClassifier(n_carriers=60, unit_diagonal=unit_diagonal).fit(X, known)
+    fitted = MultiscaleKernelClassifier(n_landmarks=60, unit_diagonal=unit_diagonal).fit(X, known)
     map_, labeled = fitted.map_, known >= 0
     F, y = map_(X), 2.0 * known - 1
     mean = y[labeled].mean()
@@ -64,8 +64,8 @@ def test_it_is_ridge_regression_in_the_kernel_of_the_map(moons, unit_diagonal):
 def test_quantities_of_several_columns_and_those_of_one_are_fitted_alike(moons):
     X, y, known = moons
     targets = np.where(known[:, None] < 0, np.nan, np.stack([known, 2.0 - known], axis=1))
-    both = MultiscaleKernelRegressor(n_carriers=120).fit(X, targets)
-    one = MultiscaleKernelRegressor(n_carriers=120).fit(X, targets[:, 0])
+    both = MultiscaleKernelRegressor(n_landmarks=120).fit(X, targets)
+    one = MultiscaleKernelRegressor(n_landmarks=120).fit(X, targets[:, 0])
     assert both.predict(X).shape == (300, 2)
     assert_allclose(both.predict(X)[:, 0], one.predict(X), atol=1e-8)
     assert_allclose(both.predict(X).sum(axis=1), 2, atol=1e-6)
@@ -76,39 +76,39 @@ def test_quantities_of_several_columns_and_those_of_one_are_fitted_alike(moons):
 def test_other_losses_and_text(moons, loss):
     X, y, known = moons
     names = np.array(["", "down", "up"], object)[known + 1]
-    found = MultiscaleKernelClassifier(loss=loss, n_carriers=120).fit(X, names)
+    found = MultiscaleKernelClassifier(loss=loss, n_landmarks=120).fit(X, names)
     assert (found.transduction_ == np.array(["down", "up"])[y]).mean() > 0.95
     assert found.calibration_ is not None
 
 
 def test_a_search_has_one_map_for_all_penalties(moons):
     X, _, known = moons
-    search = GridSearch(MultiscaleKernelClassifier(n_carriers=60), {"C": [1.0, 100.0], "q": [0.8, 0.9]}, cv=3)
+    search = GridSearch(MultiscaleKernelClassifier(n_landmarks=60), {"C": [1.0, 100.0], "q": [0.8, 0.9]}, cv=3)
     search.fit(X, known)
     assert search.n_fits_ == 2
     assert search.n_graphs_ == 0
     assert search.best_score_ == 1
 
 
-def test_a_budget_decides_the_carriers(moons):
+def test_a_budget_decides_the_number_of_landmarks(moons):
     X, _, known = moons
-    found = MultiscaleKernelClassifier(memory_budget="300kB").fit(X, known).evidence_["carriers"]
+    found = MultiscaleKernelClassifier(memory_budget="300kB").fit(X, known).evidence_["landmarks"]
     assert landmark_bytes(found, 2, found - 1) <= arrays_within(300_000) < landmark_bytes(found + 1, 2, found)
     with pytest.raises(BudgetError, match="20 landmarks"):
-        MultiscaleKernelClassifier(n_carriers=20, memory_budget="4kB").fit(X, known)
+        MultiscaleKernelClassifier(n_landmarks=20, memory_budget="4kB").fit(X, known)
 
 
 def test_weights_and_sparse_points(moons, fitted):
     X, _, known = moons
-    thin = MultiscaleKernelClassifier(n_carriers=120).fit(sparse.csr_array(X), known)
+    thin = MultiscaleKernelClassifier(n_landmarks=120).fit(sparse.csr_array(X), known)
     assert (thin.predict(sparse.csr_array(X)) == fitted.predict(X)).mean() > 0.98
-    even = MultiscaleKernelClassifier(n_carriers=120).fit(X, known, sample_weight=np.full(300, 2.0))
+    even = MultiscaleKernelClassifier(n_landmarks=120).fit(X, known, sample_weight=np.full(300, 2.0))
     assert_allclose(even.decision_function(X),
-                    MultiscaleKernelClassifier(n_carriers=120, C=2 * C).fit(X, known).decision_function(X), atol=1e-6)
+                    MultiscaleKernelClassifier(n_landmarks=120, C=2 * C).fit(X, known).decision_function(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("given", [{"eps_0": -1}, {"q": 2}, {"threshold": "small"}, {"n_eigenpairs": 0}, {"C": 0},
-                                   {"n_carriers": 1}, {"loss": "absolute"}, {"random_state": -1}])
+                                   {"n_landmarks": 1}, {"loss": "absolute"}, {"random_state": -1}])
 def test_parameters_out_of_range(moons, given):
     X, _, known = moons
     with pytest.raises(ParameterError, match=next(iter(given))):
@@ -126,4 +126,4 @@ def test_what_cannot_be_learned(moons):
     single = known.copy()
     for label in (0, 1):
         single[np.flatnonzero(known == label)[1:]] = -1
-    assert MultiscaleKernelClassifier(n_carriers=60).fit(X, single).predict_proba(X).shape == (300, 2)
+    assert MultiscaleKernelClassifier(n_landmarks=60).fit(X, single).predict_proba(X).shape == (300, 2)

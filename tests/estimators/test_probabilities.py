@@ -215,7 +215,7 @@ def test_a_search_has_the_probabilities_of_its_best():
 
 CLASSIFIERS = [getattr(dssl, name) for name in dssl.__all__ if hasattr(getattr(dssl, name), "decision_function") or
                name == "GridSearch"]
-QUICK = {"MultiscaleKernelClassifier": {"q": 0.5, "n_carriers": 30}, "LapSVM": {"landmarks": 20},
+QUICK = {"MultiscaleKernelClassifier": {"q": 0.5, "n_landmarks": 30}, "LapSVM": {"landmarks": 20},
          "LapRLSClassifier": {"landmarks": 20}, "ClusterKernelSVC": {"landmarks": 30}}
 
 

@@ -73,9 +73,9 @@ def manifests(folder, stage="held_out"):
 
 
 @pytest.mark.parametrize(("estimator", "grid"), [
-    (LAPRLS, GRID), (LapSVC(n_subsample=60), DEFORMED), (GraphKernelRidge(), ON_GRAPH), (PoissonLearning(), SYSTEMS),
+    (LAPRLS, GRID), (LapSVC(n_landmarks=60), DEFORMED), (GraphKernelRidge(), ON_GRAPH), (PoissonLearning(), SYSTEMS),
     (LapSVM(landmarks=40), GRID), (LapRLSRegressor(landmarks=40), GRID), (LaplaceLearning(), SYSTEMS),
-    (LapKernelRidge(n_subsample=60), DEFORMED), (GraphKernelRidgeRegressor(), ON_GRAPH),
+    (LapKernelRidge(n_landmarks=60), DEFORMED), (GraphKernelRidgeRegressor(), ON_GRAPH),
     (LaplaceLearningRegressor(), SYSTEMS)],
     ids=lambda given: "" if isinstance(given, dict) else type(given).__name__)
 @pytest.mark.extended_cases("GraphKernelRidgeRegressor-", "LapKernelRidge-", "LapRLSRegressor-",
@@ -152,7 +152,7 @@ def test_what_changed_is_not_served(what, tmp_path):
 
 
 OTHERS = {"kernel": "laplacian", "bandwidth": 3.0, "C": 3.0, "eta": 3.0, "graph": KNNGraph(n_neighbors=3),
-          "n_subsample": 50, "tol": 1e-5, "scale": "unit_range", "unlabeled": 0, "random_state": 1,
+          "n_landmarks": 50, "tol": 1e-5, "scale": "unit_range", "unlabeled": 0, "random_state": 1,
           "gamma_A": 0.5, "gamma_I": 0.5, "landmarks": 30, "solver": "nystrom-pcg", "cv": 4,
           "fit_intercept": False, "loss": "logistic", "memory_budget": "2GiB",
           "regularizer": RegularizerParams(power=3), "class_prior": "equal", "class_weight": {0: 2.0}}
@@ -310,7 +310,7 @@ def test_searches_of_a_cross_validation_take_turns(tmp_path):
 def test_halving_goes_on_too(tmp_path):
     X, y, _ = problem()
     grid = {"eta": [1, 10], "bandwidth": [1.0, 2.0, 4.0], "graph__n_neighbors": [4, 8]}
-    search = GridSearch(LapSVC(n_subsample=60), grid, cv=6, factor=3, workspace=tmp_path).fit(X, y)
+    search = GridSearch(LapSVC(n_landmarks=60), grid, cv=6, factor=3, workspace=tmp_path).fit(X, y)
     again = clone(search).fit(X, y)
     assert counts(again) == (0, 0, 0)
     same(again, search)

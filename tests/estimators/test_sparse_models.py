@@ -30,7 +30,7 @@ LABELED = np.arange(0, 400, 8)
 
 def fitted(rows, execution=None, name="rbf"):
     execution = execution or InProcess(2)
-    params = CovarianceParams(n_subsample=90)
+    params = CovarianceParams(n_landmarks=90)
     graph = KNNGraph(n_neighbors=6).build(rows, execution, scale="none")
     covariance = graph_covariance(graph, LABELED, params, execution)
     kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.subsample), covariance.powers[2], 10.0)
@@ -73,7 +73,7 @@ def test_shared_rows_lie_in_parts_that_workers_can_open(tmp_path):
 def test_an_estimator_takes_sparse_rows():
     y = np.full(400, -1)
     y[LABELED] = CODES[LABELED]
-    on_sparse, on_dense = (LapSVC(graph=KNNGraph(n_neighbors=6), n_subsample=90, scale="none").fit(rows, y)
+    on_sparse, on_dense = (LapSVC(graph=KNNGraph(n_neighbors=6), n_landmarks=90, scale="none").fit(rows, y)
                            for rows in (X, X.toarray()))
     assert sparse.issparse(on_sparse.model_.points)
     values = on_sparse.decision_function(X)

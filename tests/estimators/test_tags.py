@@ -81,7 +81,7 @@ def test_the_answer_is_that_of_scikit_learns_multi_output_classifier(tagged):
     assert_allclose(ours.predict_proba(X), np.column_stack([P[:, 1] for P in theirs.predict_proba(X)]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("learner", [GraphKernelRidge(), LapSVC(n_subsample=40)], ids=str)
+@pytest.mark.parametrize("learner", [GraphKernelRidge(), LapSVC(n_landmarks=40)], ids=str)
 def test_other_classifiers_take_several_labels(tagged, learner):
     X, _, y = tagged
     model = learner.fit(X, y)
@@ -334,7 +334,7 @@ def test_one_index_is_alive_however_many_tags_there_are(tagged, learner, monkeyp
     assert model.model_.index_of == (0, 0, 0)
 
 
-@pytest.mark.parametrize("learner", [SemiSupervisedClassifier(scale="none"), LapSVC(n_subsample=40),
+@pytest.mark.parametrize("learner", [SemiSupervisedClassifier(scale="none"), LapSVC(n_landmarks=40),
                                      GraphKernelRidge()], ids=str)
 def test_tags_are_exported_and_saved_in_one_file(tagged, learner, tmp_path):
     X, _, y = tagged

@@ -128,7 +128,7 @@ def pipeline(source: Path, execution: Execution, folder: Path, **fields: Any) ->
     """Run a pipeline and have its model predict its source; return metrics, baselines and predictions."""
     spec = {"name": "example", "data": {"source": str(source), "read": {"block_rows": 150}, "test": {"count": 40}},
             "labels": {"per_class": 8}, "graph": {"n_neighbors": 5},
-            "model": {"kind": "svm", "n_subsample": 30}} | fields
+            "model": {"kind": "svm", "n_landmarks": 30}} | fields
     result = run(spec, workspace=folder / "work", execution=execution)
     model = open_model(result.model_path)
     rows = model.dataset_of(str(source), execution).X
@@ -167,7 +167,7 @@ def deformed_kernel_of_a_table(execution: Execution, folder: Path) -> Found:
     for name, rows in (("1.csv", frame[:50]), ("2.csv", frame[50:])):
         rows.to_csv(folder / name, index=False)
     return pipeline(folder / "*.csv", execution, folder, labels={"count": 30},
-                    model={"kind": "ridge", "n_subsample": 30}, data={
+                    model={"kind": "ridge", "n_landmarks": 30}, data={
         "source": str(folder / "*.csv"), "task": "regression", "test": {"count": 20}, "scale": "standardize",
         "read": {"block_rows": 30, "when_missing": "impute", "when_text": "one_hot", "target": "label"}})
 
@@ -205,7 +205,7 @@ def a_pipeline_that_grows(execution: Execution, folder: Path) -> Found:
     cells.loc[cells.index % 10 > 0, "label"] = None
     spec = {"name": "grown", "data": {"source": str(folder / "*.csv"), "grows": True, "test": {"none": True}},
             "labels": {"given": True}, "graph": {"n_neighbors": 5}, "model": {
-            "kind": "ridge", "n_subsample": 30}}
+            "kind": "ridge", "n_landmarks": 30}}
     cells[:300].to_csv(folder / "0.csv", index=False)
     run(spec, workspace=folder / "work", execution=execution)
     cells[300:].to_csv(folder / "1.csv", index=False)
@@ -318,7 +318,7 @@ def estimators(execution: Execution, folder: Path) -> Found:
     labels = np.where(np.arange(120) < 20, y, -1)
     svc = LapSVC().fit(rows, da.from_array(labels, chunks=50))
     ridge = LapKernelRidge().fit(X, np.where(labels < 0, np.nan, labels))
-    few = LapKernelRidge(n_subsample=30).fit(X, np.where(labels < 0, np.nan, labels))
+    few = LapKernelRidge(n_landmarks=30).fit(X, np.where(labels < 0, np.nan, labels))
     return {"scores": svc.decision_function(rows), "labels": svc.predict(stored), "values": ridge.predict(rows),
             "on the graph": few.transduction_}
 
@@ -442,7 +442,7 @@ def cluster_kernels(execution: Execution, folder: Path) -> Found:
 def multiscale_kernels(execution: Execution, folder: Path) -> Found:
     """Eigenvalues of each scale, and eigenvectors of those that are chosen."""
     X, y = points(200)
-    fitted = MultiscaleKernelClassifier(n_carriers=40, q=0.5).fit(X, np.where(np.arange(200) < 20, y, -1))
+    fitted = MultiscaleKernelClassifier(n_landmarks=40, q=0.5).fit(X, np.where(np.arange(200) < 20, y, -1))
     return {"scores": fitted.decision_function(X), "vectors": fitted.map_.vectors, "values": fitted.map_.values}
 
 

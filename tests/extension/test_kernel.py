@@ -31,7 +31,7 @@ def test_a_base_kernel_is_one_class(registered, pipeline, moons):
     assert model.score(X, (X[:, 0] > 0).astype(int)) > 0.7
 
     # pipeline: the file, selection of its bandwidth, plan, run, report and predictions
-    commands = pipeline({**moons, "model": {"kind": "svm", "n_subsample": 40}, "graph": {"n_neighbors": 6},
+    commands = pipeline({**moons, "model": {"kind": "svm", "n_landmarks": 40}, "graph": {"n_neighbors": 6},
                          "kernel": {"name": "inverse_multiquadric"},
                          "selection": {"cv": 2, "grid": {"bandwidth": [0.3, 1.0], "eta": [1.0], "C": [1.0],
                                                             "power": [1]}}})

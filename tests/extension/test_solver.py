@@ -45,7 +45,7 @@ class PseudoInverse(SolverMethod):
 
 
 def test_a_solver_is_one_class(registered, pipeline, moons):
-    before = pipeline({**moons, "model": {"kind": "svm", "n_subsample": 40}, "graph": {"n_neighbors": 6}}).plan()
+    before = pipeline({**moons, "model": {"kind": "svm", "n_landmarks": 40}, "graph": {"n_neighbors": 6}}).plan()
     registered(SOLVERS, PseudoInverse)
 
     R = sp.diags_array([np.full(30, 2.5), -np.ones(29), -np.ones(29)], offsets=[0, 1, -1]).tocsr()
@@ -54,7 +54,7 @@ def test_a_solver_is_one_class(registered, pipeline, moons):
     assert_allclose(R @ found.value, B, atol=1e-9)
 
     # pipeline: the file, plan with the bytes of the class, selection, run, report and predictions
-    commands = pipeline({**moons, "model": {"kind": "svm", "n_subsample": 40}, "graph": {"n_neighbors": 6},
+    commands = pipeline({**moons, "model": {"kind": "svm", "n_landmarks": 40}, "graph": {"n_neighbors": 6},
                          "solver": {"method": "pseudo_inverse"},
                          "selection": {"cv": 2, "grid": {"eta": [1.0], "C": [1.0, 10.0], "power": [1]}}})
     written = {name: stage["written_bytes"] for name, stage in commands.plan().items()}
@@ -66,7 +66,7 @@ def test_a_solver_is_one_class(registered, pipeline, moons):
 
 def test_the_approximate_cholesky_factor_goes_through_a_pipeline(pipeline, moons):
     """The factor is stored with the system, is read by the tasks that solve, and is in the report."""
-    commands = pipeline({**moons, "model": {"kind": "svm", "n_subsample": 40}, "graph": {"n_neighbors": 6},
+    commands = pipeline({**moons, "model": {"kind": "svm", "n_landmarks": 40}, "graph": {"n_neighbors": 6},
                          "solver": {"method": "cholesky"},
                          "selection": {"cv": 2, "grid": {"eta": [1.0], "C": [1.0], "power": [1, 2]}}})
     assert commands.run()["status"] == "done"

@@ -63,7 +63,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.di
     max_leaves=6)
 KEYS = ("name", "data", "source", "read", "keep", "classes", "unlabeled", "points", "test", "fraction", "scale",
         "random_state", "labels", "count", "per_class", "given", "graph", "n_neighbors", "method", "metric", "weights",
-        "bandwidth", "symmetrize", "laplacian", "ridge", "power", "n_subsample", "landmarks", "n_landmarks", "solver",
+        "bandwidth", "symmetrize", "laplacian", "ridge", "power", "n_landmarks", "landmarks", "n_landmarks", "solver",
         "tol", "max_iter", "block_columns", "form", "kernel", "parameters", "degree", "model", "kind", "C",
         "eta", "selection", "cv", "grid", "search", "n_candidates", "factor", "held_out", "baselines", "target",
         "drop", "missing", "encoding", "format", "dtype", "workers", "threads_per_worker", "memory_limit", "address",
@@ -72,7 +72,7 @@ SETTABLE = [f"{section}.{key}" for section, key in (
     ("data", "keep"), ("data", "classes"), ("data", "unlabeled"), ("data", "points"), ("data", "test"),
     ("data", "scale"), ("data", "random_state"), ("data", "source"), ("data", "read"), ("labels", "count"),
     ("labels", "random_state"), ("graph", "method"), ("graph", "n_neighbors"), ("graph", "weights"),
-    ("graph", "bandwidth"), ("graph", "ridge"), ("graph", "power"), ("graph", "random_state"), ("model", "n_subsample"),
+    ("graph", "bandwidth"), ("graph", "ridge"), ("graph", "power"), ("graph", "random_state"), ("model", "n_landmarks"),
     ("solver", "tol"), ("solver", "max_iter"), ("solver", "block_columns"), ("kernel", "name"),
     ("kernel", "bandwidth"), ("kernel", "parameters"), ("model", "C"), ("model", "eta"), ("model", "kind"),
     ("selection", "grid"), ("selection.grid", "power"), ("selection.grid", "eta"), ("selection.grid", "bandwidth"),

@@ -134,7 +134,7 @@ def test_values_that_hold_themselves_are_refused(place, text):
 
 def test_a_few_aliases_are_read(place):
     text = DIGITS.read_text().replace("random_state: 0", "random_state: &drawn 3")
-    text = text.replace("n_subsample: 500", "n_subsample: 500\n  random_state: *drawn")
+    text = text.replace("n_landmarks: 500", "n_landmarks: 500\n  random_state: *drawn")
     spec = load_spec(place(text.encode()))
     assert (spec.labels.random_state, spec.model.random_state) == (3, 3)
 

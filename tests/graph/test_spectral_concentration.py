@@ -15,7 +15,7 @@ def structures(X, random_state=0):
     """Return the structure by a sample, and by all vertices."""
     execution = InProcess(1)
     graph = KNNGraph().build(X, execution)
-    whole = graph_covariance(graph, np.array([0]), CovarianceParams(n_subsample=len(X)), execution).concentration[2]
+    whole = graph_covariance(graph, np.array([0]), CovarianceParams(n_landmarks=len(X)), execution).concentration[2]
     copies = ArrayRows(graph.vertices.multiplicity)
     return sampled_concentration(graph.stored, copies, len(graph.vertices), random_state, execution), whole
 

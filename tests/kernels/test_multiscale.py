@@ -91,7 +91,7 @@ def test_a_kernel_of_unit_diagonal_is_the_same_scaled(moons, whole):
 
 
 def test_a_denominator_that_vanishes_is_told_and_nothing_grows_there(moons, whole):
-    """Away from the carriers the degree falls through every n lambda: the printed form has a pole, ours has none."""
+    """Away from the landmarks the degree falls through every n lambda: the printed form has a pole, ours has none."""
     k = int(np.flatnonzero(whole.values > 0.1)[0])
     eps = whole.scales[whole.scale[k]]
     path = moons[np.abs(whole.vectors[:, k]).argmax()] + np.linspace(0, 20, 4001)[:, None] * [0.0, np.sqrt(eps)]
@@ -121,7 +121,7 @@ def test_outliers_change_neither_the_scales_nor_the_kernel_of_the_other_points()
     X = make_moons(200, noise=0.05, random_state=0)[0]
     outliers = np.array([[10.0, 0.0], [-20.0, 0.0], [0.0, 40.0], [0.0, -80.0], [160.0, 0.0]])
     alone, actual = made(X, eps_0=1.0, outlier_share=0), made(np.concatenate([X, outliers]), eps_0=1.0)
-    assert (actual.attributes["outliers"], actual.attributes["carriers"]) == (5, 200)
+    assert (actual.attributes["outliers"], actual.attributes["landmarks"]) == (5, 200)
     assert_allclose(actual.attributes["second"], alone.attributes["second"], rtol=1e-6)
     assert_allclose(actual(X) @ actual(X).T, alone(X) @ alone(X).T, rtol=1e-5)
     assert np.isfinite(actual(outliers)).all()
@@ -175,7 +175,7 @@ def test_the_kernel_does_not_depend_on_units_order_or_signs(moons):
 def test_a_subsample_carries_the_labeled_points_and_blocks_change_nothing():
     X = make_moons(500, noise=0.1, random_state=0)[0]
     labeled = np.array([3, 77, 400])
-    actual = made(X, labeled, n_carriers=60, outlier_share=0, random_state=1)
+    actual = made(X, labeled, n_landmarks=60, outlier_share=0, random_state=1)
     assert actual.points.shape == (60, 2)
     assert all((actual.points == X[number]).all(axis=1).any() for number in labeled)
     rows, numbers = as_rows(X), np.arange(0, 500, 3)
@@ -183,7 +183,7 @@ def test_a_subsample_carries_the_labeled_points_and_blocks_change_nothing():
                     rtol=1e-9, atol=1e-12)
     assert actual.of_rows(rows, NONE, 1 << 30).shape == (0, actual.width)
     assert actual.width == 60
-    assert made(X, labeled, n_carriers=60, n_eigenpairs=7, random_state=1).width == 8
+    assert made(X, labeled, n_landmarks=60, n_eigenpairs=7, random_state=1).width == 8
 
 
 def test_sparse_points_and_stored_maps_are_the_same(moons, whole):
@@ -223,7 +223,7 @@ def test_a_first_scale_that_is_too_small_is_told(moons):
 
 @pytest.mark.parametrize("given", [
     {"eps_0": 0}, {"eps_0": "median"}, {"eps_0": np.nan}, {"q": 1}, {"q": 0}, {"q": "0.9"}, {"threshold": 0},
-    {"threshold": 1.5}, {"n_eigenpairs": 0}, {"n_eigenpairs": 1.5}, {"n_carriers": 1}, {"n_carriers": True},
+    {"threshold": 1.5}, {"n_eigenpairs": 0}, {"n_eigenpairs": 1.5}, {"n_landmarks": 1}, {"n_landmarks": True},
     {"outlier_share": 0.6}, {"outlier_share": "none"},
     {"unit_diagonal": "yes"}])
 def test_parameters_out_of_range(given):
@@ -239,8 +239,8 @@ def test_what_cannot_be_decomposed(moons, monkeypatch):
         made(moons, eps_0=1e-12)
     with pytest.raises(DataError, match=r"24 scales[\s\S]*smaller q"):
         made(moons[:5], eps_0=1.0, q=1 - 1e-9)
-    with pytest.raises(BudgetError, match=r"30 landmarks[\s\S]*n_carriers=\d+"):
-        made(moons, n_carriers=30, budget=budget_beside(landmark_bytes(20, 2, 19)))
+    with pytest.raises(BudgetError, match=r"30 landmarks[\s\S]*n_landmarks=\d+"):
+        made(moons, n_landmarks=30, budget=budget_beside(landmark_bytes(20, 2, 19)))
     assert MultiscaleParams(budget=budget_beside(landmark_bytes(20, 2, 19))).count(40, 2) == 20
     assert MultiscaleParams().count(10**6, 2) == 2000
 

@@ -13,8 +13,8 @@ from tests import reference
 from tests.covariance import graph_covariance
 
 
-def structure(X, n_subsample=1000, n_neighbors=6, **regularizer):
-    params = CovarianceParams(regularizer=RegularizerParams(**regularizer), n_subsample=n_subsample)
+def structure(X, n_landmarks=1000, n_neighbors=6, **regularizer):
+    params = CovarianceParams(regularizer=RegularizerParams(**regularizer), n_landmarks=n_landmarks)
     graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1), scale="none")
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
     return actual.concentration[params.regularizer.power]
@@ -41,7 +41,7 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(90, 3)), rng.normal(size=(60, 3)) + 100])
     graph, ridge = KNNGraph(n_neighbors=6, weights="binary").build(X, InProcess(1), scale="none"), 0.02
-    params = CovarianceParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_subsample=40)
+    params = CovarianceParams(regularizer=RegularizerParams(laplacian=laplacian, ridge=ridge, power=2), n_landmarks=40)
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
     made = Laplacian(graph.weights(), laplacian == "normalized")
     inverse = np.linalg.inv(made.matrix(ridge).toarray())
@@ -59,4 +59,4 @@ def test_noise_has_none_and_clusters_have_much():
     assert structure(noise, n_neighbors=12) == pytest.approx(1, abs=0.4)
     assert structure(apart) > 10
     assert structure(line) > 10
-    assert structure(line, n_subsample=100) == pytest.approx(structure(line), rel=0.3)
+    assert structure(line, n_landmarks=100) == pytest.approx(structure(line), rel=0.3)

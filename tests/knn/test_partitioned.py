@@ -365,7 +365,7 @@ def test_a_pipeline_partitions_its_points(points, tmp_path):
     np.savez(tmp_path / "points.npz", X=points[:3000], y=points[:3000, 0] > 0)
     result = run({"name": "partitioned", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 300}},
                   "labels": {"per_class": 20}, "graph": {"n_neighbors": 6, "method": "partitioned", "recall": 0.9},
-                  "model": {"kind": "svm", "n_subsample": 40}},
+                  "model": {"kind": "svm", "n_landmarks": 40}},
                  workspace=tmp_path / "work", execution=InProcess(2, 12 << 20))
     assert result.status == "done"
     assert next(stage for stage in result.stages if stage.name == "neighbors").status == "done"

@@ -84,7 +84,7 @@ def covariance(X, labeled, params, **graph):
 @pytest.mark.parametrize("power", [1, 2, 3])
 def test_the_covariance_is_the_inverse_regularizer_on_the_subsample(power):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2)
+    params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_landmarks=12, random_state=2)
     found = covariance(X, [5, 9], params)
     L = reference.normalized_laplacian(reference.knn_weights(X, 5))
     inverse = np.linalg.inv(reference.regularizer(L, power, 0.05))
@@ -125,7 +125,7 @@ def copied(v=30, random_state=0, most=5):
 
 
 def exact_params(**changes):
-    return CovarianceParams(**{"regularizer": RegularizerParams(ridge=0.05, power=2), "n_subsample": 1000,
+    return CovarianceParams(**{"regularizer": RegularizerParams(ridge=0.05, power=2), "n_landmarks": 1000,
                                 "solver": SolverParams(tol=1e-11), **changes})
 
 
@@ -168,7 +168,7 @@ def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(random_state
 def test_rows_without_copies_have_the_same_bits_either_way():
     X = np.random.default_rng(1).normal(size=(120, 3))
     for kind in ("binary", "self_tuned"):
-        collapsed, kept = (covariance(X, [5, 9], exact_params(n_subsample=20), duplicates=how, weights=kind)
+        collapsed, kept = (covariance(X, [5, 9], exact_params(n_landmarks=20), duplicates=how, weights=kind)
                            for how in ("collapse", "keep"))
         assert_array_equal(collapsed.subsample, kept.subsample)
         assert_array_equal(collapsed.powers[2], kept.powers[2])
@@ -201,7 +201,7 @@ def test_labels_on_copies_are_all_seen():
 
 def test_a_given_graph_is_the_one_that_is_made():
     X = np.random.default_rng(4).normal(size=(90, 3))
-    labeled, params = np.array([5, 9]), exact_params(n_subsample=15)
+    labeled, params = np.array([5, 9]), exact_params(n_landmarks=15)
     expected = covariance(X, labeled, params)
     lists = neighbors(X, 4)
     arrays = lists.to_arrays()
@@ -255,7 +255,7 @@ def test_an_eta_that_is_no_weight_is_refused(eta):
 def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
     """Theorem 3.2: of all functions with the same values on S, `Q^-1_.S (Q^-1_SS)^-1 h_S` has the least h'Qh."""
     X = np.random.default_rng(0).normal(size=(50, 3))
-    params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_subsample=12, random_state=2,
+    params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_landmarks=12, random_state=2,
                                solver=SolverParams(tol=1e-10))
     found = covariance(X, [5, 9], params)
     values = np.random.default_rng(1).normal(size=(12, 2))

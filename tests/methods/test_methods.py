@@ -45,8 +45,8 @@ from dssl.storage.csr import as_rows
 from ..figures import unrendered
 
 METHODS = {"cluster": (CLUSTER_KERNEL, ClusterKernelSVC(landmarks=100)),
-           "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_carriers=100)),
-           "svm": (DEFORMED_SVM, LapSVC(n_subsample=100)),
+           "multiscale": (MULTISCALE_KERNEL, MultiscaleKernelClassifier(n_landmarks=100)),
+           "svm": (DEFORMED_SVM, LapSVC(n_landmarks=100)),
            "laprls": (LAPRLS, LapRLSClassifier(landmarks=100)), "lapsvm": (LAPSVM, LapSVM(landmarks=100)),
            "ridge on the graph": (GRAPH_LEARNER, GraphKernelRidge()), "harmonic": (GRAPH_LEARNER, LaplaceLearning()),
            "automatic": (AUTOMATIC, SemiSupervisedClassifier()),
@@ -105,7 +105,7 @@ def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moon
 
 def test_what_held_out_labels_say_is_computed_when_it_is_asked_for(moons):
     X, _, known = moons
-    fitted = LapSVC(n_subsample=100).fit(X, known)
+    fitted = LapSVC(n_landmarks=100).fit(X, known)
     before = fitted.decision_function(X)
     with pytest.raises(NotFittedError, match="not asked for before the estimator was stored"):
         pickle.loads(pickle.dumps(fitted)).report()
@@ -113,7 +113,7 @@ def test_what_held_out_labels_say_is_computed_when_it_is_asked_for(moons):
     assert pickle.loads(pickle.dumps(fitted)).by_labels_ == found
     assert_array_equal(fitted.decision_function(X), before)
     Y = np.where(known < 0, np.nan, known)
-    assert LapKernelRidge(n_subsample=100).fit(X, Y).by_labels_["scores"]["mean"]["rmse"] > 0.4
+    assert LapKernelRidge(n_landmarks=100).fit(X, Y).by_labels_["scores"]["mean"]["rmse"] > 0.4
 
 
 def test_a_kernel_that_is_a_function_has_a_report_too(moons):
@@ -125,16 +125,16 @@ def test_a_kernel_that_is_a_function_has_a_report_too(moons):
     fitted = ClusterKernelSVC(kernel, landmarks=100).fit(X, known)
     assert "Cluster kernel" in fitted.report()
     assert_array_equal(fitted.transduction_, ClusterKernelSVC(RBF(0.3), landmarks=100).fit(X, known).transduction_)
-    assert "Solver" in LapSVC(kernel, n_subsample=100).fit(X, known).report()
+    assert "Solver" in LapSVC(kernel, n_landmarks=100).fit(X, known).report()
 
 
 def test_errors_of_several_quantities_are_not_compared(moons):
     X, y, known = moons
     Y = np.where(known[:, None] < 0, np.nan, np.stack([y, 2.0 - y], axis=1))
-    fitted = MultiscaleKernelRegressor(n_carriers=100).fit(X, Y)
+    fitted = MultiscaleKernelRegressor(n_landmarks=100).fit(X, Y)
     assert fitted.by_labels_ == {"n": 0, "why": "the errors of several quantities are not compared"}
     assert "There is no learning curve: the errors of several quantities are not compared." in fitted.report()
-    one = MultiscaleKernelRegressor(n_carriers=100).fit(X, Y[:, 0])
+    one = MultiscaleKernelRegressor(n_landmarks=100).fit(X, Y[:, 0])
     assert one.by_labels_["scores"]["model"]["rmse"] < 0.3
 
 
@@ -198,8 +198,8 @@ def test_solved_columns_are_gone_when_the_covariance_is_there(moons, monkeypatch
 
     monkeypatch.setattr("dssl.estimators.method.MemoryWorkspace", Watched)
     monkeypatch.setattr("dssl.methods.evaluation.MemoryWorkspace", Watched)
-    fitted = LapSVC(n_subsample=100).fit(X, known)
-    GridSearch(LapSVC(n_subsample=100), {"eta": [1.0, 10.0]}, cv=3, refit=False).fit(X, known)
+    fitted = LapSVC(n_landmarks=100).fit(X, known)
+    GridSearch(LapSVC(n_landmarks=100), {"eta": [1.0, 10.0]}, cv=3, refit=False).fit(X, known)
     assert len(workspaces) == 2
     for made in workspaces:
         assert not made.artifacts["columns"].parts.receipts(1000)
@@ -240,7 +240,7 @@ def test_known_class_sizes_and_quantities_of_the_graph_have_a_report(moons):
 @pytest.mark.parametrize("power", [1, 3])
 def test_a_report_names_the_power_of_the_regularizer(moons, power):
     X, _, known = moons
-    fitted = LapSVC(n_subsample=100, regularizer=RegularizerParams(power=power)).fit(X, known)
+    fitted = LapSVC(n_landmarks=100, regularizer=RegularizerParams(power=power)).fit(X, known)
     assert fitted.evidence_["regularizer"]["power"] == power
     assert f"to the power {power}; " in fitted.report()
 

@@ -505,7 +505,7 @@ case("Labels", "fractions as the target", 1, "different values")(
 case("Labels", "more labels asked for than there are", 1, "labeled points a class asked for")(
     lambda folder: pipeline(folder, npz(folder), labels={"per_class": 500}))
 case("Labels", "every training point labeled", 0, "runs")(
-    lambda folder: pipeline(folder, npz(folder), labels={"given": True}, model={"n_subsample": 90}))
+    lambda folder: pipeline(folder, npz(folder), labels={"given": True}, model={"n_landmarks": 90}))
 case("Labels", "a class to keep that does not exist", 1, "no class is 7")(
     lambda folder: pipeline(folder, npz(folder), data={"keep": [0, 7]}))
 
@@ -754,7 +754,7 @@ case("Specs and commands", "`--until graph`", 0, "stopped after graph")(
     lambda folder: pipeline(folder, npz(folder), "--until", "graph",
                             ok=lambda result: f"{result['status']} after {result['stages'][-1]['name']}"))
 case("Specs and commands", "`dssl plan` of a run that cannot fit", 1, "budget")(
-    lambda folder: pipeline(folder, npz(folder), "--memory-budget", "40kB", model={"n_subsample": 90}))
+    lambda folder: pipeline(folder, npz(folder), "--memory-budget", "40kB", model={"n_landmarks": 90}))
 case("Specs and commands", "`dssl inspect` of nothing", 1, "names nothing")(
     lambda folder: command(folder, "inspect", "nothing", "--workspace", str(folder / "work")))
 
@@ -952,7 +952,7 @@ def _(folder: Path) -> Outcome:
     return fitted(folder, lambda: score(LapSVC(loss="logistic").fit(X, y), X))
 
 
-@case("Estimators", "LapSVC, more labels than `n_subsample`", None, "fits; 2 classes; ")
+@case("Estimators", "LapSVC, more labels than `n_landmarks`", None, "fits; 2 classes; ")
 def _(folder: Path) -> Outcome:
     X, y = blobs()
-    return fitted(folder, lambda: score(LapSVC(n_subsample=50).fit(X, y), X))
+    return fitted(folder, lambda: score(LapSVC(n_landmarks=50).fit(X, y), X))

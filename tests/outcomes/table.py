@@ -111,7 +111,7 @@ def pipeline(folder: Path, source: object, *options: str, ok: Callable[[dict], s
     spec: dict = {"name": "case", "data": {"source": str(source) if isinstance(source, Path) else source,
                                            "test": {"fraction": 0.25}},
                   "labels": {"per_class": 4}, "graph": {"n_neighbors": 5},
-                  "model": {"kind": "svm", "n_subsample": 40}}
+                  "model": {"kind": "svm", "n_landmarks": 40}}
     for section, values in sections.items():
         spec[section] = {**spec.get(section, {}), **values} if isinstance(values, dict) else values  # type: ignore
         if section == "labels":

@@ -47,7 +47,7 @@ def points_file(tmp_path_factory) -> Path:
 def small_spec(points_file) -> dict[str, Any]:
     return {
         "name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 3},
-        "model": {"kind": "svm", "n_subsample": 40},
+        "model": {"kind": "svm", "n_landmarks": 40},
         "graph": {"n_neighbors": 6}, "solver": {"method": "jacobi", "block_columns": 8},
         "baselines": ["base", "shuffled", "subsample_graph"],
     }

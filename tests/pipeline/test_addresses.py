@@ -34,7 +34,7 @@ def moved(spec, *overrides):
     ("selection.grid.eta=[1, 10]", CHOSEN), ("selection.grid.power=[1, 2]", SOLVED),
     ("selection.grid.power=[3]", {"system", *SOLVED}),
     ("labels.random_state=1", LABELED), ("labels.per_class=4", LABELED),
-    ("model.random_state=1", {"subsample", *SOLVED}), ("model.n_subsample=41", {"subsample", "system", *SOLVED}),
+    ("model.random_state=1", {"subsample", *SOLVED}), ("model.n_landmarks=41", {"subsample", "system", *SOLVED}),
     ("solver.block_columns=16", SOLVED), ("solver.form=restriction", SOLVED),
     ("solver.tol=1e-7", {"system", *SOLVED}), ("solver.method=amg", {"system", *SOLVED}),
     ("solver.max_iter=99", {"system", *SOLVED}),

@@ -10,7 +10,7 @@ from dssl.pipeline.run import run
 from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec
 
-KINDS = {"svm": ("subsample", lambda found: found["n_subsample"]),
+KINDS = {"svm": ("subsample", lambda found: found["n_landmarks"]),
          "laprls": ("landmarks", lambda found: found["landmarks"][0]["count"])}
 
 

@@ -47,7 +47,7 @@ class Planned:
 def spec_of(**changes):
     fields = {"name": "s", "data": {"source": "none.npz", "test": {"count": 100}}, "labels": {"count": 50},
               "graph": {"n_neighbors": 10, "method": "exact"},
-              "solver": {"method": "deflated"}, "model": {"kind": "svm", "n_subsample": 500}}
+              "solver": {"method": "deflated"}, "model": {"kind": "svm", "n_landmarks": 500}}
     for key, value in changes.items():
         fields[key] = value if key in ("data", "labels") else fields.get(key, {}) | value
     return load_spec(fields)
@@ -65,7 +65,7 @@ def test_every_stage_has_a_cost_and_a_hint():
 @pytest.mark.parametrize("name", NAMES)
 @given(n=st.integers(1000, 5_000_000), d=st.integers(1, 3000), size=st.integers(1, 3000), power=st.integers(1, 6))
 def test_costs_are_whole_and_the_least_is_no_more_than_the_peak(name, n, d, size, power):
-    plan_of = planned(n, d, budget=1 << 40, model={"n_subsample": size}, graph={"power": power, "n_neighbors": 10,
+    plan_of = planned(n, d, budget=1 << 40, model={"n_landmarks": size}, graph={"power": power, "n_neighbors": 10,
                                                                             "method": "exact"})
     cost = plan_of.cost(name)
     assert all(isinstance(value, int) and value >= 0 for value in (cost.tasks, cost.read, cost.written, cost.peak))
@@ -81,7 +81,7 @@ def test_more_points_take_more(name):
 
 @pytest.mark.parametrize("name", ["dataset", "points", "neighbors", "columns", "covariance", "scores"])
 def test_a_smaller_budget_makes_more_tasks_and_smaller_ones(name):
-    sizes = {"model": {"n_subsample": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
+    sizes = {"model": {"n_landmarks": 2000}, "data": {"source": "none.npz", "test": {"count": 50_000}}}
     large, small = (planned(100_000, 300, budget=budget, **sizes).cost(name)
                     for budget in (4 << 30, 256 * MB))
     assert small.tasks >= large.tasks
@@ -141,7 +141,7 @@ def test_a_given_graph_may_have_fewer_entries_than_lists_would():
 @pytest.mark.parametrize("name", ["columns", "scores", "covariance"])
 def test_a_row_that_does_not_fit_is_a_budget_error(name):
     with pytest.raises(BudgetError):
-        planned(1_000_000, 100, budget=1 * MB, model={"n_subsample": 3000}).cost(name)
+        planned(1_000_000, 100, budget=1 * MB, model={"n_landmarks": 3000}).cost(name)
 
 
 # model.kind: laprls

@@ -46,7 +46,7 @@ SPECS = {
     "refit": {**LAPRLS, "selection": {"held_out": "refit", "grid": GRID, "cv": 3}},
     "inductive": {**LAPRLS, "selection": {"held_out_points": "inductive", "grid": GRID, "cv": 3}},
     "lapsvm": {**MANIFOLDS, "model": {"kind": "lapsvm"}, "selection": {"grid": GRID, "cv": 3}},
-    "svm": {**MANIFOLDS, "model": {"kind": "svm", "n_subsample": 60}},
+    "svm": {**MANIFOLDS, "model": {"kind": "svm", "n_landmarks": 60}},
 }
 # Stages that stop as soon as what they find lets them; all others are counted from shapes, labels and parameters.
 AT_MOST = {"health", "neighbors of partitioned"} | {f"models of {name}" for name in ("svm", "kernel_clustering")}

@@ -46,7 +46,7 @@ class Growing:
     def __init__(self, folder, **sections):
         self.folder, self.workspace = folder, Workspace(folder / "work")
         self.spec = {"name": "grown", "data": {"source": str(folder / "part-*.csv"), "grows": True, "test": {
-            "none": True}}, "labels": {"given": True}, "model": {"kind": "ridge", "n_subsample": 40},
+            "none": True}}, "labels": {"given": True}, "model": {"kind": "ridge", "n_landmarks": 40},
                      "graph": {"method": "exact", "n_neighbors": 6}}
         for name, section in sections.items():
             self.spec[name] = {**self.spec.get(name, {}), **section}
@@ -248,7 +248,7 @@ def test_a_new_class_is_learned_where_all_labels_are_shown(growing):
 
 @pytest.mark.slow
 def test_several_graphs_grow(tmp_path):
-    growing = Growing(tmp_path, model={"kind": "svm", "n_subsample": 20}, selection={"cv": 2, "grid": {
+    growing = Growing(tmp_path, model={"kind": "svm", "n_landmarks": 20}, selection={"cv": 2, "grid": {
         "eta": [1.0], "graph": {"n_neighbors": [5, 8]}}})
     growing.spec["graph"].pop("n_neighbors")
     table = points(330)
@@ -336,10 +336,10 @@ def test_drift_within_the_bound_is_told(tmp_path):
     ("graph", {}, "vertex_values")])
 def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kind, sections, name):
     """All vertices are in the subsample, so that it is the same as that of a fresh run."""
-    model = {"learner": "laplace", "tol": 1e-9} if kind == "graph" else {"n_subsample": 700}
+    model = {"learner": "laplace", "tol": 1e-9} if kind == "graph" else {"n_landmarks": 700}
     growing, table = Growing(tmp_path, model={"kind": kind, **model}, **sections), points()
     if kind == "graph":
-        growing.spec["model"].pop("n_subsample")
+        growing.spec["model"].pop("n_landmarks")
     growing.write(1, table[:550])
     growing.run()
     growing.write(2, table[550:])

@@ -37,7 +37,7 @@ def runs(tmp_path_factory):
         events = []
         spec = {"name": "t", "data": {"source": str(folder / "train.csv"), "read": {"keep_ids": keep},
                                       "test": {"fraction": 0.2}}, "labels": {"count": 40},
-                "model": {"kind": "svm", "n_subsample": 60}}
+                "model": {"kind": "svm", "n_landmarks": 60}}
         result = run(spec, workspace=folder / "work", execution=InProcess(2), events=events.append)
         found[keep] = result, [event["text"] for event in events if event["event"] == "note"]
     return folder, found

@@ -39,7 +39,7 @@ def test_a_run_by_all_its_names(finished):
         assert inspect(str(name), Workspace.at(workspace)) == found
     assert (found["kind"], found["status"], found["name"]) == ("run", "done", "small")
     assert found["metrics"] == result.metrics
-    assert found["spec"]["model"]["n_subsample"] == 40
+    assert found["spec"]["model"]["n_landmarks"] == 40
 
 
 def test_what_was_interrupted(workspace):

@@ -11,7 +11,7 @@ from dssl.pipeline.run import run
 from dssl.runtime.local import LocalRuntime
 
 BUDGET = 48_000_000
-MODELS = {"svm": {"model": {"kind": "svm", "n_subsample": 256}}, "laprls": {}, "automatic": {},
+MODELS = {"svm": {"model": {"kind": "svm", "n_landmarks": 256}}, "laprls": {}, "automatic": {},
           "graph": {"model": {"kind": "graph", "learner": "laplace"}}, "cluster": {}}
 
 

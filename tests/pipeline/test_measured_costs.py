@@ -119,7 +119,7 @@ class Case:
                         **made.get("data", {})}
         kind = spec["model"]["kind"]
         if kind in ("svm", "ridge"):
-            spec["model"] = {"n_subsample": size, **spec["model"]}
+            spec["model"] = {"n_landmarks": size, **spec["model"]}
         if kind in ("cluster", "multiscale", "kernel_clustering"):
             del spec["graph"]
         if spec["data"].get("task") == "clustering":
@@ -174,7 +174,7 @@ CASES = {
     "cluster, stochastic": Case(npz, 20_000, 20, {"model": {
         "kind": "cluster", "approximation": {"steps": 5}, "landmarks": 400}},
         above=frozenset({"basis"})),  # where two tasks run at a time
-    "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "n_carriers": 1500, "q": 0.4}}),
+    "multiscale": Case(npz, 20_000, 20, {"model": {"kind": "multiscale", "n_landmarks": 1500, "q": 0.4}}),
     "clustering": Case(npz, 40_000, 8, {"model": {"kind": "clustering", "n_clusters": 10}, "data": CLUSTERS}),
     "clustering without a graph": Case(npz, 20_000, 8, {
         "model": {"kind": "kernel_clustering", "n_clusters": 10, "n_landmarks": 600, "n_init": 3}, "data": CLUSTERS},

@@ -19,7 +19,7 @@ from dssl.storage.csr import as_rows
 from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec
 
-MODEL = {"kind": "multiscale", "n_carriers": 60, "q": 0.7}
+MODEL = {"kind": "multiscale", "n_landmarks": 60, "q": 0.7}
 
 
 @pytest.fixture(scope="module")
@@ -108,17 +108,17 @@ def test_a_run_that_was_killed_goes_on_after_the_scales_that_were_done(fields, d
 
 
 @pytest.mark.slow
-def test_a_budget_decides_the_carriers(fields, tmp_path):
+def test_a_budget_decides_the_number_of_landmarks(fields, tmp_path):
     spec = {**fields, "model": {"kind": "multiscale", "q": 0.7}, "memory_budget": "300kB"}
     result = run(spec, workspace=tmp_path, execution=InProcess(2), until="basis")
-    assert 50 < manifest_of((tmp_path, result), "basis")[1]["basis"]["carriers"] < 150
+    assert 50 < manifest_of((tmp_path, result), "basis")[1]["basis"]["landmarks"] < 150
     with pytest.raises(BudgetError, match="basis"):
         run({**fields, "memory_budget": "100kB"}, workspace=tmp_path / "none", execution=InProcess(2), until="basis")
 
 
 @pytest.mark.parametrize(("changed", "message"), [
     ({"model": {**MODEL, "q": 2}}, "q=2"), ({"model": {**MODEL, "eps_0": "median"}}, "eps_0"),
-    ({"model": {**MODEL, "n_carriers": 1}}, "n_carriers=1"), ({"model": {**MODEL, "loss": "best"}}, "loss"),
+    ({"model": {**MODEL, "n_landmarks": 1}}, "n_landmarks=1"), ({"model": {**MODEL, "loss": "best"}}, "loss"),
     ({"graph": {"n_neighbors": 5}}, "graph"), ({"baselines": []}, "baselines"),
     ({"selection": {"grid": {"C": [-1]}}}, "C=-1")])
 def test_specs_that_are_refused(fields, changed, message):

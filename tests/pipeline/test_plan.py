@@ -81,7 +81,7 @@ def test_plan_and_run_agree_on_tasks_and_bytes(spec, finished):
 
 
 @pytest.mark.parametrize(("change", "budget", "stage", "hint"), [
-    ("model.n_subsample=200", 1_200_000, "covariance", "lower model.n_subsample"),
+    ("model.n_landmarks=200", 1_200_000, "covariance", "lower model.n_landmarks"),
     ("graph.symmetrize=mean", 100_000, "system", "use model.kind laprls"),
 ])
 def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace, change, budget, stage, hint):

@@ -149,7 +149,7 @@ def test_a_kind_from_outside_is_planned_killed_resumed_reported_and_predicts(dss
 def test_a_kernel_from_outside_serves_the_kinds_that_are_there(dssl, fresh, spec_file, points_file, tmp_path):
     result = run_of(dssl("run", spec_file, "--workspace", tmp_path, "--json", *HERE, "--set", "model={kind: svm}",
                          "--set", "kernel={name: rational, parameters: {width: 2.0, shape: 0.5}}", "--set",
-                         "model.n_subsample=40"))
+                         "model.n_landmarks=40"))
     assert result["metrics"]["error"] < 0.4
     with np.load(points_file) as arrays:
         np.save(tmp_path / "new.npy", arrays["X"][:40])

@@ -195,7 +195,7 @@ def mixed(tmp_path_factory):
     table.loc[::11, "color"] = None
     table.to_csv(folder / "train.csv", index=False)
     spec = {"name": "mixed", "labels": {"per_class": 8}, "graph": {"n_neighbors": 5},
-            "model": {"kind": "svm", "n_subsample": 40},
+            "model": {"kind": "svm", "n_landmarks": 40},
             "data": {"source": str(folder / "train.csv"), "test": {"count": 60},
                      "read": {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}}}
     return folder, run(spec, workspace=folder / "work", execution=InProcess(2)), table
@@ -283,7 +283,7 @@ def test_svmlight_files_need_not_show_their_first_and_last_column(tmp_path):
     (tmp_path / "train.svm").write_text("\n".join(rows) + "\n")
     spec = {"name": "s", "data": {"source": str(tmp_path / "train.svm"), "test": {"count": 30}},
             "labels": {"per_class": 4}, "graph": {"n_neighbors": 5},
-            "model": {"kind": "svm", "n_subsample": 20}}
+            "model": {"kind": "svm", "n_landmarks": 20}}
     model = open_model(run(spec, workspace=tmp_path / "work", execution=InProcess(2)).model_path)
     (tmp_path / "new.svm").write_text("0 1:2.5 2:1\n0 2:3\n")
     np.testing.assert_array_equal(model.dataset_of(str(tmp_path / "new.svm"), InProcess(1)).X.read_all(),

@@ -47,7 +47,7 @@ def curve_file(tmp_path_factory):
 def fields(curve_file):
     return {"name": "curve", "data": {"source": curve_file, "task": "regression", "test": {"count": 60}},
             "labels": {"count": 20}, "graph": {"n_neighbors": 6},
-            "model": {"kind": "ridge", "n_subsample": 40}, "baselines": ["base", "shuffled", "subsample_graph"]}
+            "model": {"kind": "ridge", "n_landmarks": 40}, "baselines": ["base", "shuffled", "subsample_graph"]}
 
 
 @pytest.fixture(scope="module")

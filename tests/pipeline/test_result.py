@@ -40,7 +40,7 @@ def test_a_result_is_what_was_stored_and_what_json_prints(finished):
     assert {"run", "status", "metrics", "baselines", "stages", "peak_rss_bytes", "report", "model"} <= set(
         again.to_dict())
     assert result.workspace == workspace
-    assert result.spec["model"]["n_subsample"] == 40
+    assert result.spec["model"]["n_landmarks"] == 40
     assert len(result.dataset) == 260
     assert result.seconds == sum(stage.seconds for stage in result.stages)
     assert result.disk_bytes == sum(stage.disk_bytes for stage in result.stages) > 10_000

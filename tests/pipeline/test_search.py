@@ -43,7 +43,7 @@ def spec_of(points_file):
                 "labels": {"per_class": 8}, "graph": {"n_neighbors": 6},
                 "baselines": ["base"] if kind == "graph" else ["base", "shuffled"],
                 "model": {"kind": kind, **({"landmarks": {"n_landmarks": 40}} if kind.startswith("lap") else {}),
-                          **({"n_subsample": 40} if deformed else {})},
+                          **({"n_landmarks": 40} if deformed else {})},
                 **({"solver": {"method": "jacobi"}} if deformed else {}),
                 "selection": {"grid": GRIDS[kind], **selection}}
     return make

@@ -69,7 +69,7 @@ def test_a_longer_grid_uses_the_graph_again(searched):
     ({"model": {"kind": "svm", "eta": 1e20}}, "expected 0 to 1e"),
     ({"selection": {"grid": {"eta": [10, 1e9]}}}, "eta=1000000000"),
     ({"baselines": ["base", "shuffled", "base"]}, "one is named twice"),
-    ({"model": {"kind": "svm", "n_subsample": 1}}, "a graph takes two points"),
+    ({"model": {"kind": "svm", "n_landmarks": 1}}, "a graph takes two points"),
     ({"kernel": {"name": "linear"}, "selection": {"grid": {"bandwidth": ["median"]}}}, "has no bandwidth"),
 ])
 def test_what_would_leave_rounding_errors_or_nothing_is_refused(small_spec, changes, message):

@@ -230,7 +230,7 @@ def test_a_key_given_twice_is_an_error(tmp_path, text, key, line):
     ("labels.per_class", 0), ("labels.per_class", 2.5), ("labels.random_state", None),
     ("graph.n_neighbors", "ten"), ("graph.method", "annoy"), ("graph.metric", "l1"), ("graph.weights", "gauss"),
     ("graph.symmetrize", "both"), ("graph.laplacian", "random"), ("graph.ridge", None),
-    ("model.n_subsample", 0), ("solver.method", "cg"), ("solver.form", "exact"), ("solver.block_columns", 1.5),
+    ("model.n_landmarks", 0), ("solver.method", "cg"), ("solver.form", "exact"), ("solver.block_columns", 1.5),
     ("kernel.name", "rfb"), ("kernel.parameters", 3), ("kernel.parameters.degree", "three"),
     ("model.kind", "forest"), ("model.C", "big"), ("model.eta", -1), ("model.eta", "ten"), ("baselines", ["base"]),
     ("baselines", "base"), ("graph", None), ("graph", [1]), ("data", "digits"),

@@ -34,7 +34,7 @@ def specs(small_spec):
                "selection": {"cv": 2}} for kind in ("laprls", "lapsvm")},
         "cluster": {**shared, "model": {"kind": "cluster", "landmarks": 20},
                     "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "cv": 2}},
-        "multiscale": {**shared, "model": {"kind": "multiscale", "n_carriers": 20, "q": 0.6},
+        "multiscale": {**shared, "model": {"kind": "multiscale", "n_landmarks": 20, "q": 0.6},
                        "selection": {"grid": {"C": [1, 10]}, "cv": 2}},
         "transductive": {**shared, "model": {"kind": "transductive", "landmarks": {"n_landmarks": 20}},
                          "selection": {"grid": {"C": [1, 10], "bandwidth": ["0.5*median", "median"]}, "cv": 2}},

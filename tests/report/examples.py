@@ -134,7 +134,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
             "unreached": {"count": unreached, "ids": list(range(100, 200))[:unreached],
                           "components": int(unreached > 0)},
             "homophily": {"edges": 44, "share": 0.93, "by_chance": 1 / n_classes}},
-        "subsample": {"n_subsample": 500, "n_labeled": 5 * n_classes},
+        "subsample": {"n_landmarks": 500, "n_labeled": 5 * n_classes},
         "system": {"laplacian": "normalized", "ridge": 0.01, "power": 2, "n": 2000,
                    "params": {"method": "cholesky", "tol": 1e-6}, "solver": {"method": "cholesky"}},
         "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,

@@ -200,7 +200,7 @@ def test_many_classes_show_the_most_confused_pairs():
      "in cross-validation on the labels, no weight of the graph is better than 0"),
     ("selection", {"choices": {"model": {"C": 9}}, "grid": {"model": [{"C": 1}, {"C": 9}]}},
      "9, the largest candidate. The best value may be out of range: extend selection.grid.C"),
-    ("subsample", {"n_subsample": 15, "n_labeled": 15}, "Raise model.n_subsample"),
+    ("subsample", {"n_landmarks": 15, "n_labeled": 15}, "Raise model.n_landmarks"),
     ("labels", {"per_class": [5, 0, 5]}, "They are never predicted"),
 ])
 def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
@@ -355,7 +355,7 @@ def test_arguments_are_left_as_they_are():
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """The result of a real run, of which only the subsample is smaller than in the file."""
-    return run(DIGITS, set=["model.n_subsample=100"], workspace=tmp_path_factory.mktemp("workspace"))
+    return run(DIGITS, set=["model.n_landmarks=100"], workspace=tmp_path_factory.mktemp("workspace"))
 
 
 def test_the_page_of_a_real_run_holds_its_figures(digits):

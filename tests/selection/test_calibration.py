@@ -165,7 +165,7 @@ def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(pa
     y = digits % 2 if parity else digits
     given = np.full(1200, -1)
     given[shown] = y[shown]
-    estimator = LapSVC(n_subsample=500).fit(X[:1200], given)
+    estimator = LapSVC(n_landmarks=500).fit(X[:1200], given)
     calibrated = log_loss(y[1200:], estimator.predict_proba(X[1200:]))
     scores = estimator.decision_function(X[1200:])
     odds = np.exp(scores - scores.max()) if scores.ndim == 2 else np.stack([np.ones(len(scores)), np.exp(scores)], 1)

@@ -202,7 +202,7 @@ def test_all_unlabeled_points_are_in_every_training_set():
 def test_a_search_of_scikit_learn_takes_it():
     X, moons = make_moons(160, noise=0.1, random_state=0)
     y = np.where(np.arange(160) < 24, moons, -1)
-    search = GridSearchCV(LapSVC(n_subsample=60), {"eta": [0.0, 10.0]}, cv=LabeledKFold(4)).fit(X, y)
+    search = GridSearchCV(LapSVC(n_landmarks=60), {"eta": [0.0, 10.0]}, cv=LabeledKFold(4)).fit(X, y)
     assert search.best_params_["eta"] in (0.0, 10.0)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert (search.predict(X[24:]) == moons[24:]).mean() > 0.8

@@ -35,11 +35,11 @@ from ..step import Context
 class CovarianceParams:
     """What the covariance of a graph on a subsample follows from, beside the graph.
 
-    n_subsample : at most so many points. form : in which solved columns are kept, see `solve_columns`. random_state :
+    n_landmarks : at most so many points. form : in which solved columns are kept, see `solve_columns`. random_state :
     of the subsample.
     """
 
-    n_subsample: int
+    n_landmarks: int
     regularizer: RegularizerParams = field(default_factory=RegularizerParams)
     solver: SolverParams = field(default_factory=SolverParams)
     form: Literal["energy", "restriction"] = "energy"
@@ -53,7 +53,7 @@ class CovarianceParams:
     @property
     def n_columns(self) -> int:
         """Return how many columns are solved: a chain of solves for each point of the subsample."""
-        return self.n_subsample * n_solves(self.powers)
+        return self.n_landmarks * n_solves(self.powers)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
         n_before = context.of_base("vertices").attributes["vertices"]
     chosen = draw_subsample(labeled, len(points), params.size, params.random_state, before, n_before)
     PartWriter(context.parts, 0).write(subsample=points.rows_of(chosen, rows), vertices=chosen)
-    return {"n_subsample": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
+    return {"n_landmarks": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
 
 
 @dataclass(frozen=True)

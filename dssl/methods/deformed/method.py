@@ -90,13 +90,13 @@ def _solver_guess(f: PlanInputs, p: DeformedKernelParams) -> tuple[str, ...]:
 
 
 def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    solvers, n_columns = _solvers(f, p), n_subsample(f, p) * n_solves(p.powers)
+    solvers, n_columns = _solvers(f, p), n_landmarks(f, p) * n_solves(p.powers)
     cost = system_cost(f.vertices, f.nnz, n_columns, solvers, guess=f.bound == "upper")
     return cost.guessing(*_solver_guess(f, p), *(name for solver in solvers for name in solver.stored_guess))
 
 
 def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    n, nnz, s = f.vertices, f.nnz, n_subsample(f, p)
+    n, nnz, s = f.vertices, f.nnz, n_landmarks(f, p)
     guess = f.bound == "upper"
     costs = []
     for solver in _solvers(f, p):
@@ -109,10 +109,10 @@ def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     return f.one_of(costs, "solver")
 
 
-def n_subsample(f: PlanInputs, p: DeformedKernelParams) -> int:
+def n_landmarks(f: PlanInputs, p: DeformedKernelParams) -> int:
     """Return the number of points at which functions are measured."""
-    size = min(p.n_subsample, f.n)
-    return f.attribute("subsample", "n_subsample", size)
+    size = min(p.n_landmarks, f.n)
+    return f.attribute("subsample", "n_landmarks", size)
 
 
 def _training_bytes(f: PlanInputs, p: DeformedKernelParams) -> tuple[int, int, int]:
@@ -122,7 +122,7 @@ def _training_bytes(f: PlanInputs, p: DeformedKernelParams) -> tuple[int, int, i
     temporary, and a factor, of "auto" another; and kernels of the labels. Before these, points are taken out of chunks:
     one as it is stored, decompressed, and copied.
     """
-    s, m, d, powers = n_subsample(f, p), f.n_labeled, f.width, len(p.powers)
+    s, m, d, powers = n_landmarks(f, p), f.n_labeled, f.width, len(p.powers)
     several = p.has_several_etas
     read = 8 * s * s * powers + min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
     chunk = min(f.n, scaled_rows(f.n, f.row_bytes, f.x_chunk, f.budget)) * f.row_bytes
@@ -136,7 +136,7 @@ def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 
     A task holds the kernels of the labels one fold at a time, and the values without each of all C and repetitions.
     """
-    m, s = f.n_labeled, n_subsample(f, p)
+    m, s = f.n_labeled, n_landmarks(f, p)
     if p.grid is None or p.cv is None:
         return cost_of(0, 0, 0, 0)
     grid, names = p.grid, len({"model", *p.baselines} - {"shuffled"})
@@ -155,10 +155,10 @@ def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 def fit_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     """Return that of one task, which makes one deformed kernel after the other."""
     read, held, lower = _training_bytes(f, p)
-    points = n_subsample(f, p) + f.n_labeled
+    points = n_landmarks(f, p) + f.n_labeled
     models = len(p.baselines) + 1
     return cost_of(1, read, models * points * (f.row_bytes + 8 * f.n_outputs), held + FITTED, lower,
-                   models * _deformed_seconds(f.n_labeled, n_subsample(f, p)))
+                   models * _deformed_seconds(f.n_labeled, n_landmarks(f, p)))
 
 
 def _deformed_seconds(m: float, s: float) -> float:
@@ -167,18 +167,18 @@ def _deformed_seconds(m: float, s: float) -> float:
 
 
 def _subsample_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    return cost_of(0, 16 * f.n_labeled, 8 * n_subsample(f, p), 24 * f.n + 16 * n_subsample(f, p), 24 * f.n)
+    return cost_of(0, 16 * f.n_labeled, 8 * n_landmarks(f, p), 24 * f.n + 16 * n_landmarks(f, p), 24 * f.n)
 
 
 def _product_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    return product_cost(f.vertices, f.nnz, n_subsample(f, p), p.powers, p.solver.block_columns, p.form, f.budget)
+    return product_cost(f.vertices, f.nnz, n_landmarks(f, p), p.powers, p.solver.block_columns, p.form, f.budget)
 
 
 def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
     is_svm = p.learner == "svm"
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
-    return cost_of_test_points(f, p.kernels.for_costs(), n_subsample(f, p) + f.n_labeled, len(p.baselines) + 1, columns,
+    return cost_of_test_points(f, p.kernels.for_costs(), n_landmarks(f, p) + f.n_labeled, len(p.baselines) + 1, columns,
                      8 if is_svm or f.is_regression else 16)
 
 
@@ -193,9 +193,9 @@ BASELINES = (BASE, Baseline(
                        "model over it is what the other unlabeled points contributed."))
 WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
                "predict the others with the model, or graph.n_neighbors")
-_FEWER = "lower model.n_subsample"
+_FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
-    Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_subsample, p.random_state),
+    Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_landmarks, p.random_state),
          make_subsample, _subsample_cost, "lower data.points", grows=True),
     Step("system", 7, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
@@ -208,7 +208,7 @@ STEPS = (
     Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, words=WORDS), leads=True),
     Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
-         fit_cost, "lower model.n_subsample or labels"))
+         fit_cost, "lower model.n_landmarks or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, SvmSections,
                       has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)
 DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"), sections=RidgeSections)

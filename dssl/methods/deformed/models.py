@@ -113,7 +113,7 @@ def problem_of(context: Context, learning: LearningParams) -> DeformedProblem:
     """Return what the tasks that search and fit need."""
     graph = learning.subsample_graph
     if graph is not None:
-        k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_subsample"] - 1))
+        k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_landmarks"] - 1))
         graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
     labels, attributes = context.shared_labels()
     return DeformedProblem(

@@ -62,7 +62,7 @@ class DeformedKernelParams(CovarianceParams):
 
 @dataclass(frozen=True, kw_only=True)
 class SolverSection(SolverParams):
-    """How the columns of the subsample are solved.
+    """How the columns of the landmarks are solved.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ class DeformedModel(ClassModel):
         kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
         by their exact leave-one-out residuals on the labels and by the spectral
         concentration of the graph.
-    n_subsample : int or "auto"
-        The number of points at which functions are measured: the labeled ones, as
-        many as fit, and a random draw of the others; all points where there are
+    n_landmarks : int or "auto"
+        The number of landmarks, at which functions are measured: the labeled points,
+        as many as fit, and a random draw of the others; all points where there are
         fewer. At the other points of the fit functions follow the graph, and at new
         points the base kernel. "auto" is 1,000, or what a memory budget below 192
         MB allows.
@@ -102,15 +102,15 @@ class DeformedModel(ClassModel):
 
     C: float = LearnerParams.C
     eta: Eta = AUTO
-    n_subsample: int | Literal["auto"] = "auto"
+    n_landmarks: int | Literal["auto"] = "auto"
     random_state: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_eta(self.eta)
         require_random_state(self.random_state)
-        require(self.n_subsample == "auto" or (is_whole(self.n_subsample) and self.n_subsample >= 1),
-                f'n_subsample={self.n_subsample!r}, expected a whole number >= 1 or "auto"',
+        require(self.n_landmarks == "auto" or (is_whole(self.n_landmarks) and self.n_landmarks >= 1),
+                f'n_landmarks={self.n_landmarks!r}, expected a whole number >= 1 or "auto"',
                 why="functions are measured at so many points", fix='use "auto"')
         LearnerParams(kind=self.learner, C=self.C)  # raises where a value is out of range
 
@@ -120,8 +120,8 @@ class DeformedModel(ClassModel):
         return "ridge"
 
     def size(self, budget: int) -> int:
-        """Return the points of the subsample, of which there are fewer where there are not as many."""
-        return subsample_size(self.n_subsample, budget)
+        """Return the number of landmarks, at most all points."""
+        return subsample_size(self.n_landmarks, budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class DeformedGrid(KernelGrid):
 
 @dataclass(frozen=True, kw_only=True)
 class DeformedSelection(KernelSelection):
-    """Parameters chosen by cross-validation; held-out points leave the subsample, and stay in the graph.
+    """Parameters chosen by cross-validation; held-out points are removed from the landmarks, and stay in the graph.
 
     The model and the baselines base and subsample_graph each choose their own, the shuffled control takes the model's.
     """
@@ -180,7 +180,7 @@ class DeformedSections(KernelSections):
     Parameters
     ----------
     solver : SolverSection
-        How the columns of the subsample are solved.
+        How the columns of the landmarks are solved.
     """
 
     graph: RegularizedGraph = RegularizedGraph()
@@ -206,7 +206,7 @@ class DeformedSections(KernelSections):
         bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         return DeformedKernelParams(
             kernels=BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
-            learner=model.learner, regularizer=self.graph.regularizer(), n_subsample=model.size(self.budget),
+            learner=model.learner, regularizer=self.graph.regularizer(), n_landmarks=model.size(self.budget),
             C=model.C, eta=model.eta, solver=self.solver.params(), form=self.solver.form,
             random_state=model.random_state, grid=self.grid, cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
@@ -215,9 +215,9 @@ class DeformedSections(KernelSections):
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        if "subsample_graph" in self.baselines and self.model.n_subsample == 1:
-            yield "baselines", SpecError(explain("baselines: subsample_graph, and model.n_subsample is 1",
-                                                 why="a graph takes two points", fix="raise model.n_subsample"))
+        if "subsample_graph" in self.baselines and self.model.n_landmarks == 1:
+            yield "baselines", SpecError(explain("baselines: subsample_graph, and model.n_landmarks is 1",
+                                                 why="a graph takes two points", fix="raise model.n_landmarks"))
         try:
             _ = self.grid
         except DsslError as error:

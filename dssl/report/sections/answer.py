@@ -79,10 +79,10 @@ def setting_findings(run: RunRecord, words: ReportText) -> list[Finding]:
     def warn(subject: str, figures: str, meaning: str) -> None:
         findings.append(Finding(subject, figures, "warning", meaning))
 
-    drawn, labeled = run.at("subsample", "n_subsample"), run.at("subsample", "n_labeled")
+    drawn, labeled = run.at("subsample", "n_landmarks"), run.at("subsample", "n_labeled")
     if drawn is not None and drawn == labeled:
-        warn("subsample", f"{number(drawn)}, all labeled", "The subsample holds labeled points only. Raise "
-             "model.n_subsample to several times the number of labels.")
+        warn("landmarks", f"{number(drawn)}, all labeled", "All landmarks are labeled points. Raise "
+             "model.n_landmarks to several times the number of labels.")
     missed = [i for i, n in enumerate(run.at("labels", "per_class") or []) if n == 0]
     if missed:
         classes = run.at("labels", "classes") or run.at("split", "classes") or []

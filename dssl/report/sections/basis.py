@@ -30,7 +30,7 @@ def multiscale_section(run: RunRecord) -> Section | None:
         return None
     scales = basis["scales"]
     rows = (
-        ("landmarks", number(basis.get("carriers"))),
+        ("landmarks", number(basis.get("landmarks"))),
         ("outliers that are no landmarks", number(basis.get("outliers"))),
         ("eigenpairs", number(basis.get("eigenpairs"))),
         ("scales", f"{number(len(scales))}, from {number(scales[0])} to {number(scales[-1])}"),
