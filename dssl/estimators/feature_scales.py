@@ -29,7 +29,7 @@ from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
 from ..knn.exact.pairs import PAIR_NS, pair_points
 from ..knn.metric import AnyMetric, Euclidean, check_kind, measurable, metric_of, pair_metric_of, sample_ids
-from ..learners.kernel_family import KERNELS, KernelMembers
+from ..learners.kernel_family import KERNELS, KernelMembers, LabelKernels
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
 from ..learners.target.target import Target
@@ -103,7 +103,8 @@ def _separates(Z: Any, scaling: Scaling) -> bool:
 def _losses_by_kernels(Z: Any, labels: Target, random_state: int) -> np.ndarray:
     """Return L_m of each kernel (m,), from scaled rows: those of the labels, then of other points."""
     n_labels = len(labels.labeled)
-    family = KernelMembers.of(as_rows(Z), np.arange(n_labels, Z.shape[0]), labels, None, random_state)
+    kernels = LabelKernels.of(as_rows(Z), np.arange(n_labels, Z.shape[0]), labels.labeled, random_state)
+    family = KernelMembers.of(kernels, labels, None)
     return np.array([float(((member.held_out - labels.indicators()) ** 2).sum()) for member in family.members])
 
 

@@ -95,6 +95,7 @@ def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, ve
     if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP, but neither Numba nor workers without a nanny
         threadpool_limits(1)
         numba.set_num_threads(1)
+        return_freed_memory()
         _LIMITED = True
     with memory.around(task):
         return run_part(task, parts, index)

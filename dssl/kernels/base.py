@@ -107,8 +107,12 @@ class RBF(DistanceKernel):
     name: ClassVar[str] = "rbf"
 
     def _block(self, X: Any, Z: Any) -> np.ndarray:
-        block = squared_distances(X, Z)
-        block *= -0.5 / self.bandwidth**2
+        squared = squared_distances(X, Z)
+        return self.of_squared_distances(squared, out=squared)
+
+    def of_squared_distances(self, squared: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return the kernel of squared distances (n, m), in the array `out` if there is one."""
+        block = np.multiply(squared, -0.5 / self.bandwidth**2, out=out)
         return np.exp(block, out=block)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..base.digest import JsonObject
 from ..kernels.base import RBF, median_bandwidth
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
+from ..kernels.points import matching_points, squared_distances
 from ..storage.blocks import Rows
 from ..storage.csr import Points, point_arrays, points_of
 from .average import Member, fit_member
@@ -25,15 +26,33 @@ KERNELS = (*product((0.125, 0.25, 0.5, 1.0, 2.0), (0.01, 0.1, 1.0)), (8.0, 0.001
 VERSION = 1
 
 
-def label_kernels(rows: Rows, sample: np.ndarray, labeled: np.ndarray,
-                  random_state: int) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
-    """Yield bandwidth and penalty of each kernel of the family, and its blocks (l, l) and (s, l)."""
-    points, sample_points, median = rows.take(labeled), rows.take(sample), median_bandwidth(rows, random_state)
-    for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
-        kernel = RBF(multiple * median)
-        K, sampled = kernel_block(kernel, points, points), kernel_block(kernel, sample_points, points)
-        for _, penalty in kernels:
-            yield kernel.bandwidth, penalty, K, sampled
+@dataclass(frozen=True, eq=False)
+class LabelKernels:
+    """The kernels of the family on labeled points (l, d), by squared distances, which all bandwidths share.
+
+    between (l, l) and sampled (s, l): squared distances of labeled points, and from sampled points to them. median: the
+    median distance of points. It holds 8 l (l + s + d) bytes.
+    """
+
+    points: Points
+    between: np.ndarray
+    sampled: np.ndarray
+    median: float
+
+    @classmethod
+    def of(cls, rows: Rows, sample: np.ndarray, labeled: np.ndarray, random_state: int) -> "LabelKernels":
+        """Return the kernels on rows (n, d), with sampled rows (s,) and labeled rows (l,)."""
+        points = rows.take(labeled)
+        between, sampled = (squared_distances(*matching_points(X, points)) for X in (points, rows.take(sample)))
+        return cls(points, between, sampled, median_bandwidth(rows, random_state))
+
+    def __iter__(self) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
+        """Yield bandwidth and penalty of each kernel, and its blocks (l, l) and (s, l)."""
+        for multiple, kernels in groupby(KERNELS, key=itemgetter(0)):
+            kernel = RBF(multiple * self.median)
+            K, sampled = kernel.of_squared_distances(self.between), kernel.of_squared_distances(self.sampled)
+            for _, penalty in kernels:
+                yield kernel.bandwidth, penalty, K, sampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +67,14 @@ class KernelMembers:
     members: list[Member]
 
     @classmethod
-    def of(cls, rows: Rows, sample: np.ndarray, target: Target, weight: np.ndarray | None,
-           random_state: int, *, grouped: bool = False) -> "KernelMembers":
-        """Return the family on rows (n, d), scaled at the rows `sample` (s,); grouped : see `fit_member`."""
+    def of(cls, kernels: LabelKernels, target: Target, weight: np.ndarray | None, *,
+           grouped: bool = False) -> "KernelMembers":
+        """Return the functions of all kernels, scaled at their sampled points; grouped : see `fit_member`."""
         bandwidths, members = [], []
-        for bandwidth, penalty, K, sampled in label_kernels(rows, sample, target.labeled, random_state):
+        for bandwidth, penalty, K, sampled in kernels:
             members.append(fit_member(K, sampled, target, weight, penalty, grouped=grouped))
             bandwidths.append(bandwidth)
-        return cls(rows.take(target.labeled), bandwidths, members)
+        return cls(kernels.points, bandwidths, members)
 
     def average(self, shares: np.ndarray, coding: Coding, signed: Callable[[np.ndarray], np.ndarray],
                 attributes: JsonObject | None = None) -> "KernelSum":
@@ -98,10 +117,11 @@ class KernelSum(Model):
         return len(self.offset)
 
     def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
-        values = np.tile(self.offset, (X.shape[0], 1))
+        values, squared = np.tile(self.offset, (X.shape[0], 1)), squared_distances(*matching_points(X, self.points))
+        block = np.empty_like(squared)
         for bandwidth, coef in zip(self.bandwidths, self.coef, strict=True):
             if coef.any():
-                values += kernel_block(RBF(bandwidth), X, self.points) @ coef
+                values += RBF(bandwidth).of_squared_distances(squared, out=block) @ coef
         return values, np.zeros(len(values), bool)
 
     def shifted(self, offset: np.ndarray) -> "KernelSum":
@@ -113,7 +133,8 @@ class KernelSum(Model):
         return kernel_block(RBF(max(self.bandwidths)), X, self.points).max(axis=1)
 
     def row_bytes(self, rows: Rows) -> int:
-        return block_row_bytes(RBF(1.0), rows, self.points.shape[0], entries_of(self.points))
+        n_points = self.points.shape[0]  # a row of squared distances, and one of a kernel
+        return block_row_bytes(RBF(1.0), rows, n_points, entries_of(self.points)) + 8 * n_points
 
     def fixed_bytes(self, rows: Rows) -> int:
         return held_points_bytes(rows, self.points.shape[0], entries_of(self.points))

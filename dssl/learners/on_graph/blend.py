@@ -21,7 +21,7 @@ from ...storage.csr import Points
 from ...storage.views import SelectedRows
 from ..average import Member, fit_without, held_out_average
 from ..class_prior import EQUAL
-from ..kernel_family import KernelMembers, KernelSum, label_kernels
+from ..kernel_family import KernelMembers, KernelSum, LabelKernels
 from ..mixture import member_shares
 from ..model import Model, Nearest, SearchingModel, fit_attributes, register_model
 from ..prior_shift import prior_shift
@@ -116,7 +116,8 @@ class Blend:
     """A fitted blend.
 
     held_out, held_out_supervised : (l, c), of the labels, which are held out of the functions and of their shares.
-    on_vertices, on_graph : the graph's part, and its members. reached (n,) bool : the reachable points.
+    on_vertices, on_graph : the graph's part, and its members. on_labels : the kernels of the supervised family.
+    reached (n,) bool : the reachable points.
     """
 
     model: BlendedModel
@@ -125,20 +126,20 @@ class Blend:
     held_out: np.ndarray
     held_out_supervised: np.ndarray
     on_graph: GraphMembers
+    on_labels: LabelKernels
     attributes: JsonObject = field(default_factory=dict)
 
-    def refit_held_out(self, graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None,
+    def refit_held_out(self, graph: Graph, target: Target, weight: np.ndarray | None,
                        params: GraphRidgeParams, folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the held-out values (l, c) of the blend and of the supervised model by refits, NaN outside the folds.
 
         The kernels and the spectral concentration are those of the fit.
         """
-        kernel_rows, everywhere = self.on_graph.rows, sampled(np.ones(len(rows), bool), params.random_state)
+        kernel_rows = self.on_graph.rows
         component, of_point = graph.components(), graph.vertices.vertex
         of_label, of_sample = component[of_point[target.labeled]], component[of_point[kernel_rows.sample]]
         graph_kernels = [(*kernel_rows.blocks(kernel), params.penalty) for kernel in self.on_graph.kernels]
-        rbf_kernels = [(K, sample, penalty) for _, penalty, K, sample in label_kernels(
-            rows, everywhere, target.labeled, params.random_state)]
+        rbf_kernels = [(K, sample, penalty) for _, penalty, K, sample in self.on_labels]
         assert kernel_rows.concentration is not None
         n, m, columns = len(graph_kernels), len(rbf_kernels), signed(target.indicators(), target)
         values = np.full((2, *columns.shape), np.nan)
@@ -195,7 +196,8 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     assert concentration is not None
     # Scaled at all points, since the supervised model predicts the unreachable ones.
     everywhere = sampled(np.ones(len(rows), bool), params.random_state)
-    kernels = KernelMembers.of(rows, everywhere, target, weight, params.random_state, grouped=True)
+    on_labels = LabelKernels.of(rows, everywhere, target.labeled, params.random_state)
+    kernels = KernelMembers.of(on_labels, target, weight, grouped=True)
     n, m = len(on_graph.members), len(kernels.members)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, supervised_prior(concentration, target) / m)])
     members = [*on_graph.members, *kernels.members]
@@ -208,9 +210,10 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
                          kernels.average(supervised_shares, coding, columns))
     held_out = columns(held_out_average(members, nested_shares))
     held_out_supervised = columns(held_out_average(kernels.members, nested_supervised))
-    return Blend(model, average, average.reached[graph.vertices.vertex], held_out, held_out_supervised, on_graph, {
-        **average.described(graph.vertices), "structure": concentration, "graph_share": float(shares[:n].sum()),
-        "kernels_of_labels": kernels.described(shares[n:])})
+    attributes = {**average.described(graph.vertices), "structure": concentration,
+                  "graph_share": float(shares[:n].sum()), "kernels_of_labels": kernels.described(shares[n:])}
+    return Blend(model, average, average.reached[graph.vertices.vertex], held_out, held_out_supervised, on_graph,
+                 on_labels, attributes)
 
 
 register_model("BlendedModel", BlendedModel)

@@ -68,7 +68,7 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
                                n_ridges([family]), max(power for _, power, _ in family.kernels), guess=guess,
                                again=again)
     matrices = members_bytes(m, kernels)  # four copies while they are concatenated
-    peak = max(caller + max(4 * matrices, 2 * matrices + 40 * m * (m + sampled)), functions.peak,
+    peak = max(caller + max(4 * matrices, 2 * matrices + 48 * m * (m + sampled)), functions.peak,
                cut.peak)
     return cost_of(functions.tasks + cut.tasks, functions.read + cut.read, 9 * n * c, peak,
                    max(matrices, functions.smallest_peak, cut.smallest_peak), functions.seconds + cut.seconds)
