@@ -313,7 +313,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 28, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 29, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, WORDS, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

@@ -53,7 +53,8 @@ class RunResult(ShownResult):
     baselines : dict
         The scores of each baseline.
     gain : dict
-        The gain of the model over each baseline.
+        The gain of the model over each baseline, such as `gain["over_base"]`, with its
+        95 % interval and the p-value of the paired test.
     transductive : dict
         The scores on the training points whose labels were not shown.
     verdict : tuple of str

@@ -19,6 +19,7 @@ from ..methods.step import Context, Method
 from ..methods.tags import at_all_tags, labeled_tags
 from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
+from ..selection.comparison import unlabeled_verdict, verdict_of
 from ..selection.scores import (
     constant_baseline,
     in_defined_scoring,
@@ -26,8 +27,6 @@ from ..selection.scores import (
     predict_test,
     scored_bytes,
     scores_of,
-    unlabeled_verdict,
-    verdict_of,
     with_rejections,
 )
 from ..selection.scoring import with_scoring
@@ -179,5 +178,5 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
                    needs=(*SCORES.needs, *(needed for needed in method.training_needs if needed not in SCORES.needs)))
 
 
-SCORES = Stage("scores", 7, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
+SCORES = Stage("scores", 8, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True, notes=scoring_notes)

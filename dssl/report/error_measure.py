@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .record import Attributes, PairedTest, Scores
-from .text import at, counted, finite, number, p_value, percent, points
+from .record import Attributes, PairedTest, Scores, interval_at
+from .text import at, counted, finite, number, p_value, percent, points, with_interval
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,30 @@ class Measure:
 
     def change(self, gain: float) -> str:
         """Return a gain in words: 14.0 percentage points lower, or higher of a metric that is best at its highest."""
-        return f"{self.difference_in_words(gain)} {'higher' if (gain > 0) == self.higher else 'lower'}"
+        return f"{self.difference_in_words(gain)} {self._direction(gain)}"
+
+    def change_interval(self, ends: tuple[float, float]) -> str:
+        """Return the interval of a gain in words: 9.1 to 18.6, or where it holds 0, from 1.0 higher to 4.2 lower."""
+        near, far = sorted(ends, key=abs)
+        if near * far >= 0:
+            return f"{self._size(near)} to {self._size(far)}"
+        first, last = (f"{self._size(end)} {self._direction(end)}" for end in ends)
+        return f"from {first} to {last}"
+
+    def _direction(self, gain: float) -> str:
+        return "higher" if (gain > 0) == self.higher else "lower"
+
+    def _size(self, gain: float) -> str:
+        """Return the size of a difference without its unit."""
+        return self.difference(gain).partition(" ")[0]
 
     def interval_among(self, scores: Scores) -> tuple[float, float] | None:
         """Return the 95 % interval among some scores; None where it is not known."""
-        ends = [finite(end) for end in at(scores, self.interval_key) or ()]
-        low, high = ends if len(ends) == 2 else (None, None)
-        return None if low is None or high is None else (low, high)
+        return interval_at(scores, self.interval_key)
 
     def with_interval(self, scores: Scores) -> str:
         """Return the error among some scores with its 95 % interval, such as 8.0 % (4.6 to 13.5 %)."""
-        error, ends = self.shown(scores.get(self.key)), self.interval_among(scores)
-        return error if ends is None else f"{error} ({self.shown(ends[0]).removesuffix(' %')} to {self.shown(ends[1])})"
+        return with_interval(self.shown, scores.get(self.key), self.interval_among(scores))
 
 
 def _more_right(gain: float, n_test: Any) -> str:

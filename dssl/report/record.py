@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from .text import at
+from .text import at, finite
 
 Attributes = Mapping[str, Any]  # JSON that a stage left, such as what its solver did
 
@@ -39,6 +39,13 @@ class Scores(TypedDict, total=False):
     ari: float
 
 
+def interval_at(mapping: Any, key: str = "interval") -> tuple[float, float] | None:
+    """Return the 95 % interval among some figures; None where it is not known."""
+    ends = [finite(end) for end in at(mapping, key) or ()]
+    low, high = ends if len(ends) == 2 else (None, None)
+    return None if low is None or high is None else (low, high)
+
+
 def scores_at(mapping: Any, *path: str) -> Scores:
     """Return the scores that lie at a path of keys; none where a key is missing."""
     scores: Scores | None = at(mapping, *path)
@@ -48,12 +55,14 @@ def scores_at(mapping: Any, *path: str) -> Scores:
 class PairedTest(TypedDict, total=False):
     """The gain over another model on the same n points.
 
-    smallest : the smallest gain that these points can distinguish from chance. found : the gain that would be
+    interval : the 95 % interval of the gain on new points, without 0 where the p-value is below 0.05; None where it is
+    unknown. smallest : the smallest gain that these points can distinguish from chance. found : the gain that would be
     distinguished in four of five such sets.
     """
 
     n: int
     gain: float
+    interval: Sequence[float] | None
     p_value: float
     smallest: float | None
     found: float | None

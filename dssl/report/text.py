@@ -1,7 +1,7 @@
 """Numbers, sizes and times as words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base.units import size_text
@@ -20,6 +20,15 @@ def percent(share: Any, digits: int = 1) -> str:
     """Return a share as per cent: 0.1028 as 10.3 %."""
     value = finite(share)
     return ABSENT if value is None else f"{100 * value:.{digits}f} %"
+
+
+def with_interval(shown: Callable[[Any], str], value: Any, ends: Sequence[float] | None) -> str:
+    """Return a value with its 95 % interval, such as 8.0 % (4.6 to 13.5 %); without where that is unknown.
+
+    shown : the text of a number.
+    """
+    text = shown(value)
+    return text if ends is None else f"{text} ({shown(ends[0]).removesuffix(' %')} to {shown(ends[1])})"
 
 
 def points(gain: Any) -> str:

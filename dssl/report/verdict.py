@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .error_measure import Measure, measure_of
 from .page import Level
-from .record import Attributes, PairedTest, Result, Scores, scores_at
+from .record import Attributes, PairedTest, Result, Scores, interval_at, scores_at
 from .text import at, counted, finite, number, p_value, percent, plain_label
 from .words import ReportText
 
@@ -22,11 +22,15 @@ OPPOSITE = {HELPED: HURT, HURT: HELPED}
 
 @dataclass(frozen=True)
 class Comparison:
-    """The error of another model on the same points, or its metric, the model's gain over it, and the p-value."""
+    """The error of another model on the same points, or its metric, the model's gain over it, and the p-value.
+
+    interval : the 95 % interval of the gain; None where it is unknown.
+    """
 
     error: float
     gain: float
     p: float
+    interval: tuple[float, float] | None
     pair: PairedTest
     scores: Scores
 
@@ -36,7 +40,8 @@ class Comparison:
         scores: Scores = baselines.get(name) or {}
         pair: PairedTest = gain.get(f"over_{name}") or {}
         error, change, p = finite(at(scores, by.key)), finite(pair.get("gain")), finite(pair.get("p_value"))
-        return None if error is None or change is None or p is None else cls(error, change, p, pair, scores)
+        return None if error is None or change is None or p is None else cls(
+            error, change, p, interval_at(pair), pair, scores)
 
     @property
     def clear(self) -> bool:
@@ -48,9 +53,13 @@ class Comparison:
         return abs(self.gain) <= share * by.loss(self.error)
 
     def figures(self, by: Measure) -> str:
-        """Return the difference and its test: 14.0 percentage points lower (McNemar's test, p = 0.0032)."""
+        """Return the difference, its interval and its test.
+
+        Such as: 14.0 percentage points lower (95 % interval 9.1 to 18.6; McNemar's test, p = 0.0032).
+        """
         change = "no difference" if self.is_within(ROUNDING, by) else by.change(self.gain)
-        return f"{change} ({by.test}, {p_value(self.p)})"
+        interval = "" if self.interval is None else f"95 % interval {by.change_interval(self.interval)}; "
+        return f"{change} ({interval}{by.test}, {p_value(self.p)})"
 
 
 @dataclass(frozen=True)
@@ -320,8 +329,8 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
     how = "leave-one-out" if by_labels["folds"] == by_labels["n"] else f"{by_labels['folds']}-fold"
     known = f"In {how} cross-validation on the {n}, the {by.bare_noun} is {by.with_interval(scores)}"
     base = scores_at(by_labels, "scores", "base")
-    gain, p = (finite(at(by_labels, "over_base", key)) for key in ("gain", "p_value"))
-    if gain is None:
+    comparison = Comparison.of(by_labels["scores"], by_labels, "base", by)
+    if comparison is None:
         return [f"{known}."]
     claims = {HELPED: "The labels say that the unlabeled data helps.",
               HURT: "The labels say that the unlabeled data hurts.",
@@ -329,9 +338,9 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
                        f"{seen_by_test(by, by_labels['over_base'])}"}
     claim = claims.get(by_labels.get("unlabeled_data", ""), "There is no clear difference.")
     tried = by_labels.get("tried") or {}
-    text = f"{known} with the unlabeled data and {by.with_interval(base)} without it ({by.test}, {p_value(p)})"
+    text = f"{known} with the unlabeled data and {by.with_interval(base)} without it, {comparison.figures(by)}"
     if all_labeled:
-        text, claim = f"{known}, and {by.with_interval(base)} for the base model ({by.test}, {p_value(p)})", ""
+        text, claim = f"{known}, and {by.with_interval(base)} for the base model, {comparison.figures(by)}", ""
     if by_labels.get("without_class_sizes"):
         text += ", both without the class sizes that the model itself uses"
     if not tried:

@@ -21,16 +21,15 @@ from ..learners.target.target import Classes, Target
 from ..storage.blocks import Rows, block_rng
 from .calibration import FOLDS, ONE_BY_ONE, can_calibrate
 from .candidates import CandidateScores
+from .comparison import HELPED, unlabeled_verdict
 from .folds import labeled_folds
 from .held_out_scores import MIN_PROBABILITY, HeldOut, Score
 from .interval import interval_of_rmse, interval_of_score
 from .scores import (
-    HELPED,
     constant_baseline,
     in_defined_scoring,
     scores_of,
     target_score,
-    unlabeled_verdict,
     with_rejections,
 )
 

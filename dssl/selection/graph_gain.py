@@ -9,8 +9,7 @@ from ..base.wilson import interval_of_share
 from ..learners.metrics import LOSSES, SQUARED, PointMetric
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
-from .interval import interval_of_rmse, interval_of_score
-from .scores import (
+from .comparison import (
     HELPED,
     HURT,
     SAME,
@@ -21,6 +20,7 @@ from .scores import (
     compare_in_scoring,
     compare_squared_errors,
 )
+from .interval import interval_of_rmse, interval_of_score
 from .scoring import Predicted
 
 MEANINGS: dict[Verdict, str] = {
@@ -35,10 +35,11 @@ class Gain:
     """Held-out error with the graph and without it; difference : the first less the second, negative where it helps.
 
     measure : for classes the error, or the loss of the scoring (`metrics.LOSSES`); for quantities the rmse.
-    standard_error : of the difference, over the n held-out labels. with_graph_interval, without_interval : on new
-    points; None where unknown. p_value, verdict : of the paired test (`scores.compare`). without_class_sizes : whether
-    the model has class sizes, which the held-out predictions do not use. all_labeled : whether there are no unlabeled
-    points.
+    standard_error : of the difference, over the n held-out labels. with_graph_interval, without_interval,
+    difference_interval : 95 % intervals on new points; None where unknown, as that of a difference of weighted errors,
+    whose test counts points. The last contains 0 exactly where the test is not significant. p_value, verdict : of the
+    paired test (`comparison.compare`). without_class_sizes : whether the model has class sizes, which the held-out
+    predictions do not use. all_labeled : whether there are no unlabeled points.
     """
 
     measure: str
@@ -51,6 +52,7 @@ class Gain:
     verdict: Verdict
     with_graph_interval: list[float] | None = None
     without_interval: list[float] | None = None
+    difference_interval: list[float] | None = None
     without_class_sizes: bool = False
     all_labeled: bool = False
 
@@ -67,22 +69,25 @@ class Gain:
         if not self.n:
             return "no label can be held out of its class, so nothing tells whether the unlabeled points help"
         is_share = self.measure in ("error", "balanced error")
+        unit = " %" if is_share else ""
 
         def number(value: float) -> str:
             return f"{100 * value:.1f}" if is_share else f"{value:.4g}"
 
         def shown(value: float, ends: list[float] | None = None, name: str = "") -> str:
-            unit = " %" if is_share else ""
             return f"{number(value)}{unit}" + (
                 "" if ends is None else f" ({name}{number(ends[0])} to {number(ends[1])}{unit})")
 
+        between = "" if self.difference_interval is None else (
+            f", 95 % interval {number(self.difference_interval[0])} to {number(self.difference_interval[1])}{unit}")
         sizes = f"; {NO_SIZES}" if self.without_class_sizes else ""
         graph, without = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
         meaning = ALL_LABELED if self.all_labeled else MEANINGS[self.verdict]
+        then = "; " if self.all_labeled else ": "
         return (f"held out, the {self.n} labels are predicted with {self.measure} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
-                f"{shown(self.without, self.without_interval)} without {without} (difference {shown(self.difference)}, "
-                f"p = {self.p_value:.2g}{sizes}){'; ' if self.all_labeled else ': '}{meaning}")
+                f"{shown(self.without, self.without_interval)} without {without} (difference "
+                f"{shown(self.difference)}{between}, p = {self.p_value:.2g}{sizes}){then}{meaning}")
 
     def described(self) -> dict[str, Any]:
         return asdict(self)
@@ -118,7 +123,7 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
         if pair is not None:
             return Gain(LOSSES[target.scoring], pair.baseline - pair.gain, pair.baseline, -pair.gain,
                         pair.standard_error, pair.n, pair.p_value, pair.verdict, graph.loss_interval(target.scoring),
-                        alone.loss_interval(target.scoring), without_class_sizes)
+                        alone.loss_interval(target.scoring), pair.interval_of_increase(), without_class_sizes)
     unit = target.unit
     target = target.in_units()
     ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
@@ -138,7 +143,8 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     ends, other_ends = (_interval(measure, predicted, w, isinstance(target, Classes), unit)
                         for predicted in (ours, other))
     return Gain(name, shown[0] * unit, shown[1] * unit, difference * unit, standard_error * unit, len(ours),
-                pair.p_value, verdict, ends, other_ends, without_class_sizes)
+                pair.p_value, verdict, ends, other_ends,
+                pair.interval_of_increase(unit) if weight is None else None, without_class_sizes)
 
 
 def _interval(measure: PointMetric, losses: np.ndarray, shares: np.ndarray, is_classes: bool,

@@ -174,13 +174,21 @@ def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tup
 
     For several classes it is the mean over those among the points, each against the rest; None for one class.
     """
+    classes = classes_with_area(margins, codes)
+    value, influence = 0.0, np.zeros(len(codes))
+    for code in classes:
+        of_class, its_influence = area(margins[:, code], codes == code, shares)
+        value += of_class / len(classes)
+        influence += its_influence / len(classes)
+    return (value, influence) if len(classes) else None
+
+
+def classes_with_area(margins: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return the classes that `mean_area` is the mean of; of two, whose curves are mirror images, the second."""
     present = np.unique(codes)
     if len(present) < 2:
-        return None
-    # Of two classes, one curve is the other's mirror image.
-    classes = present[-1:] if margins.shape[1] == 2 else present
-    areas = [area(margins[:, code], codes == code, shares) for code in classes]
-    return float(np.mean([value for value, _ in areas])), np.mean([influence for _, influence in areas], axis=0)
+        return present[:0]
+    return present[-1:] if margins.shape[1] == 2 else present
 
 
 def f1_macro(held: HeldOut) -> Score:

@@ -8,8 +8,8 @@ from ..base.digest import JsonObject
 from ..learners.metrics import PointMetric
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
+from .comparison import HELPED, HURT
 from .graph_gain import Gain, gain_of
-from .scores import HELPED, HURT
 
 LEAST_LABELS = 5  # that are held out, for a test
 

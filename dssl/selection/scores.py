@@ -1,8 +1,8 @@
-"""Scores of predicted classes and quantities, and paired tests of two models on the same points."""
+"""Scores of predicted classes and quantities, and the baseline that needs no model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -13,32 +13,12 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
-from .held_out_scores import MIN_PROBABILITY, mean_area
-from .interval import (
-    LEVEL,
-    MIN_PAIRS,
-    POWER,
-    detectable_error_difference,
-    detectable_mean_difference,
-    interval_of_rmse,
-    mcnemar_power,
-    sign_test,
-    significant_t,
-    t_power,
-    t_test,
-)
-from .scoring import Predicted, terms_of
+from .held_out_scores import MIN_PROBABILITY
+from .interval import interval_of_rmse, interval_of_score
+from .scoring import KEYS, Predicted
 
+BESIDE = ("balanced_accuracy", "f1_macro", "roc_auc", "neg_log_loss")  # metrics of classes beside the error
 MAX_PLOTTED = 500  # test points of a regression in the plot of the report
-MIN_DIFFERENCE = 0.01  # of two errors: smaller differences matter little
-NEGLIGIBLE = 1e-3  # relative gain that counts as none
-SAME = 1e-9  # difference of two predictions that counts as none, relative to the largest quantity
-ROUNDING = 1e-12  # error that counts as none, relative to the largest quantity
-Verdict = Literal["helped", "hurt", "no clear difference", "too few points to tell"]
-HELPED: Verdict = "helped"
-HURT: Verdict = "hurt"
-UNCLEAR: Verdict = "no clear difference"
-TOO_FEW: Verdict = "too few points to tell"
 
 
 @dataclass(frozen=True)
@@ -127,8 +107,8 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
     """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such.
 
     interval : of the error on new points, see `interval.py`. roc_auc : of several classes the mean of each against the
-    rest; None without margins, or for points of one class. log_loss : None without probabilities. Another scoring than
-    accuracy adds `target_score`.
+    rest; None without margins, or for points of one class. log_loss : None without probabilities. Each of these metrics
+    has its 95 % interval beside it, and "scoring" is that of the target where it is another than accuracy and defined.
     """
     predicted = predictions["codes"]
     errors = predictions.get("code_errors")
@@ -136,24 +116,25 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
     confusion = np.zeros((len(true.names), len(true.names)), np.int64)
     is_class = predicted >= 0
     np.add.at(confusion, (true.coded[is_class], predicted[is_class]), 1)
-    present = np.unique(true.coded)
-    of_class, right = np.bincount(true.coded, minlength=len(confusion))[present], np.diag(confusion)[present]
+    points = Predicted.of_predictions(true, predictions)
+    beside: dict[str, Any] = {"scoring": true.scoring}
+    for scoring in BESIDE if true.scoring in (*BESIDE, "accuracy") else (*BESIDE, true.scoring):
+        beside |= points.score(scoring) or {KEYS[scoring]: None}
+    if beside.get(KEYS.get(true.scoring, "")) is None:
+        del beside["scoring"]
     return {"error": error, "accuracy": 1 - error,
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
-            "interval": interval_of_share(error, len(true.coded)),
-            "balanced_accuracy": float((right / of_class).mean()),
-            "f1_macro": float((2 * right / (of_class + confusion.sum(axis=0)[present])).mean()),
-            "roc_auc": area_of(true, predictions.get("margins")), "log_loss": _log_loss(predictions.get("log_losses")),
+            "interval": interval_of_share(error, len(true.coded)), **beside,
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
-            "confusion": confusion.tolist(),
-            **target_score(true, predictions)}
+            "confusion": confusion.tolist()}
 
 
 def target_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the score in the scoring of a target beside the error, see `Predicted.score`; JSON."""
     if not isinstance(true, Classes) or true.scoring == "accuracy":
         return {}
-    return Predicted.of_predictions(true, predictions).score(true.scoring)
+    score = Predicted.of_predictions(true, predictions).score(true.scoring)
+    return {"scoring": true.scoring, **score} if score else {}
 
 
 def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
@@ -167,33 +148,33 @@ def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> t
     return replace(true, scoring="accuracy"), {"undefined_scoring": true.scoring}
 
 
-def area_of(true: Classes, margins: np.ndarray | None) -> float | None:
-    """Return the area under the ROC curve of the margins in `Predictions`; None where it is undefined."""
-    if margins is None:
-        return None
-    scores = margins if margins.shape[1] > 1 else np.hstack([-margins, margins])
-    pooled = mean_area(scores, true.coded, np.full(len(scores), 1 / len(scores)))
-    return None if pooled is None else pooled[0]
-
-
-def _log_loss(losses: np.ndarray | None) -> float | None:
-    return None if losses is None or np.isnan(losses).any() else float(losses.mean(dtype=np.float64))
-
-
 def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     """Return the scores of predicted quantities, in the unit of the target except r2.
 
     standard_error : of the rmse, by the delta method; interval : its 95 % interval. r2 : None if all true values are
-    equal. deviation : standard deviation of the true values, the rmse of predicting their mean.
+    equal. deviation : standard deviation of the true values, the rmse of predicting their mean. The intervals of mae
+    and of 1 - r2, a ratio of means, are those of their logarithms, by the delta method.
     """
-    squared = (predicted - true) ** 2
+    n = len(true)
+    root = np.sqrt(max(n - 1, 1))
+    absolute = np.abs(predicted - true)
+    squared = absolute**2
     rmse = float(np.sqrt(squared.mean()))
-    deviation = float(true.std())
-    return {"rmse": rmse, "mae": float(np.abs(predicted - true).mean()),
-            "r2": 1 - (rmse / deviation) ** 2 if deviation > 0 else None,
-            "standard_error": float(squared.std() / (2 * rmse * np.sqrt(len(true)))) if rmse > 0 else 0.0,
+    mae = float(absolute.mean())
+    spread = (true - true.mean()) ** 2
+    deviation = float(np.sqrt(spread.mean()))
+    r2, of_r2 = None, None
+    if deviation > 0:
+        unexplained = (rmse / deviation) ** 2
+        r2 = 1 - unexplained
+        error = float((squared - unexplained * spread).std()) / (deviation**2 * root)
+        of_r2 = interval_of_score(unexplained, error, n, share=False)
+    return {"rmse": rmse, "mae": mae,
+            "mae_interval": interval_of_score(mae, float(absolute.std()) / root, n, share=False),
+            "r2": r2, "r2_interval": None if of_r2 is None else [1 - of_r2[1], 1 - of_r2[0]],
+            "standard_error": float(squared.std() / (2 * rmse * np.sqrt(n))) if rmse > 0 else 0.0,
             "interval": interval_of_rmse(squared),
-            "deviation": deviation, "n_test": len(true)}
+            "deviation": deviation, "n_test": n}
 
 
 def constant_prediction(labels: Target, true: Target, weight: np.ndarray | None = None) -> tuple[str, int | float]:
@@ -230,168 +211,9 @@ def constant_baseline(labels: Target, true: Target, weight: np.ndarray | None = 
     return name, predictions, true.names[int(constant)].item()
 
 
-@dataclass(frozen=True)
-class PairedComparison:
-    """Two models on the same n points, by a paired test.
-
-    gain : decrease of the error, or of the rmse, from `baseline`, that of the other model. smallest : the smallest
-    difference that can be significant on these points; found : the smallest that is significant in four of five such
-    test sets; None if there is none. power : the probability of detecting half the error of the other model (for
-    quantities half its mean square), but at least 1 %. standard_error : of the gain, only by `compare_in_scoring`.
-    """
-
-    n: int
-    gain: float
-    baseline: float
-    p_value: float
-    smallest: float | None
-    found: float | None
-    power: float
-    standard_error: float = 0.0
-
-    @property
-    def has_power(self) -> bool:
-        """Return whether half the error of the other model would have been detected."""
-        return self.power >= POWER
-
-    @property
-    def verdict(self) -> Verdict:
-        """Return the verdict on the first model.
-
-        "helped" and "hurt" need p < 0.05 and a gain of more than a thousandth of the other model's error.
-        """
-        if self.p_value < LEVEL:
-            if abs(self.gain) <= NEGLIGIBLE * self.baseline:
-                return UNCLEAR
-            return HELPED if self.gain > 0 else HURT
-        return UNCLEAR if self.has_power else TOO_FEW
-
-    def described(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__
-                if name not in ("baseline", "standard_error")}
-
-
-def compare(true: Target, predictions: Mapping[str, np.ndarray],
-            other: Mapping[str, np.ndarray]) -> PairedComparison | None:
-    """Return the comparison of two predictions of the same points; None where it is undefined.
-
-    Classes are compared by McNemar's exact test, or in another scoring of the target by `compare_in_scoring`;
-    quantities by the paired t-test of squared errors.
-    """
-    if isinstance(true, Classes):
-        if true.scoring != "accuracy":
-            return compare_in_scoring(true.scoring, Predicted.of_predictions(true, predictions),
-                                      Predicted.of_predictions(true, other))
-        return compare_classes(predictions["codes"] == true.coded, other["codes"] == true.coded)
-    squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (predictions, other))
-    return compare_squared_errors(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
-
-
-def compare_classes(right: np.ndarray, other_right: np.ndarray) -> PairedComparison:
-    """Return the comparison of the points (n,) that each of two models classifies correctly, by McNemar's test."""
-    n = len(right)
-    other_error = float((~other_right).mean())
-    gained = int((right & ~other_right).sum())
-    lost = int((~right & other_right).sum())
-    p_value = sign_test(gained, lost)
-    opposite = min(gained, lost) / n
-    target = max(other_error / 2, MIN_DIFFERENCE)
-    return PairedComparison(n, (gained - lost) / n, other_error, p_value, MIN_PAIRS / n if n >= MIN_PAIRS else None,
-                            detectable_error_difference(n, opposite), mcnemar_power(n, opposite + target, opposite))
-
-
-def compare_in_scoring(scoring: str, ours: Predicted, other: Predicted) -> PairedComparison | None:
-    """Return the comparison by the loss of a metric; None where it is undefined for one of them.
-
-    The statistic is the difference over the root of the sum of the squared terms c (`scoring.py`). If both models are
-    equally good, each term has a random sign; the statistic is compared with Student's t of
-    `(sum c^2)^2 / sum c^4` degrees of freedom, so that `MIN_PAIRS` equal terms of one sign are significant, as in
-    McNemar's test. The power is that for a difference of terms of the size of one point of the rarest class.
-    """
-    n = len(ours.true)
-    losses = (ours.loss(scoring), other.loss(scoring))
-    if losses[0] is None or losses[1] is None:
-        return None
-    terms, unit = terms_of(ours, other, scoring)
-    gain = losses[1] - losses[0]
-    target = max(losses[1] / 2, MIN_DIFFERENCE)
-    squares = float((terms**2).sum())
-    fourths = float((terms**4).sum())
-    with_target = squares + target * unit
-    freedom = max(with_target**2 / (fourths + target * unit**3), 1.0)
-    power = t_power(int(freedom) + 1, target, float(np.sqrt(with_target)))
-    if squares == 0:  # equal everywhere
-        return PairedComparison(n, gain, losses[1], 1.0, None, None, power)
-    error = float(np.sqrt(squares))
-    terms_freedom = squares**2 / fourths
-    p_value = t_test(gain / error, terms_freedom)
-    smallest = significant_t(terms_freedom) * error
-    return PairedComparison(n, gain, losses[1], p_value, smallest,
-                            detectable_mean_difference(int(terms_freedom) + 1, error, losses[1]), power, error)
-
-
-def compare_squared_errors(squared: np.ndarray, other_squared: np.ndarray, size: float) -> PairedComparison:
-    """Return the comparison of squared errors (n,) with another model's; size : of the true quantities."""
-    n = len(squared)
-    rounding = (ROUNDING * size) ** 2
-    ours, theirs = (np.where(squares > rounding, squares, 0.0) for squares in (squared, other_squared))
-    # Equal models differ by rounding: such points count as equal.
-    ours = np.where(np.abs(np.sqrt(ours) - np.sqrt(theirs)) <= SAME * size, theirs, ours)
-    square = float(theirs.mean())
-    gain = float(np.sqrt(square) - np.sqrt(ours.mean()))
-    if n < 2 or not (ours != theirs).any():  # no difference can be seen
-        return PairedComparison(n, gain, float(np.sqrt(square)), 1.0, None, None, float(n > 1))
-    error = float((theirs - ours).std(ddof=1)) / np.sqrt(n)
-
-    def in_rmse(difference: float | None) -> float | None:
-        return None if difference is None or difference > square else float(
-            np.sqrt(square) - np.sqrt(square - difference))
-
-    return PairedComparison(n, gain, float(np.sqrt(square)), paired_t(ours - theirs),
-                            in_rmse(significant_t(n - 1) * error),
-                            in_rmse(detectable_mean_difference(n, error, square)), t_power(n, square / 2, error))
-
-
-def paired_t(differences: np.ndarray) -> float:
-    """Return the p-value of the paired t-test of differences (n,), n > 1, that are not all 0; 1 if they overflow.
-
-    `scipy.stats.ttest_rel` would warn of nearly equal ones, and a thread cannot suppress warnings for itself alone.
-    """
-    n = len(differences)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        mean = differences.mean()
-        variance = ((differences - mean) ** 2).mean() * (n / (n - 1))
-        p_value = t_test(mean / np.sqrt(variance / n), n - 1)
-    return p_value if np.isfinite(p_value) else 1.0
-
-
 def points_to_plot(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return some of the test points for a plot of quantities; JSON, empty for classes."""
     if isinstance(true, Classes):
         return {}
     some = np.unique(np.linspace(0, len(true.coded) - 1, MAX_PLOTTED).astype(int))
     return {"shown": {"true": true.coded[some].tolist(), "predicted": predictions["values"][some].tolist()}}
-
-
-def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
-    """Return the gains of `model` over each baseline on the same points, and whether the unlabeled data helped; JSON.
-
-    That is the verdict over the base kernel; "helped" also needs a lower error than with a shuffled graph, if there is
-    one. undefined_over : the baselines for which the scoring of the target is undefined.
-    """
-    comparisons = {name: compare(true, predictions["model"], other)
-                   for name, other in predictions.items() if name != "model"}
-    pairs = {name: pair for name, pair in comparisons.items() if pair is not None}
-    undefined = [name for name in comparisons if name not in pairs]
-    return {**verdict_of(pairs), **({"undefined_over": undefined} if undefined else {})}
-
-
-def verdict_of(pairs: Mapping[str, PairedComparison]) -> dict[str, Any]:
-    """Return the comparisons of a model with others by name, and whether the unlabeled data helped; JSON."""
-    verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
-    if "base" not in pairs:
-        return verdict
-    answer = pairs["base"].verdict
-    control = pairs.get("shuffled")
-    by_chance = answer == HELPED and control is not None and control.gain <= 0
-    return {**verdict, "unlabeled_data": UNCLEAR if by_chance else answer}

@@ -28,7 +28,7 @@ import numpy as np
 from ..learners.target.coding import Coding, margins_of
 from ..learners.target.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
-from .held_out_scores import MIN_PROBABILITY, area, mean_area, require_scoring
+from .held_out_scores import MIN_PROBABILITY, area, classes_with_area, mean_area, require_scoring
 from .interval import interval_of_mean_share, interval_of_score
 
 # By its name in scikit-learn, the key of a metric among the scores of a run.
@@ -46,12 +46,13 @@ def with_scoring(target: Classes, scoring: Any) -> Classes:
 class Predicted:
     """Predictions of n points of known classes.
 
-    true, codes (n,) : true and predicted classes. shares (n,) : weights of sum 1. margins (n, n_classes) : None of a
-    model without scores. log_losses (n,) : None without probabilities.
+    true, codes (n,) : true and predicted classes, -1 of none, among n_classes. shares (n,) : weights of sum 1. margins
+    (n, n_classes) : None of a model without scores. log_losses (n,) : None without probabilities.
     """
 
     true: np.ndarray
     codes: np.ndarray
+    n_classes: int
     shares: np.ndarray
     margins: np.ndarray | None = None
     log_losses: np.ndarray | None = None
@@ -66,7 +67,8 @@ class Predicted:
             folds = shared_calibrations(list(np.arange(len(values))[:, None]))
             P = held_out_probabilities(margins, target.coded, folds, weight)[np.arange(len(values)), target.coded]
             losses = -np.log(np.maximum(P, MIN_PROBABILITY))
-        return cls(target.coded, coding.predictions(values, target.coded)["codes"], w / w.sum(), margins, losses)
+        return cls(target.coded, coding.predictions(values, target.coded)["codes"], len(target.names), w / w.sum(),
+                   margins, losses)
 
     @classmethod
     def of_predictions(cls, true: Classes, predictions: Mapping[str, np.ndarray]) -> "Predicted":
@@ -76,7 +78,7 @@ class Predicted:
         n = len(true.coded)
         if margins is not None and margins.shape[1] == 1:
             margins = np.hstack([-margins, margins])
-        return cls(true.coded, predictions["codes"], np.full(n, 1 / n), margins,
+        return cls(true.coded, predictions["codes"], len(true.names), np.full(n, 1 / n), margins,
                    None if losses is None or np.isnan(losses).any() else losses.astype(np.float64))
 
     @property
@@ -94,95 +96,129 @@ class Predicted:
         if scoring == "balanced_accuracy":
             return float(self.of_class @ (self.codes != self.true)) / len(np.unique(self.true))
         if scoring == "roc_auc":
-            areas = None if self.margins is None else [parts[0] for parts in self.areas()]
-            return 1 - float(np.mean(areas)) if areas else None
+            area = self.area()
+            return None if area is None else 1 - area[0]
         if scoring == "neg_log_loss":
             return None if self.log_losses is None else float(self.shares @ self.log_losses)
-        if scoring == "f1" and not (self.true == 1).any():
-            return None
-        return 1 - float(np.mean([hits / max(whole, np.finfo(float).tiny) for hits, whole in (
-            (self.shares @ parts[0], self.shares @ parts[1]) for parts in self.positives(scoring))]))
+        scored = self.classes_of_f1(scoring)
+        return 1 - float(self.f1_and_either()[0][scored].mean()) if scored.any() else None
 
     def score(self, scoring: str) -> dict[str, Any]:
         """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is undefined."""
-        loss = self.loss(scoring)
+        defined = self._value_and_interval(scoring)
         key = KEYS[scoring]
-        if loss is None:
-            return {}
-        return {"scoring": scoring, key: loss if scoring == "neg_log_loss" else 1 - loss,
-                f"{key}_interval": self._interval(scoring)}
+        return {} if defined is None else {key: defined[0], f"{key}_interval": defined[1]}
 
     def loss_interval(self, scoring: str) -> list[float] | None:
         """Return the 95 % interval of the loss of a metric that is defined; None where it is unknown."""
-        ends = self._interval(scoring)
+        defined = self._value_and_interval(scoring)
+        ends = None if defined is None else defined[1]
         return ends if ends is None or scoring == "neg_log_loss" else [1 - ends[1], 1 - ends[0]]
 
-    def _interval(self, scoring: str) -> list[float] | None:
-        """Return the 95 % interval of a metric that is defined, not of its loss; None where it is unknown."""
+    def _value_and_interval(self, scoring: str) -> tuple[float, list[float] | None] | None:
+        """Return a metric, not its loss, and its 95 % interval, None where that is unknown; None of no such metric.
+
+        Balanced accuracy: the mean of recalls. Log loss: from its standard error. AUC and F1: those of shares, from the
+        standard errors of DeLong and of the delta method. Cost: a sort of the points a class.
+        """
         if scoring == "balanced_accuracy":
-            classes = [self.true == code for code in np.unique(self.true)]
-            return interval_of_mean_share(
-                [float(self.of_class[members] @ (self.codes == self.true)[members]) for members in classes],
-                [1 / float((self.of_class[members] ** 2).sum()) for members in classes])
+            present = np.unique(self.true)
+            recalls = np.bincount(self.true, self.of_class * (self.codes == self.true))[present]
+            counts = 1 / np.bincount(self.true, self.of_class**2)[present]
+            return float(recalls.mean()), interval_of_mean_share(np.minimum(recalls, 1.0).tolist(), counts.tolist())
         if scoring == "neg_log_loss":
-            assert self.log_losses is not None
+            if self.log_losses is None:
+                return None
             value = float(self.shares @ self.log_losses)
             error = float(np.linalg.norm(self.shares * (self.log_losses - value)))
-            return interval_of_score(value, error, len(self.true), share=False)
+            return value, interval_of_score(value, error, len(self.true), share=False)
         if scoring == "roc_auc":
-            assert self.margins is not None
-            pooled = mean_area(self.margins, self.true, self.shares)
-            assert pooled is not None
+            pooled = self.area()
+            if pooled is None:
+                return None
             value, influence = pooled
             counts = self.of_class / len(np.unique(self.true))
         else:
-            parts = [(self.shares * hits, self.shares * either, max(float(self.shares @ either), np.finfo(float).tiny))
-                     for hits, either in self.positives(scoring)]
-            value = float(np.mean([hits.sum() / whole for hits, _, whole in parts]))
-            influence = np.mean([(hits - hits.sum() / whole * either) / whole for hits, either, whole in parts], axis=0)
-            counts = np.mean([either / whole for _, either, whole in parts], axis=0)
+            scored = self.classes_of_f1(scoring)
+            if not scored.any():
+                return None
+            f1, either = self.f1_and_either()
+            value = float(f1[scored].mean())
+            influence, counts = self.f1_terms(f1, scored / (either * scored.sum()))
         # Without a mistake the standard error is 0: then it is a share of the effective number of points.
-        return interval_of_score(value, float(np.linalg.norm(influence)), 1 / float(counts @ counts), share=True)
+        return value, interval_of_score(value, float(np.linalg.norm(influence)), 1 / float(counts @ counts), share=True)
 
-    def positives(self, scoring: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return (hits, either), (n,) each, of every class in the F1: 2 for a true positive; true plus predicted."""
-        return [(2.0 * ((self.codes == code) & (self.true == code)), 1.0 * (self.codes == code) + (self.true == code))
-                for code in ([1] if scoring == "f1" else np.unique(self.true))]
+    def classes_of_f1(self, scoring: str) -> np.ndarray:
+        """Return which classes the F1 is the mean of, (n_classes,) bool; none for F1 without points of its class."""
+        present = np.bincount(self.true, minlength=self.n_classes) > 0
+        return present & (np.arange(len(present)) == 1) if scoring == "f1" else present
 
-    def areas(self) -> list[tuple[float, np.ndarray]]:
-        """Return the area of each class against the rest (of two, the second), and the terms of the points (n,)."""
+    def f1_and_either(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the F1 of each class (n_classes,), and the weight of its true plus its called points, 1 for none."""
+        called, right, n = self.codes >= 0, self.codes == self.true, self.n_classes
+        hits = 2 * np.bincount(self.true[right], self.shares[right], n)
+        either = (np.bincount(self.true, self.shares, n)
+                  + np.bincount(self.codes[called], self.shares[called], n))
+        either = np.where(either > 0, either, 1.0)
+        return hits / either, either
+
+    def f1_terms(self, f1: np.ndarray, per_either: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums over classes of `p (hits - f1 either) per_either` and of `p either per_either`, (n,) each.
+
+        p are the shares; hits is 2 at a true positive of the class, either the number of true and of called ones at the
+        point. f1, per_either : (n_classes,).
+        """
+        of_class, times = np.append(per_either, 0.0), np.append(f1 * per_either, 0.0)  # the last of no class, -1
+        hits = 2 * (self.codes == self.true) * of_class[self.true]
+        return (self.shares * (hits - times[self.true] - times[self.codes]),
+                self.shares * (of_class[self.true] + of_class[self.codes]))
+
+    def area(self) -> tuple[float, np.ndarray] | None:
+        """Return the area under the ROC curve and its influence, see `mean_area`; None without margins."""
+        return None if self.margins is None else mean_area(self.margins, self.true, self.shares)
+
+    def area_terms(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the means over classes of `q V` (n,) and of q (n,), and how many classes have an area."""
         assert self.margins is not None
-        present = np.unique(self.true)
-        areas = []
-        for code in present[-1:] if self.margins.shape[1] == 2 else present:
+        classes = classes_with_area(self.margins, self.true)
+        terms, weights = np.zeros(len(self.true)), np.zeros(len(self.true))
+        for code in classes:
             positive = self.true == code
-            if positive.all():
-                return []
             value, influence = area(self.margins[:, code], positive, self.shares)
-            of_side = np.where(positive, self.shares[positive].sum(), self.shares[~positive].sum())
-            areas.append((value, influence + self.shares / of_side * value))
-        return areas
+            q = self.shares / np.where(positive, self.shares[positive].sum(), self.shares[~positive].sum())
+            terms += (influence + q * value) / len(classes)
+            weights += q / len(classes)
+        return terms, weights, len(classes)
 
 
-def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarray, float]:
-    """Return the terms (n,) of the difference of two defined losses, and the size of the term of a rare point."""
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The terms (n,) of the difference of two losses, and their weights (n,): a difference D has the terms D weights.
+
+    unit : the size of the term of a rare point.
+    """
+
+    values: np.ndarray
+    weights: np.ndarray
+    unit: float
+
+
+def terms_of(ours: Predicted, other: Predicted, scoring: str) -> Terms:
+    """Return the terms of the difference of two defined losses."""
     if scoring == "balanced_accuracy":
         shares = ours.of_class / len(np.unique(ours.true))
-        return shares * (1.0 * (other.codes != other.true) - (ours.codes != ours.true)), float(shares.max())
+        return Terms(shares * (1.0 * (other.codes != other.true) - (ours.codes != ours.true)), shares,
+                     float(shares.max()))
     if scoring == "roc_auc":
-        pairs = [a[1] - b[1] for a, b in zip(ours.areas(), other.areas(), strict=True)]
-        return np.asarray(np.mean(pairs, axis=0)), float(ours.of_class.max()) / len(pairs)
+        terms, weights, n_areas = ours.area_terms()
+        return Terms(terms - other.area_terms()[0], weights, float(ours.of_class.max()) / n_areas)
     if scoring == "neg_log_loss":
         assert ours.log_losses is not None
         assert other.log_losses is not None
-        return ours.shares * (other.log_losses - ours.log_losses), float(ours.shares.max())
-    terms = []
-    units = []
-    for mine, its in zip(ours.positives(scoring), other.positives(scoring), strict=True):
-        wholes = [max(float(ours.shares @ either), np.finfo(float).tiny) for _, either in (mine, its)]
-        score = np.mean([float(ours.shares @ hits) / whole for (hits, _), whole in zip((mine, its), wholes,
-                                                                                     strict=True)])
-        parts = [hits - score * either for hits, either in (mine, its)]
-        terms.append(ours.shares * (parts[0] - parts[1]) / np.mean(wholes))
-        units.append(float(ours.shares.max()) / np.mean(wholes))
-    return np.asarray(np.mean(terms, axis=0)), float(max(units)) / len(units)
+        return Terms(ours.shares * (other.log_losses - ours.log_losses), ours.shares, float(ours.shares.max()))
+    scored = ours.classes_of_f1(scoring)
+    (f1, either), (other_f1, other_either) = ours.f1_and_either(), other.f1_and_either()
+    per_either = scored / ((either + other_either) / 2 * scored.sum())
+    (terms, weights), (other_terms, other_weights) = (
+        model.f1_terms((f1 + other_f1) / 2, per_either) for model in (ours, other))
+    return Terms(terms - other_terms, (weights + other_weights) / 2, float(ours.shares.max() * per_either.max()))

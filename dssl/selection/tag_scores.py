@@ -23,9 +23,9 @@ from ..base.digest import JsonObject
 from ..base.profiler import library
 from ..base.wilson import CONFIDENCE
 from ..learners.target.tags import Tags
+from .comparison import MIN_DIFFERENCE, PairedComparison
 from .graph_gain import Gain
-from .interval import MIN_PAIRS, interval_of_score, sign_test, t_power, t_test
-from .scores import MIN_DIFFERENCE, PairedComparison
+from .interval import MIN_PAIRS, interval_of_score, sign_test, significant_t, t_power, t_test
 
 BINS = 10
 MEANS = ("f1_macro", "average_precision")  # whose differences have an interval over the tags
@@ -87,7 +87,7 @@ def compare_tags(true: Tags, with_graph: np.ndarray, without: np.ndarray) -> tup
     pair = pair_of_tags(true, with_graph, without)
     (ours, its_interval), (other, other_interval) = (hamming_loss(true, scores) for scores in (with_graph, without))
     gain = Gain("Hamming loss", ours, other, -pair.gain, pair.standard_error, pair.n, pair.p_value, pair.verdict,
-                its_interval, other_interval)
+                its_interval, other_interval, pair.interval_of_increase())
     by_tag = [tag_scores(true, scores)["by_tag"] for scores in (with_graph, without)]
     over_tags = {name: _over_tags([(ours[OF_TAG[name]], other[OF_TAG[name]]) for ours, other in zip(
         *by_tag, strict=True) if ours[OF_TAG[name]] is not None]) for name in MEANS}
@@ -100,22 +100,24 @@ def pair_of_tags(true: Tags, scores: np.ndarray, others: np.ndarray) -> PairedCo
     The test and the standard error take a point with all its entries as one draw, since its tags depend on each other:
     for points i of n_i known entries with differences d_i and the loss difference D, it is the root of
     `sum_i (d_i - D n_i)^2 / (sum_i n_i)^2`. Where that is 0, as where all points differ equally, it is the exact sign
-    test of the points that differ.
+    test of the points that differ, and the interval is unknown.
     """
     known = true.coded >= 0
     n = known.sum(axis=1)
     losses = [(known & (_predicted(each) != true.coded)).sum(axis=1) for each in (scores, others)]
     other = _mean_of_draws(losses[1], n)[0]
     difference, error = _mean_of_draws(losses[0] - losses[1], n)
-    r = len(n)
+    r, interval = len(n), None
     if error > 0:
+        half = significant_t(r - 1) * error
+        interval = [-difference - half, half - difference]
         p_value = t_test(difference / error, r - 1)
         power = t_power(r, max(other / 2, MIN_DIFFERENCE), error)
     else:
         unanimous = int(np.count_nonzero(losses[0] - losses[1]))
         p_value = sign_test(unanimous, 0)
         power = float(r >= MIN_PAIRS)
-    return PairedComparison(r, -difference, other, p_value, None, None, power, error)
+    return PairedComparison(r, -difference, other, p_value, None, None, power, interval, error)
 
 
 def hamming_loss(true: Tags, scores: np.ndarray) -> tuple[float, list[float] | None]:

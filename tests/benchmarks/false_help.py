@@ -22,7 +22,7 @@ from sklearn.datasets import make_blobs
 
 from dssl import SemiSupervisedClassifier, SemiSupervisedRegressor
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.scores import compare
+from dssl.selection.comparison import compare
 
 POINTS, TEST = 300, 100
 

@@ -87,12 +87,15 @@ def test_the_scores_are_those_of_the_models_on_the_test_points(finished, curve_f
         assert_allclose(scores["r2"], 1 - (errors[name] ** 2).sum() / ((y[split["test"]] - y[split["test"]].mean()) ** 2
                                                                        ).sum(), rtol=1e-6)
         assert scores["n_test"] == 60
+        for key in ("mae", "r2"):
+            assert scores[f"{key}_interval"][0] < scores[key] < scores[f"{key}_interval"][1]
         if name != "model":
             gain = result.gain[f"over_{name}"]
             assert_allclose(gain["gain"], scores["rmse"] - result.metrics["rmse"], atol=1e-9)
             expected = ttest_rel(errors["model"] ** 2, errors[name] ** 2).pvalue
             alike = np.allclose(errors["model"], errors[name], rtol=0, atol=1e-9)  # one model but for rounding
             assert_allclose(gain["p_value"], 1.0 if alike else expected, rtol=1e-4)
+            assert alike or (gain["interval"][0] > 0 or gain["interval"][1] < 0) == (gain["p_value"] < 0.05)
     assert result.metrics["r2"] > 0.9
     assert result.gain["unlabeled_data"] in ("helped", "hurt", "no clear difference", "too few points to tell")
     assert "homophily" not in part(workspace, "health")[1]

@@ -69,6 +69,7 @@ def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace):
     assert_allclose(1 - held_out["scores"]["model"][KEYS[scoring]], own.gain_.with_graph, atol=1e-6)
     assert_allclose(held_out["over_base"]["gain"], -own.gain_.difference, atol=1e-6)
     assert_allclose(held_out["over_base"]["p_value"], own.gain_.p_value, atol=1e-5)
+    assert_allclose(held_out["over_base"]["interval"], np.negative(own.gain_.difference_interval)[::-1], atol=1e-5)
 
 
 @pytest.mark.slow
@@ -93,6 +94,12 @@ def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, sc
                     atol=2e-5)
     low, high = result.metrics[f"{key}_interval"]
     assert low < result.metrics[key] < high
+    low, high = result.to_dict()["gain"]["over_base"]["interval"]
+    assert low <= result.gain["over_base"]["gain"] <= high
+    assert "95 % interval" in result.verdict[0]
+    for name in ("balanced_accuracy", "f1_macro", "roc_auc", "log_loss"):
+        low, high = result.metrics[f"{name}_interval"]
+        assert low <= result.metrics[name] <= high
     undefined = ["nearest"] if scoring == "neg_log_loss" else None  # it has no probabilities
     assert result.gain.get("undefined_over") == undefined
     guess = {"balanced_accuracy": 0.5, "roc_auc": 0.5}.get(scoring)

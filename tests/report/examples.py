@@ -59,6 +59,12 @@ def example_confusion(n_classes: int, wrong: int, per_class: int = 50) -> np.nda
     return (per_class - wrong) * np.eye(n_classes, dtype=int) + wrong * np.roll(np.eye(n_classes, dtype=int), 1, axis=1)
 
 
+def example_pair(gain: float, p: float) -> dict[str, Any]:
+    """Return a paired comparison whose interval holds 0 where its p-value says so."""
+    half = 0.25 * abs(gain) if p < 0.05 else 2 * abs(gain) + 0.02
+    return {"gain": gain, "p_value": p, "interval": [gain - half, gain + half]}
+
+
 def example_labels(n: int) -> dict[str, Any]:
     """Return what so many labels say when they are held out."""
     errors = {"model": {"error": 0.08, "interval": [0.02, 0.2]}, "base": {"error": 0.2, "interval": [0.1, 0.4]}}
@@ -67,7 +73,7 @@ def example_labels(n: int) -> dict[str, Any]:
               "base_interval": [0.15 / share**0.3, 0.26 / share**0.3]}
              for share in (0.25, 0.5, 0.95)]
     return {"n": n, "folds": 5, "scores": errors, "unlabeled_data": "no clear difference", "curve": curve,
-            "over_base": {"n": n, "gain": 0.12, "p_value": 0.07, "smallest": 6 / n, "found": 0.35, "power": 0.2}}
+            "over_base": {"n": n, **example_pair(0.12, 0.07), "smallest": 6 / n, "found": 0.35, "power": 0.2}}
 
 
 def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:
@@ -96,8 +102,8 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
                      "predicts": classes[0]}}
     if subsample_graph:
         baselines["subsample_graph"] = example_scores(example_confusion(n_classes, 9))
-    gain: dict[str, Any] = {f"over_{name}": {"gain": scores["error"] - metrics["error"],
-                                             "p_value": 1e-9 if name == "majority" else p}
+    gain: dict[str, Any] = {f"over_{name}": example_pair(scores["error"] - metrics["error"],
+                                                         1e-9 if name == "majority" else p)
                             for name, scores in baselines.items()}
     better = metrics["error"] < baselines["base"]["error"]
     gain["by_labels"] = example_labels(5 * n_classes)

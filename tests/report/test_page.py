@@ -89,8 +89,8 @@ def test_the_page_answers_first_with_the_figures():
     assert_self_contained(found)
     assert_all_sections(found)
     assert ("The unlabeled data helped: the test error is 8.0 % with it and 22.0 % without it, 14.0 percentage "
-            "points lower (McNemar's test, p < 0.0001); with a shuffled graph (the control) it is 46.0 %."
-            ) in found.text
+            "points lower (95 % interval 10.5 to 17.5; McNemar's test, p < 0.0001); with a shuffled graph (the "
+            "control) it is 46.0 %.") in found.text
     assert "classifies 21 more test points correctly than the base model" in found.text
     assert found.tags.count("svg") == 5
     for figure in ("8.0 % (4.6 to 13.5 %)", "+38.0 points", "12 of 150 test points are misclassified", "5 each",
@@ -108,7 +108,8 @@ def test_the_page_answers_first_with_the_figures():
      "The unlabeled data hurt: the test error is 22.0 % with it and 8.0 %", "Use the base model"),
     ({"wrong": 4, "wrong_base": 5, "p": 0.31}, "The unlabeled data made no clear difference",
      "would appear in about 31 % of such test sets"),
-    ({"wrong": 5, "wrong_base": 5, "p": 1.0}, "no difference (McNemar's test, p = 1)",
+    ({"wrong": 5, "wrong_base": 5, "p": 1.0},
+     "no difference (95 % interval from 2.0 higher to 2.0 lower; McNemar's test, p = 1)",
      "The test error is the same with and without the unlabeled data"),
     ({"wrong": 36, "wrong_base": 36, "p": 1.0}, "The model is worse than always predicting class “class 0”, which has "
      "a test error of 66.7 %", "The test error is the same with and without the unlabeled data"),

@@ -8,7 +8,7 @@ from dssl.data.findings import unread_columns
 from dssl.report.error_measure import gain_over
 from dssl.report.verdict import ALL_LABELED, Verdict
 
-from .examples import WORDS, example_page, example_run
+from .examples import WORDS, example_page, example_pair, example_run
 
 HELPED, HURT = "helped", "hurt"
 
@@ -84,6 +84,17 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
             ) in " ".join(Verdict.of(result, WORDS).sentences)
 
 
+def test_the_difference_has_its_interval_on_test_points_and_on_held_out_labels():
+    worse, equal = (" ".join(run_of(wrong, wrong_base, p, HELPED).sentences)
+                    for wrong, wrong_base, p in ((11, 4, 1e-4), (4, 5, 0.3)))
+    assert "14.0 percentage points higher (95 % interval 10.5 to 17.5; McNemar's test, p = 0.0001)" in worse
+    assert "2.0 percentage points lower (95 % interval from 4.0 higher to 8.0 lower; McNemar's test, p = 0.3)" in equal
+    labels = ("the error is 8.0 % (2.0 to 20.0 %) with the unlabeled data and 20.0 % (10.0 to 40.0 %) without it, 12.0 "
+              "percentage points lower (95 % interval from 14.0 higher to 38.0 lower; McNemar's test, p = 0.07)")
+    assert labels in worse
+    assert labels in equal
+
+
 def test_too_few_labels_are_told_once():
     result, _ = example_run(3)
     result["gain"] = {"by_labels": result["gain"]["by_labels"] | {"unlabeled_data": "too few points to tell"}}
@@ -141,14 +152,15 @@ def test_without_test_points_a_model_no_better_than_the_majority_is_called_that(
 
 @pytest.mark.parametrize(("scoring", "key", "ours", "base", "told"), [
     ("balanced_accuracy", "balanced_accuracy", 0.92, 0.8, "the test balanced accuracy is 92.0 % with it and 80.0 % "
-     "without it, 12.0 percentage points higher (paired test, p < 0.0001)"),
-    ("roc_auc", "roc_auc", 0.95, 0.9, "the test AUC is 0.95 with it and 0.9 without it, 0.05 higher (paired test"),
+     "without it, 12.0 percentage points higher (95 % interval 9.0 to 15.0; paired test, p < 0.0001)"),
+    ("roc_auc", "roc_auc", 0.95, 0.9, "the test AUC is 0.95 with it and 0.9 without it, 0.05 higher (95 % "
+     "interval 0.0375 to 0.0625; paired test"),
     ("neg_log_loss", "log_loss", 0.25, 0.5, "the test log loss is 0.25 with it and 0.5 without it, 0.25 lower")])
 def test_a_run_is_told_in_the_metric_that_its_spec_asks_for(scoring, key, ours, base, told):
     result, _ = example_run(3)
     for scores, value in ((result["metrics"], ours), (result["baselines"]["base"], base)):
         scores |= {"scoring": scoring, key: value, f"{key}_interval": [value - 0.01, value + 0.01]}
-    result["gain"]["over_base"]["gain"] = abs(ours - base)
+    result["gain"]["over_base"] = example_pair(abs(ours - base), 1e-5)
     del result["baselines"]["shuffled"]
     text = " ".join(Verdict.of(result, WORDS).sentences)
     assert told in text

@@ -7,8 +7,8 @@ from dssl.base.wilson import interval_of_share
 from dssl.learners.metrics import LOSSES, SQUARED, WRONG_CLASS
 from dssl.learners.target.coding import Scores
 from dssl.learners.target.target import Classes, Quantities
+from dssl.selection.comparison import unlabeled_verdict
 from dssl.selection.graph_gain import MEANINGS, gain_of
-from dssl.selection.scores import unlabeled_verdict
 
 
 def discordant(n, gained, lost, wrong=0):
@@ -38,6 +38,7 @@ def test_estimators_and_pipelines_say_the_same_of_discordant_pairs(n, gained, lo
     assert gain.verdict == pipelines == verdict
     assert (gain.helps, gain.hurts) == (verdict == "helped", verdict == "hurt")
     assert gain.difference == pytest.approx((lost - gained) / n)
+    assert (gain.difference_interval[1] < 0, gain.difference_interval[0] > 0) == (gain.helps, gain.hurts)
     assert gain.in_words().endswith(MEANINGS[verdict])
 
 
@@ -53,7 +54,7 @@ def test_twelve_labels_without_a_mistake_leave_room_for_some_among_new_points():
     gain, _ = gain_and_verdict(*discordant(12, 1, 0))
     assert gain.in_words().startswith(
         "held out, the 12 labels are predicted with error 0.0 % (95 % interval 0.0 to 24.2 %) with the unlabeled "
-        "points and 8.3 % (1.5 to 35.4 %) without them (difference -8.3 %, p = 1)")
+        "points and 8.3 % (1.5 to 35.4 %) without them (difference -8.3 %, 95 % interval -35.4 to 17.9 %, p = 1)")
     assert gain.described()["with_graph_interval"] == pytest.approx(interval_of_share(0.0, 12))
     weighed, _ = gain_and_verdict(*discordant(12, 1, 0), np.repeat([1.0, 0.0], 6))
     assert weighed.with_graph_interval == pytest.approx(interval_of_share(0.0, 6))
@@ -79,6 +80,11 @@ def test_an_error_of_quantities_has_an_interval_in_their_unit_with_and_without_w
     for weight in (None, np.ones(40), rng.random(40)):
         gain, _ = gain_and_verdict(target, with_graph, without, weight)
         assert gain.with_graph / 2 < gain.with_graph_interval[0] < gain.with_graph < gain.with_graph_interval[1]
+        assert (gain.difference_interval is None) == (weight is not None)
+        if weight is None:
+            low, high = gain.difference_interval
+            assert gain.difference - low > 1e3
+            assert high - gain.difference > 1e3
 
 
 @pytest.mark.parametrize("n", [2, 7, 60])

@@ -13,6 +13,7 @@ from scipy.stats import t as student
 from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.candidates import CandidateScores
+from dssl.selection.comparison import compare, unlabeled_verdict
 from dssl.selection.interval import (
     POWER,
     detectable_error_difference,
@@ -26,7 +27,7 @@ from dssl.selection.interval import (
     t_power,
     t_test,
 )
-from dssl.selection.scores import compare, scores_of, unlabeled_verdict
+from dssl.selection.scores import scores_of
 
 
 @pytest.mark.parametrize(("wrong", "n"), [(0, 16), (1, 20), (7, 40), (30, 30), (250, 1000)])

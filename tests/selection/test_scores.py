@@ -13,15 +13,14 @@ from sklearn import metrics
 from dssl.learners.probabilities import Calibration, calibration_attributes
 from dssl.learners.target.coding import OneVsOne, OneVsRest
 from dssl.learners.target.target import Classes, Quantities
+from dssl.selection.comparison import paired_t, unlabeled_verdict
 from dssl.selection.scores import (
     constant_baseline,
     in_defined_scoring,
     margin_columns,
     margins_and_log_losses,
-    paired_t,
     scored_bytes,
     scores_of,
-    unlabeled_verdict,
 )
 
 
@@ -72,7 +71,8 @@ def test_the_paired_test_is_that_of_scipy_without_its_warnings():
 
 def test_scores_of_one_point():
     assert scores_of(Quantities(np.arange(1), np.array([1.0])), {"values": np.array([3.0])}) == {
-        "rmse": 2.0, "mae": 2.0, "r2": None, "standard_error": 0.0, "interval": None, "deviation": 0.0, "n_test": 1}
+        "rmse": 2.0, "mae": 2.0, "mae_interval": None, "r2": None, "r2_interval": None, "standard_error": 0.0,
+        "interval": None, "deviation": 0.0, "n_test": 1}
 
 
 @pytest.mark.parametrize(("n_classes", "coding", "n_columns"), [(2, OneVsRest, 1), (2, OneVsOne, 1), (3, OneVsRest, 3)])

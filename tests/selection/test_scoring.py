@@ -7,7 +7,7 @@ from scipy.special import softmax
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 from dssl.learners.decisions import f1_offset
-from dssl.selection.scores import TOO_FEW, compare_classes, compare_in_scoring
+from dssl.selection.comparison import TOO_FEW, compare_classes, compare_in_scoring
 from dssl.selection.scoring import KEYS, Predicted, terms_of
 
 
@@ -21,7 +21,7 @@ def predicted(n, n_classes, random_state, weight=None):
         margins = np.column_stack([-margins[:, 1], margins[:, 1]])
     w = np.ones(n) if weight is None else weight
     P = softmax(margins, axis=1)
-    return Predicted(true, margins.argmax(axis=1), w / w.sum(), margins, -np.log(P[np.arange(n), true])), P
+    return Predicted(true, margins.argmax(axis=1), n_classes, w / w.sum(), margins, -np.log(P[np.arange(n), true])), P
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -46,7 +46,7 @@ def test_a_metric_has_an_interval_that_holds_that_of_all_points(scoring):
     item, _ = predicted(3000, 2, 1)
 
     def part(rows):
-        return Predicted(item.true[rows], item.codes[rows], np.full(len(rows), 1 / len(rows)), item.margins[rows],
+        return Predicted(item.true[rows], item.codes[rows], 2, np.full(len(rows), 1 / len(rows)), item.margins[rows],
                          item.log_losses[rows])
 
     whole = part(np.arange(3000)).score(scoring)[KEYS[scoring]]
@@ -58,7 +58,7 @@ def test_a_metric_has_an_interval_that_holds_that_of_all_points(scoring):
 
 def test_without_a_mistake_the_interval_is_that_of_the_few_points_of_the_rare_class():
     true = np.r_[np.zeros(97, int), 1, 1, 1]
-    right = Predicted(true, true, np.full(100, 0.01), np.column_stack([-true, true]).astype(float))
+    right = Predicted(true, true, 2, np.full(100, 0.01), np.column_stack([-true, true]).astype(float))
     for scoring in ("balanced_accuracy", "f1", "roc_auc"):
         low, high = right.score(scoring)[f"{KEYS[scoring]}_interval"]
         assert 0.3 < low < 0.8
@@ -68,10 +68,11 @@ def test_without_a_mistake_the_interval_is_that_of_the_few_points_of_the_rare_cl
 @pytest.mark.parametrize("scoring", list(KEYS))
 def test_terms_of_points_sum_to_the_difference(scoring):
     (ours, _), (other, _) = (predicted(80, 2, random_state) for random_state in (1, 2))
-    terms, _ = terms_of(ours, other, scoring)
+    terms = terms_of(ours, other, scoring)
     difference = other.loss(scoring) - ours.loss(scoring)
-    assert_allclose(terms.sum(), (2 if scoring == "roc_auc" else 1) * difference, rtol=1e-10, atol=1e-12)
-    assert_allclose(terms_of(other, ours, scoring)[0], -terms, atol=1e-15)
+    assert_allclose(terms.values.sum(), (2 if scoring == "roc_auc" else 1) * difference, rtol=1e-10, atol=1e-12)
+    assert_allclose(terms.weights.sum(), 2 if scoring == "roc_auc" else 1)
+    assert_allclose(terms_of(other, ours, scoring).values, -terms.values, atol=1e-15)
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(5, 0), (6, 0), (12, 3), (40, 38)])
@@ -80,7 +81,7 @@ def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges
     right = np.ones((2, 200), bool)
     right[1, :gained] = False
     right[0, gained:gained + lost] = False
-    ours, other = (Predicted(true, np.where(item, true, 1 - true), np.full(200, 1 / 200)) for item in right)
+    ours, other = (Predicted(true, np.where(item, true, 1 - true), 2, np.full(200, 1 / 200)) for item in right)
     by_class, plain = compare_in_scoring("balanced_accuracy", ours, other), compare_classes(*right)
     assert_allclose((by_class.gain, by_class.baseline), (plain.gain, plain.baseline), atol=1e-12)
     assert (by_class.p_value < 0.05) == (plain.p_value < 0.05)
@@ -90,7 +91,7 @@ def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges
 def test_two_labels_of_a_rare_class_prove_nothing():
     """Half the balanced error goes with them, and either could be chance."""
     true = np.r_[np.zeros(98, int), 1, 1]
-    ours, other = (Predicted(true, codes, np.full(100, 0.01)) for codes in (true, np.zeros(100, int)))
+    ours, other = (Predicted(true, codes, 2, np.full(100, 0.01)) for codes in (true, np.zeros(100, int)))
     for scoring in ("balanced_accuracy", "f1"):
         pair = compare_in_scoring(scoring, ours, other)
         assert pair.gain >= 0.5
@@ -99,7 +100,7 @@ def test_two_labels_of_a_rare_class_prove_nothing():
 
 
 def test_a_metric_that_is_not_defined_compares_nothing():
-    one = Predicted(np.zeros(5, int), np.zeros(5, int), np.full(5, 0.2), np.zeros((5, 2)))
+    one = Predicted(np.zeros(5, int), np.zeros(5, int), 2, np.full(5, 0.2), np.zeros((5, 2)))
     assert compare_in_scoring("roc_auc", one, one) is None
     assert compare_in_scoring("neg_log_loss", one, one) is None
 

@@ -207,7 +207,7 @@ STEPS = (
     *COVARIANCE_STEPS,
     Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, words=WORDS), leads=True),
-    Step("models", 11, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
+    Step("models", 12, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_landmarks or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, SvmSections,
                       has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)

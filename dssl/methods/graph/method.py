@@ -320,7 +320,7 @@ GRAPH_LEARNER = Method(
              section=partial(selection_section, words=WORDS), leads=True),
         Step("vertex_values", 18, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 10, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 11, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, WORDS, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))

@@ -209,7 +209,7 @@ STEPS = (
     Step("selection", 15, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
          make_selection, _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS),
          leads=True),
-    Step("models", 11, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
+    Step("models", 12, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
          make_models, _models_cost, _FEWER, section=laprls_section))
 LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, WORDS, BASELINES,
                 LapRLSSections, has_graph=True, uses_graph=lambda params: params.laprls.uses_graph,

@@ -12,9 +12,8 @@ from ..verdict import HELPED, HURT, Verdict
 from ..words import ReportText
 from .answer import never_predicted
 from .quality import class_rows_of
-from .scores import is_within_intervals
+from .scores import STILL_FALLS, is_within_intervals
 
-STILL_FALLS = 0.95  # of the error with fewer labels, below which more labels lower it further
 OFTEN = 0.05  # share of a class, above which a mistake is worth labels: of the lower end of its interval
 
 

@@ -11,7 +11,7 @@ from ..page import Section, Table
 from ..plots import MAX_CLASSES, classes_plot, values_plot
 from ..record import RunRecord, Scores, scores_at
 from ..rendering import rendered
-from ..text import ABSENT, at, counted, finite, number, percent, plain_label
+from ..text import ABSENT, at, counted, finite, number, percent, plain_label, with_interval
 
 TITLE = "How good are the predictions?"
 MOST_ROWS = 50  # of the table of classes
@@ -158,13 +158,6 @@ def _class_table(rows: list[ClassRow]) -> Table:
     shown = sorted(rows, key=lambda row: row.right)[:MOST_ROWS] if len(rows) > MOST_ROWS else rows
     head = ("class", "test points", "recall (95 % interval)", "precision (95 % interval)", "mistaken for")
     return Table(head, [
-        (row.name, number(row.n), _with_interval(row.right, row.interval),
-         _with_interval(row.precise, row.precise_interval),
+        (row.name, number(row.n), with_interval(percent, row.right, row.interval),
+         with_interval(percent, row.precise, row.precise_interval),
          ABSENT if row.taken_for is None else f"{row.taken_for} ({number(row.n_taken)})") for row in shown], (1, 2, 3))
-
-
-def _with_interval(share: float | None, ends: tuple[float, float] | None) -> str:
-    """Return a share with its interval: 77.8 % (61.9 to 88.3 %)."""
-    if ends is None:
-        return percent(share)
-    return f"{percent(share)} ({percent(ends[0]).removesuffix(' %')} to {percent(ends[1])})"

@@ -55,6 +55,7 @@ def _confused(run: RunRecord) -> dict[str, Any] | None:
 
 
 TITLE = "Learning curve"
+STILL_FALLS = 0.95  # of the error with fewer labels, below which more labels lower it further
 
 
 def curve_section(run: RunRecord) -> Section | None:
@@ -72,8 +73,8 @@ def curve_section(run: RunRecord) -> Section | None:
     before, last = (finite(row["model"]) or 0.0 for row in rows[-2:])
     return Section("curve", TITLE, rendered(
         "curve.html", drawing=curve_plot(rows, names, by), n_labels=run.at("labels", "n_labeled") or by_labels["n"],
-        by=by, asked=asked, before=before, last=last, is_within=is_within_intervals(*rows[-2:]),
-        counts=[row["labels"] for row in rows[-2:]]))
+        by=by, asked=asked, before=before, last=last, falls=last < STILL_FALLS * before,
+        is_within=is_within_intervals(*rows[-2:]), counts=[row["labels"] for row in rows[-2:]]))
 
 
 def is_within_intervals(row: Attributes, other: Attributes) -> bool:

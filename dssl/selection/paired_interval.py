@@ -1,0 +1,120 @@
+"""95 % intervals of the difference of two models on the same n points, by inversion of their paired test.
+
+An interval holds the differences D for which the test statistic of the hypothesis "the difference is D" is below its
+quantile:
+
+    shares      Tango's score statistic `(g - l - n D) / sqrt(n (2 q + D (1 - D)))` of g points that only the first
+                model classifies correctly and l points that only the second does, q the most likely share of the
+                latter if the difference is D. For D = 0 it is McNemar's without the correction of continuity
+    metrics     `(gain - D) / sqrt(sum (c - D w)^2)` of the terms c of `scoring.terms_of` and their weights w, by
+                Student's t with the degrees of freedom of `comparison.compare_in_scoring`
+    rmse        `(mean a - (B - D)^2) / s` of the squared errors a of the first model and b of the second, B the root of
+                the mean of b, s the standard error of the mean of `a - (1 - D / B) b`, by Student's t. For D = 0 it is
+                the paired t-test, and near the observed difference the delta method
+
+Each contains 0 exactly where the test of the comparison is not significant. The exact test of McNemar is stricter than
+the score statistic: where it alone is not significant, the interval is extended to 0.
+
+References
+----------
+Tango, "Equivalence test and confidence interval for the difference in proportions for the paired-sample design",
+Statistics in Medicine 1998; Newcombe, "Improved confidence intervals for the difference between binomial proportions
+based on paired data", Statistics in Medicine 1998 (a comparison of such intervals).
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..base.wilson import Z
+from .interval import significant_t
+
+STEPS = 60  # of a bisection, and of the search for a value beyond an end
+
+
+def interval_of_paired_shares(gained: int, lost: int, n: int, *, significant: bool) -> list[float]:
+    """Return the interval of `(gained - lost) / n`; significant : whether McNemar's test is."""
+
+    def inside(difference: float) -> bool:
+        free = difference * (1 - difference)
+        linear = (2 * n - gained + lost) * difference - gained - lost
+        only_second = (np.sqrt(max(linear**2 + 8 * n * lost * free, 0.0)) - linear) / (4 * n)
+        return bool((gained - lost - n * difference) ** 2 <= Z**2 * n * (2 * only_second + free))
+
+    return _ends(inside, (gained - lost) / n, (-1.0, 1.0), significant=significant)
+
+
+def interval_of_terms(gain: float, terms: np.ndarray, weights: np.ndarray, bounds: tuple[float, float], *,
+                      significant: bool) -> list[float]:
+    """Return the interval within `bounds` of a gain with terms (n,) that are not all 0, and their weights (n,).
+
+    The lower bound may be infinite.
+    """
+    centered = terms - gain * weights  # whose power sums do not cancel near the gain
+    squares = [float((centered ** (2 - power) * weights**power).sum()) for power in range(3)]
+    fourths = [float((centered ** (4 - power) * weights**power).sum()) for power in range(5)]
+
+    def inside(difference: float) -> bool:
+        excess = difference - gain
+        square = squares[0] - 2 * excess * squares[1] + excess**2 * squares[2]
+        fourth = sum(binomial * (-excess) ** power * of_power
+                     for power, (binomial, of_power) in enumerate(zip((1, 4, 6, 4, 1), fourths, strict=True)))
+        if square <= 0 or fourth <= 0:  # all terms are equal, up to rounding
+            return excess == 0
+        return bool(abs(excess) <= significant_t(max(square**2 / fourth, 1.0)) * np.sqrt(square))
+
+    low, high = bounds
+    if np.isinf(low):
+        low = _outside(inside, gain, float(np.linalg.norm(terms)))
+    return _ends(inside, gain, (low, high), significant=significant)
+
+
+def interval_of_paired_rmse(squared: np.ndarray, other_squared: np.ndarray, *, significant: bool) -> list[float] | None:
+    """Return the interval of the decrease of the rmse from that of another model, from squared errors (n,), n > 1.
+
+    None where the squares overflow.
+    """
+    mean, other = float(squared.mean()), float(np.sqrt(other_squared.mean()))
+    scaled = other_squared / other if other > 0 else np.zeros(len(squared))
+    with np.errstate(over="ignore", invalid="ignore"):
+        covariance = np.cov(squared - other_squared, scaled) / len(squared)
+    if not np.isfinite([mean, other, *covariance.ravel()]).all():
+        return None
+    limit = significant_t(len(squared) - 1)
+
+    def inside(difference: float) -> bool:
+        variance = covariance[0, 0] + 2 * difference * covariance[0, 1] + difference**2 * covariance[1, 1]
+        return bool(abs(mean - (other - difference) ** 2) <= limit * np.sqrt(max(variance, 0.0)))
+
+    gain = other - float(np.sqrt(mean))
+    lowest = _outside(inside, gain, other + float(np.sqrt(mean)))
+    return _ends(inside, gain, (lowest, other), significant=significant)
+
+
+def _outside(inside: Callable[[float], bool], estimate: float, step: float) -> float:
+    """Return a value below an estimate that is not inside, or is farther than all that matters."""
+    for _ in range(STEPS):
+        if not inside(estimate - step):
+            break
+        step *= 2
+    return estimate - step
+
+
+def _ends(inside: Callable[[float], bool], estimate: float, bounds: tuple[float, float], *,
+          significant: bool) -> list[float]:
+    """Return where the values around an estimate that are `inside` end; with 0 unless the test is significant."""
+    low, high = bounds
+    if significant:
+        low, high = max(low, 0.0) if estimate > 0 else low, min(high, 0.0) if estimate < 0 else high
+    ends = [_end(inside, estimate, bound) for bound in (low, high)]
+    return ends if significant else [min(ends[0], 0.0), max(ends[1], 0.0)]
+
+
+def _end(inside: Callable[[float], bool], within: float, beyond: float) -> float:
+    """Return the last value that is inside on the way from one that is to a bound."""
+    if beyond != 0 and inside(beyond):
+        return beyond
+    for _ in range(STEPS):
+        middle = (within + beyond) / 2
+        within, beyond = (middle, beyond) if inside(middle) else (within, middle)
+    return within
