@@ -69,6 +69,10 @@ class Measure:
         first, last = (f"{self._size(end)} {self._direction(end)}" for end in ends)
         return f"from {first} to {last}"
 
+    def signed(self, gain: float) -> str:
+        """Return a difference with its sign and without its unit."""
+        return f"{_sign(gain)}{self._size(gain)}"
+
     def _direction(self, gain: float) -> str:
         return "higher" if (gain > 0) == self.higher else "lower"
 
@@ -83,6 +87,11 @@ class Measure:
     def with_interval(self, scores: Scores) -> str:
         """Return the error among some scores with its 95 % interval, such as 8.0 % (4.6 to 13.5 %)."""
         return with_interval(self.shown, scores.get(self.key), self.interval_among(scores))
+
+
+def _sign(gain: Any) -> str:
+    change = finite(gain)
+    return "" if not change else "+" if change > 0 else "−"
 
 
 def _more_right(gain: float, n_test: Any) -> str:
@@ -148,6 +157,9 @@ def errors_among(scores: Scores) -> Measure:
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
 
 
+GAIN_HEAD = "gain over it (95 % interval)"
+
+
 def label_score_rows(by_labels: Attributes) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the cross-validated scores of the models on the labels: the head of a table, and its rows.
 
@@ -158,7 +170,7 @@ def label_score_rows(by_labels: Attributes) -> tuple[tuple[str, ...], list[tuple
     scores, n = by_labels["scores"], by_labels["n"]
     by = measure_of(scores["model"])
     how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} folds"
-    head = ("", f"{by.bare_noun} on {counted(n, 'held-out label')}, {how} (95 % interval)", "gain over it", by.test)
+    head = ("", f"{by.bare_noun} on {counted(n, 'held-out label')}, {how} (95 % interval)", GAIN_HEAD, by.test)
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
     return head, [(name, by.with_interval(scores[name]), *gain_over(name, scores["model"], by_labels))
                   for name in names if name in scores]
@@ -179,20 +191,21 @@ def score_rows(metrics: Scores, baselines: Mapping[str, Scores],
             (name, str(scored["n_clusters"]), *(f"{at(scored, key):.3f}" for key in keys))
             for name, scored in scores.items()]
     by = measure_of(metrics)
-    return ("", f"{by.name} (95 % interval)", "gain over it", by.test), [
+    return ("", f"{by.name} (95 % interval)", GAIN_HEAD, by.test), [
         (name, by.with_interval(scored), *gain_over(name, metrics, gain)) for name, scored in scores.items()]
 
 
 def gain_over(name: str, metrics: Scores, gains: Attributes) -> tuple[str, str]:
-    """Return the model's gain over a baseline with its sign, and the p-value; nothing over a model without one.
+    """Return the model's gain over a baseline with its interval, and the p-value; nothing over a model without one.
 
-    "not defined" is the gain over a model that does not have the metric, such as probabilities for a log loss.
+    Such as +14.0 points (+9.3 to +20.5). "not defined" is the gain over a model that does not have the metric, such as
+    probabilities for a log loss.
     """
     if name in (gains.get("undefined_over") or ()):
         return "not defined", ""
     gain: PairedTest = gains.get(f"over_{name}") or {}
     if not gain:
         return "", ""
-    change = finite(gain.get("gain"))
-    sign = "" if not change else "+" if change > 0 else "−"
-    return f"{sign}{measure_of(metrics).difference(change)}", p_value(gain.get("p_value"))
+    by, ends = measure_of(metrics), interval_at(gain)
+    interval = "" if ends is None else f" ({by.signed(ends[0])} to {by.signed(ends[1])})"
+    return f"{_sign(gain.get('gain'))}{by.difference(gain.get('gain'))}{interval}", p_value(gain.get("p_value"))

@@ -8,6 +8,7 @@ from dssl.base.wilson import interval_of_share
 from dssl.report.record import RunRecord
 from dssl.report.sections.next_steps import in_order
 from dssl.report.sections.quality import class_rows, quality_section
+from dssl.report.sections.scores import scores_section
 
 from ..figures import unrendered
 from .examples import WORDS, example_record, example_run
@@ -50,6 +51,15 @@ def test_each_class_has_what_is_right_of_it_and_of_what_is_predicted_as_it():
     assert list(first.interval) == interval_of_share(0.8, 10)
     assert list(first.precise_interval) == interval_of_share(8 / 9, 9)
     assert third.precise_interval is None
+
+
+def test_each_metric_beside_the_error_has_its_interval():
+    result, facts = example_run(3)
+    result["metrics"] |= {"balanced_accuracy_interval": [0.86, 0.95], "roc_auc": 0.97, "roc_auc_interval": [0.91, 0.99]}
+    text = plain(scores_section(example_record(result, facts)).html)
+    assert "92.0 % (86.0 to 95.0 %)" in text
+    assert "0.97 (0.91 to 0.99)" in text
+    assert "+14.0 points (+10.5 to +17.5)" in text
 
 
 def test_of_many_classes_those_are_listed_of_which_least_is_right():

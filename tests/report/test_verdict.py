@@ -180,10 +180,11 @@ def test_a_gain_is_negligible_against_the_loss_of_its_metric():
     assert "less than a thousandth of the balanced error" in " ".join(Verdict.of(result, WORDS).sentences)
 
 
-def test_a_gain_over_a_model_without_the_metric_is_not_defined():
+def test_a_gain_has_its_interval_and_over_a_model_without_the_metric_is_not_defined():
     result, _ = example_run(3)
     result["gain"] |= {"undefined_over": ["shuffled"]}
     assert gain_over("shuffled", result["metrics"], result["gain"]) == ("not defined", "")
+    assert gain_over("base", result["metrics"], result["gain"]) == ("+14.0 points (+10.5 to +17.5)", "p < 0.0001")
 
 
 def test_a_useless_model_is_told_which_columns_it_lacks_and_what_to_do():

@@ -6,9 +6,9 @@ from typing import Any
 from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
 from ..page import Section
 from ..plots import MAX_CLASSES, confusion_plot, curve_plot
-from ..record import Attributes, RunRecord, scores_at
+from ..record import Attributes, RunRecord, interval_at, scores_at
 from ..rendering import rendered
-from ..text import at, finite, number, percent
+from ..text import at, finite, number, percent, with_interval
 
 # Scores beside the error that a run may have, as they are shown.
 BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -32,14 +32,19 @@ def scores_section(run: RunRecord) -> Section | None:
         return None
     beside = {key: text for key, text in BESIDE.items() if key != by.key and finite(at(metrics, key)) is not None}
     rows = [(name, by.with_interval(each),
-             *(shown(at(each, key)) for key, (_, shown) in beside.items()),
-             errors.shown(run.at("models", "models", name, f"training_{errors.key}")), *gain_over(name, metrics, gain))
+             *(with_interval(shown, at(each, key), interval_at(each, _interval_key(key)))
+               for key, (_, shown) in beside.items()),
+             *gain_over(name, metrics, gain), errors.shown(run.at("models", "models", name, f"training_{errors.key}")))
             for name, each in run.scores.items()]
-    head = ("", f"{by.name} (95 % interval)", *(title for title, _ in beside.values()), f"training {errors.key}",
-            "gain of the model", by.test)
+    head = ("", by.name, *(title for title, _ in beside.values()), "gain of the model", by.test,
+            f"training {errors.key}")
     return Section("scores", "Scores", rendered(
         "scores.html", metrics={"n_test": metrics.get("n_test")}, head=head, rows=rows,
         confused=_confused(run)))
+
+
+def _interval_key(key: str) -> str:
+    return "interval" if key == "error" else f"{key}_interval"
 
 
 def _confused(run: RunRecord) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ addEventListener("beforeprint", () => {
 });
 addEventListener("afterprint", () => closed.forEach(fold => { fold.open = false; }));
 // A number stays beside its sign of per cent, and p beside its value.
-document.querySelectorAll("p, td, li, figcaption").forEach(text => text.childNodes.forEach(node => {
+document.querySelectorAll("p, td, td span, li, figcaption").forEach(text => text.childNodes.forEach(node => {
   if (node.nodeType !== Node.TEXT_NODE) return;
   node.data = node.data.replace(/(\d) %/g, "$1\u00a0%").replace(/\bp ([=<]) /g, "p\u00a0$1\u00a0");
 }));
