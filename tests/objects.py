@@ -142,9 +142,9 @@ class MoodsHandler(BaseHTTPRequestHandler):
         self.server.open.wait(30)
         match, is_new = self.headers.get("If-Match"), self.headers.get("If-None-Match") == "*"
         time.sleep(max((seconds for end, seconds in self.server.slow.items() if self.path.endswith(end)), default=0))
-        told = self.server.answers if match or is_new else self.server.refusals
-        if told:
-            self.answer(told.pop(0))
+        pending = self.server.answers if match or is_new else self.server.refusals
+        if pending:
+            self.answer(pending.pop(0))
         elif (match and match != self.tag()) or (is_new and self.path in self.server.objects):
             self.answer(412)
         else:

@@ -383,7 +383,7 @@ def scaled_ridge(K, labeled, Y, weight, penalty, size=None):
     return K[:, labeled] @ np.linalg.solve(A, Y - mean), mean
 
 
-def scaled_ridge_left_out(K, labeled, Y, weight, penalty):
+def held_out_scaled_ridge(K, labeled, Y, weight, penalty):
     """Return the values (l, c) at each labeled point of `scaled_ridge` without it, in the scale of all."""
     size = np.average(np.diagonal(K)[labeled], weights=weight)
     found = []
@@ -401,18 +401,18 @@ def averaged_ridge(W, labeled, Y, weight, kernels, penalty, classes, alike=False
     Shares: exp(-sum w |e|^2 / (2 s^2)) of the residuals e left out, s = 1, or of quantities the least rms.
     """
     of, w = components(W), weight / weight.mean()
-    reached = np.isin(of, of[labeled])
+    reachable = np.isin(of, of[labeled])
     values, held_out, losses = [], [], []
     for kernel in kernels:
         K = graph_kernel(W, *kernel)
         f, mean = scaled_ridge(K, labeled, Y, weight, penalty)
-        left_out = scaled_ridge_left_out(K, labeled, Y, weight, penalty)
-        losses.append((w * ((left_out - Y) ** 2).sum(1)).sum())
-        center = f[reached].mean(0) if classes else -mean
-        scale = (f[reached] - center).std() if classes else 1.0
-        values.append(np.where(reached[:, None], (f - center) / scale, 0))
+        held_out_values = held_out_scaled_ridge(K, labeled, Y, weight, penalty)
+        losses.append((w * ((held_out_values - Y) ** 2).sum(1)).sum())
+        center = f[reachable].mean(0) if classes else -mean
+        scale = (f[reachable] - center).std() if classes else 1.0
+        values.append(np.where(reachable[:, None], (f - center) / scale, 0))
         kept = (weight @ Y - weight[:, None] * Y) / (weight.sum() - weight)[:, None] if classes else mean
-        held_out.append((left_out - kept - center) / scale)
+        held_out.append((held_out_values - kept - center) / scale)
     unit = 1.0 if classes else min(losses) / len(Y)
     shares = np.exp(-(np.array(losses) - min(losses)) / (2 * unit))
     shares = np.full(len(kernels), 1 / len(kernels)) if alike else shares / shares.sum()

@@ -50,7 +50,7 @@ axes[1].set_title("2. kernel")
 axes[2].scatter(*X.T, c=spread[:, 1], s=8, cmap="coolwarm", vmin=0, vmax=1)
 axes[2].scatter(*X[ends].T, c=truth[ends], s=120, cmap="coolwarm", edgecolor="black")
 axes[2].set_title("3. labels flow")
-for height, name in enumerate(("without", "with_graph")):
+for height, name in enumerate(("baseline", "with_graph")):
     lower, upper = gain[f"{name}_interval"]
     axes[3].plot([lower, upper], [height, height], color="tab:blue", linewidth=3)
     axes[3].plot(gain[name], height, "o", color="black")

@@ -195,9 +195,9 @@ def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
 @read_option
 @click.option("--of", "name", default="model", show_default=True,
               help="The model of the run that predicts: model, base, ...")
-@click.option("--abstain", is_flag=True,
-              help="Reject points that are not near any point of the model, and give them no label: an empty cell and "
-                   "`abstained` in tables, -1 in arrays, NaN among values.")
+@click.option("--reject", is_flag=True,
+              help="Reject outliers and points that are near no point of the model: they get no label: an empty "
+                   "cell and `rejected` in tables, -1 in arrays, NaN among values.")
 @click.option("--probabilities", is_flag=True, help="Write the probability of each class: as columns of a table; in "
                                                     ".npy and .zarr as an array (n, n_classes) instead of the labels; "
                                                     "in .h5ad as the array dssl_probabilities in obsm.")
@@ -210,7 +210,7 @@ def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
 @memory_option
 @quiet_option
 @json_option
-def predict_command(model: Path, source: tuple[str, ...], out: Path, options: JsonObject, name: str, abstain: bool,
+def predict_command(model: Path, source: tuple[str, ...], out: Path, options: JsonObject, name: str, reject: bool,
                     probabilities: bool, new_only: bool, safe_csv: bool, overwrite: bool, runtime: str,
                     memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run, and write the predictions to OUT.
@@ -221,7 +221,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     or an .h5ad file: a copy of SOURCE, or SOURCE itself, with dssl_label and dssl_probability in `obs`. A table has the
     identifier that was excluded from the training data, or else `row`, the number of the row in the source, counted
     from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the next class, if the
-    model has no probabilities; and with --abstain the column `abstained`.
+    model has no probabilities; and with --reject the column `rejected`.
 
     A table of predictions at OUT is replaced; any other file is replaced only with --overwrite, and a folder never.
 
@@ -259,13 +259,13 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     coding = fitted.model.coding
     if probabilities:
         fitted.calibration()  # raises if there is none, before a point is read
-    require(not abstain or fitted.has_room(out, probabilities=probabilities), error=SpecError,
-            what=f"--abstain with {out} and classes such as {coding.classes[:3].tolist()}",
+    require(not reject or fitted.has_room(out, probabilities=probabilities), error=SpecError,
+            what=f"--reject with {out} and classes such as {coding.classes[:3].tolist()}",
             why="-1 means no label only in an array of other integers", fix="write a .csv or .parquet file")
     target = out.resolve()  # absolute, since workers may have another working folder
     pending = None
     if new_only:
-        made_by = {"model": fitted.address, "of": name, "abstain": abstain, "probabilities": probabilities,
+        made_by = {"model": fitted.address, "of": name, "reject": reject, "probabilities": probabilities,
                    "safe_csv": safe_csv, "read": plain(options)}
         pending = Pending.of(target, made_by, source, options.get("format"))
         for text in pending.notes():
@@ -290,32 +290,32 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
             for text in [*compared.notes(names), *(compared.drift.in_words(names) if compared.drift else ())]:
                 console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
             with pending.continued() if pending is not None else nullcontext() as continued:
-                written = fitted.write(dataset.X, target, execution, abstain=abstain, probabilities=probabilities,
+                written = fitted.write(dataset.X, target, execution, reject=reject, probabilities=probabilities,
                                        outliers=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
                                        continued=continued, cells=original)
     finally:
         points.remove()
         scratch.remove()
-    summary = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "far": compared.n_outliers,
-               "beyond_range": compared.described(names),
+    summary = {"out": str(out), **written, "imputed": imputed, "unseen": unseen, "outliers": compared.n_outliers,
+               "out_of_range": compared.described(names),
                "drift": compared.drift and compared.drift.to_dict(names)}
     if pending is not None:
         summary["n_before"] = pending.before.n_rows
     if compared.n_outliers:
-        without_label = "they have no label" if abstain else "--abstain gives them no label"
+        without_label = "they have no label" if reject else "--reject gives them no label"
         console.print(f"warning: {compared.n_outliers} of {summary['n']} points are outliers: a column is out of the "
                       f"range of the training points by more than the width of that range; {without_label}",
                       markup=False, highlight=False, soft_wrap=True)
     if summary["unsupported"]:
         why = "have no neighbor that a label or a cluster reaches, so they get none"
-        if not fitted.model.abstains:
-            without_label = "they have no label" if abstain else "--abstain gives them no label"
+        if not fitted.model.rejects:
+            without_label = "they have no label" if reject else "--reject gives them no label"
             why = f"are near no point of the model, so the intercept alone would determine their label; {without_label}"
         console.print(f"warning: {summary['unsupported']} of {summary['n']} points {why}")
     figures = summary["counts"] if "counts" in summary else summary["values"]
     text = ", ".join(f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
                      for key, value in figures.items())
-    text += f"; without a label {summary['abstained']}" if summary["abstained"] else ""
+    text += f"; without a label {summary['rejected']}" if summary["rejected"] else ""
     new = "new " if new_only else ""
     click.echo(json.dumps(summary) if as_json else f"{summary['n']} {new}predictions in {out}: {text}")
 

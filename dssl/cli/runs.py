@@ -87,8 +87,8 @@ def _print_result(result: RunResult) -> None:
         out.print(sentence, markup=False, highlight=False)
     if result.predictions:
         out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, markup=False, highlight=False)
-    if result.unreached.get("count"):
-        out.print(f"{result.unreached['count']} points are unreachable from any label: {result.unreached['file']}",
+    if result.unreachable.get("count"):
+        out.print(f"{result.unreachable['count']} points are unreachable from any label: {result.unreachable['file']}",
                   soft_wrap=True)
     out.print(f"report: {result.report}", soft_wrap=True)
     disk_use = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"

@@ -160,7 +160,7 @@ def _show_run(document: RunDocument) -> None:
     click.echo("\nPaths")
     paths = {"predictions": result and result.predictions, "run": folder,
              "report": result and result.report, "model": result and result.model_path,
-             "unreached": result and result.unreached.get("file")}
+             "unreachable": result and result.unreachable.get("file")}
     for key, path in paths.items():
         if path:
             click.echo(f"  {key:<11} {path}")

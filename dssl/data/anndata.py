@@ -20,7 +20,7 @@ from .readers.arrays import CsrParts
 ENCODED = {"encoding-type": "array", "encoding-version": "0.2.0"}
 CONNECTIVITIES = "obsp/connectivities"
 # What predictions of dssl are named, as in dssl_label; of another prediction they are removed.
-PREDICTED = re.compile("dssl_(label|value|tags|probability|probabilities|score|abstained|role)(_.*)?", re.DOTALL)
+PREDICTED = re.compile("dssl_(label|value|tags|probability|probabilities|score|rejected|role)(_.*)?", re.DOTALL)
 Columns = Mapping[str, np.ndarray | pd.Categorical]
 
 

@@ -33,7 +33,7 @@ DETERMINED = 1e-6  # the share of a target's variance that a column does not exp
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that identifies a row
-LEFT_OUT: dict[str, tuple[str, str]] = {  # by finding: the plural of what is left out, and how to learn from it
+EXCLUDED: dict[str, tuple[str, str]] = {  # by finding: the plural of what is left out, and how to learn from it
     "identifier": ("identifiers", "data.read.keep_ids: {} keeps them"),
     "free text": ("free text", "To learn from it, add embeddings of it (such as those of sentence-transformers) as "
                                "columns of numbers, or as a list column of Parquet"),
@@ -88,7 +88,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
     """
     figures = traits.figures
     measured, odd, several = (scan.measures, scan.odd, scan.several_units) if scan is not None else ((), {}, {})
-    copies = _copies(traits)
+    duplicates = _duplicate_columns(traits)
     records = []
     for j in range(traits.d):
         n = int(figures["present"][j])
@@ -118,8 +118,8 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             words = not mixed and _are_words(levels[j])
             finding = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
-        if finding is None and j in copies:
-            original, exact = copies[j]
+        if finding is None and j in duplicates:
+            original, exact = duplicates[j]
             finding = "duplicate", (f"a copy of {column_label(names, original)}" if exact else
                                   f"{column_label(names, original)} on another scale")
         records.append(ColumnRecord(
@@ -159,7 +159,7 @@ def warn_identifiers(X: np.ndarray, names: Sequence[str]) -> None:
             IdentifierColumns, stacklevel=5)
 
 
-def left_out(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> set[int]:
+def excluded_columns(records: Sequence[ColumnRecord], keep: bool | Collection[str]) -> set[int]:
     """Return the columns to leave out: identifiers, and text that is not a category, except for those to keep.
 
     The result is empty if no other column would remain.
@@ -214,7 +214,7 @@ def notes(records: Sequence[SurveyRecord], *, named: bool = True, can_drop: bool
     if matches := columns("target"):
         lines.append(f"warning: the target in disguise? {reasons(matches)}. If new points do not have it, their errors "
                      f"will be larger than those shown: leave it out {dropped(matches)}")
-    for finding, (what, way) in LEFT_OUT.items():
+    for finding, (what, way) in EXCLUDED.items():
         if matches := columns(finding, used=False):
             lines.append(f"left out, as {what}: {reasons(matches)}. {way.format(_listed(matches))}")
     if matches := columns("identifier"):
@@ -238,7 +238,7 @@ def _listed(records: Sequence[SurveyRecord]) -> str:
 def unread_columns(records: Sequence[SurveyRecord]) -> str:
     """Return which columns were left out of a model, and how it could learn from them; "" if there are none."""
     parts = []
-    for finding, (what, way) in LEFT_OUT.items():
+    for finding, (what, way) in EXCLUDED.items():
         if matches := [record for record in records if record["finding"] == finding and not record["used"]]:
             shown = ", ".join(repr(record["name"]) for record in matches[:5])
             more = f" and {len(matches) - 5} more" if matches[5:] else ""
@@ -321,7 +321,7 @@ def _constant(traits: Traits, j: int, levels: dict[int, dict[str, int]]) -> tupl
     return ("constant", f"it is {of['smallest'][j]:.6g} in every row") if same else None
 
 
-def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
+def _duplicate_columns(traits: Traits) -> dict[int, tuple[int, bool]]:
     """Return for each duplicate column an earlier column that is equal up to scale and offset, and whether it is equal.
 
     Centered columns are compared by the directions of their projections on random rows. Columns that are at one end of
@@ -344,14 +344,14 @@ def _copies(traits: Traits) -> dict[int, tuple[int, bool]]:
     main = directions[np.arange(len(chosen)), np.abs(directions).argmax(axis=1)]
     directions *= np.sign(main)[:, None]
     tree = cKDTree(directions)
-    copies = {}
+    duplicates = {}
     for position, near in enumerate(tree.query_ball_point(directions, MAX_DISTANCE, return_sorted=True)):
         j = int(chosen[position])
         first = next((int(chosen[k]) for k in near if k < position and present[chosen[k]] == present[j]), None)
         if first is not None:
             is_equal = all(figures[end][j] == figures[end][first] for end in ("smallest", "largest", "first", "last"))
-            copies[j] = first, is_equal
-    return copies
+            duplicates[j] = first, is_equal
+    return duplicates
 
 
 def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str] | None:

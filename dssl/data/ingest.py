@@ -29,7 +29,7 @@ from ..storage.store import MANIFEST, StoredParts
 from ..storage.verify import clear_unfinished
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
-from .findings import ColumnRecord, examined, left_out, to_json, with_dropped
+from .findings import ColumnRecord, examined, excluded_columns, to_json, with_dropped
 from .floats import (
     floats,
     infinite_texts,
@@ -48,7 +48,7 @@ from .readers.formats import format_of
 from .readers.joined import require_same_arrays
 from .readers.stored import StoredReader
 from .source_files import FileRecord, Source, digested, fingerprint
-from .source_reader import left_out_of, of_all_cells, open_source, refuse_odd_labels
+from .source_reader import excluded_from, of_all_cells, open_source, refuse_odd_labels
 from .sources import find_source
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
@@ -84,7 +84,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
     source = digested(source)
     if like is not None:
         columns = columns or Columns.of(like.attributes)
-        leave_out = left_out_of(like)
+        leave_out = excluded_from(like)
         params = replace(params, sparse=False)
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": fingerprint(source), "budget": execution.memory_budget,
@@ -148,7 +148,7 @@ def _surveyed(reader: Reader, params: IngestParams, name: str, execution: Execut
     records = examined(traits, survey.levels, names, scan) if examine and traits is not None else []
     # Columns without unique names are never left out.
     unnamed = names is None or len(set(names)) < len(names)
-    out = set() if unnamed or "drop" not in reader.options else left_out(records, params.keep_ids)
+    out = set() if unnamed or "drop" not in reader.options else excluded_columns(records, params.keep_ids)
     records = [replace(record, used=j not in out) for j, record in enumerate(records)]
     remaining = [j for j in range(scan.n_columns) if j not in out]
     reader = reader.without({names[j] for j in out}) if names and out else reader

@@ -58,7 +58,7 @@ def scan_source(source: Source, params: IngestParams, scratch: Path, budget: int
 
     scratch : a folder for decompressed files. Raises DataError: the source cannot be used.
     """
-    columns, leave_out = (None, list[str]()) if like is None else (Columns.of(like.attributes), left_out_of(like))
+    columns, leave_out = (None, list[str]()) if like is None else (Columns.of(like.attributes), excluded_from(like))
     try:
         return open_source(source, params, scratch=scratch, like=like, columns=columns, leave_out=leave_out).scan()
     except CellError as error:
@@ -66,7 +66,7 @@ def scan_source(source: Source, params: IngestParams, scratch: Path, budget: int
                            leave_out) from error
 
 
-def left_out_of(dataset: Dataset) -> list[str]:
+def excluded_from(dataset: Dataset) -> list[str]:
     """Return the names of the columns of a table that its data set does not have."""
     return [record["name"] for record in dataset.attributes.get("survey", ()) if not record["used"]]
 

@@ -69,7 +69,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
         require_decisions(self.scoring, sized=self.class_sizes is not None)
         family = GraphRidgeParams(random_state=self.random_state)
         return AutomaticParams(
-            graph=self.group("graph"), family=family, most=label_limit(family, budget_of(self.memory_budget)),
+            graph=self.group("graph"), family=family, max_labels=label_limit(family, budget_of(self.memory_budget)),
             loss=self.loss, prior=prior_of(getattr(self, "class_prior", None), self.class_sizes), scoring=self.scoring,
             weight=ClassWeight.of(getattr(self, "class_weight", None)), base_estimator=self.base_estimator)
 
@@ -106,7 +106,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
                                   fix="check the features, graph.n_neighbors and the metric, or use a supervised model"
                                   ), GraphDoesNotHelp, stacklevel=4)
 
-    def _told(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
         choice = context.attributes("models")["choice"]
         self.gain_ = Gain(**choice["gain"])
         self._held_out = context.side.held_out if context.side is not None else None

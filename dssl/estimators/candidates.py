@@ -1,4 +1,5 @@
-"""The candidates of a search, and which of them one evaluation serves: those that differ in joint parameters alone."""
+"""The candidates of a search, and which of them one evaluation serves: those that differ in vectorized
+parameters alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
         for name in checked.groups:
             checked.group(name)
         values = checked.get_params()
-        for name in set(checked.joint) - set(checked.several):
+        for name in set(checked.vectorized) - set(checked.several):
             require(np.ndim(values[name]) == 0, f"{name}={values[name]!r} of a candidate",
                     why="a candidate has one value of each parameter", fix=f"list the values of {name} in the grid")
     return candidates
@@ -80,7 +81,7 @@ def groups_of(candidates: Sequence[Candidate]) -> list[tuple[str, Group]]:
     """Return the groups of candidates that one evaluation serves, each with its scale; those of one graph together."""
     members: list[tuple[Values, list[int]]] = []  # no dict: values of parameters need not be hashable
     for number, candidate in enumerate(candidates):
-        shared = {name: value for name, value in candidate.values.items() if name not in candidate.estimator.joint}
+        shared = {name: value for name, value in candidate.values.items() if name not in candidate.estimator.vectorized}
         numbers = next((numbers for known, numbers in members if known == shared), None)
         if numbers is None:
             members.append((shared, numbers := []))

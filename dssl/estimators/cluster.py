@@ -155,7 +155,7 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
 
     regressor = "SemiSupervisedRegressor"
     method, without_graph = CLUSTER_KERNEL, "a cluster kernel is one of all pairs of points, without a graph"
-    joint = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
+    vectorized = ("transfer__transfer", "transfer__leading", "transfer__exponent", "C")
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
     basis_: ClusterBasis
 

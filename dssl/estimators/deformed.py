@@ -35,7 +35,7 @@ from .targets import prior_of
 class DeformedKernelEstimator(SearchedEstimator, KernelReader):
     """What estimators in a deformed kernel share; `LapSVC` describes the parameters."""
 
-    method, joint = DEFORMED_SVM, ("regularizer__power", "eta", "C")
+    method, vectorized = DEFORMED_SVM, ("regularizer__power", "eta", "C")
     sections: ClassVar[type[DeformedModel]] = RidgeModel
     kept_steps = ("system",)
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
@@ -75,7 +75,7 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
                     ", or memory_budget" if self.n_landmarks == "auto" else "")), UserWarning, stacklevel=3)
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
 
-    def _told(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
         covariance = covariance_of(context, params)
         self.landmarks_ = covariance.subsample
         assert context.fit is not None
@@ -84,7 +84,7 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
                                                  params.regularizer.power)
         model = context.attributes("models")["models"]["model"]
         return {**covariance.attributes, "n_landmarks": len(self.landmarks_), "eta": model["eta"],
-                "structure": covariance.concentration[params.regularizer.power]}
+                "spectral_concentration": covariance.concentration[params.regularizer.power]}
 
     def _off_the_subsample(self, context: Context, function: Expansion, covariance: GraphCovariance,
                            power: int) -> Any:

@@ -59,7 +59,7 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
         "format": numpy_model.FORMAT, "dssl": __version__, "n_features": model.n_features,
         "feature_names": feature_names, "coding": model.coding.name,
         "classes": model.coding.classes.tolist() if of_classes else None,
-        "classes_dtype": model.coding.classes.dtype.str, "rejects": model.abstains,
+        "classes_dtype": model.coding.classes.dtype.str, "rejects": model.rejects,
         "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
         "model": node, "n_values": model.n_columns}
     stored, _ = scaling.to_arrays()
@@ -111,7 +111,7 @@ def _(model: TagModel, at: str) -> Described:
     nodes, arrays, equal = list[JsonObject](), _named(at, constants=model.constants), dict[str, np.ndarray]()
     for column, each in zip(model.learned, model.models, strict=True):
         node, stored = _node(each, f"{at}.{column}")
-        nodes.append({**node, "column": column, "coding": each.coding.name, "rejects": each.abstains})
+        nodes.append({**node, "column": column, "coding": each.coding.name, "rejects": each.rejects})
         arrays |= {name: equal.setdefault(_digest(array), array) for name, array in stored.items()}
     return {"type": "tags", "at": at, "models": nodes}, arrays
 
@@ -140,7 +140,7 @@ def _(model: GraphModel, at: str) -> Described:
     points = np.empty_like(layout.rows)
     points[layout.ids] = layout.rows
     return ({"type": "graph", "at": at, "metric": metric, "k": model.k, "rule": rule.name, "scale": rule.scale},
-            _named(at, points=points, values=model.values_at, reachable=model.reached, scales=model.scales))
+            _named(at, points=points, values=model.values_at, reachable=model.reachable, scales=model.scales))
 
 
 @_node.register

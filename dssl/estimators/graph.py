@@ -65,17 +65,17 @@ class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
                execution: Execution) -> None:
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
         assert self._transduction is not None
-        coding, unreached = self.model_.coding, self.evidence_["unreached"]
+        coding, unreachable = self.model_.coding, self.evidence_["unreachable"]
         if isinstance(coding, ClassCoding):
             self.evidence_["never_predicted"] = coding.unpredicted_classes(self._transduction)
-        if unreached:
+        if unreachable:
             warnings.warn(explain(
-                f"{unreached} of {len(self._transduction)} points have no prediction",
+                f"{unreachable} of {len(self._transduction)} points have no prediction",
                 why="no label reaches their part of the graph",
                 fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
                 UnreachablePoints, stacklevel=3)
 
-    def _told(self, context: Context, params: GraphLearnerParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: GraphLearnerParams) -> dict[str, Any]:
         attributes = context.attributes("vertex_values")
         return {**context.graph().attributes,
                 **{name: value for name, value in attributes.items() if name != CALIBRATION}}

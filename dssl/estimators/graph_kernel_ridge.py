@@ -16,7 +16,7 @@ from .graph import GraphClassifier, GraphEstimator, GraphRegressor
 class GraphKernelRidgeBase(GraphEstimator):
     """What both share; `GraphKernelRidge` describes the parameters."""
 
-    joint = several = ("ridge", "power", "by_degree", "penalty", "weighting")
+    vectorized = several = ("ridge", "power", "by_degree", "penalty", "weighting")
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
@@ -128,7 +128,7 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
     transduction_ : ndarray, shape (n,)
         The labels predicted for the points of the fit.
     evidence_ : dict
-        The graph, the solver, the number of `unreached` points, and the classes
+        The graph, the solver, the number of `unreachable` points, and the classes
         that no point of the fit is predicted as, `never_predicted`.
     calibration_ : Calibration
         What makes scores probabilities.
@@ -245,7 +245,7 @@ class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
     transduction_ : ndarray, shape (n,) or (n, c)
         What is predicted for the points of the fit.
     evidence_ : dict
-        The graph, the solver and the number of `unreached` points.
+        The graph, the solver and the number of `unreachable` points.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

@@ -42,7 +42,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     n_clusters : int, "eigengap" or "gap"
         The number of clusters, or the rule by which it is chosen up to
         `max_clusters` (`dssl.selection.number_of_clusters`).
-    space : "graph", "base", "deformed", "cluster" or "multiscale"
+    feature_map : "graph", "base", "deformed", "cluster" or "multiscale"
         The kernel: "graph", that of the graph by `regularizer`, from its lowest
         eigenpairs, two for each cluster, of unit diagonal (spectral clustering);
         "base", the base kernel; "deformed", the base kernel deformed by the graph;
@@ -132,14 +132,15 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     model_: Model
     labels_: np.ndarray
-    _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
+    _attributes: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
 
-    def __init__(self, n_clusters: int | str = 8, *, space: str = "graph", kernel: Any = "rbf",
+    def __init__(self, n_clusters: int | str = 8, *, feature_map: str = "graph", kernel: Any = "rbf",
                  bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_landmarks: int | str = "auto", n_init: int = 10,
                  max_clusters: int = 20, scale: str = "auto", memory_budget: int | str | None = None,
                  random_state: int = 0):
-        self.n_clusters, self.space, self.kernel, self.bandwidth, self.eta = n_clusters, space, kernel, bandwidth, eta
+        self.n_clusters, self.feature_map, self.kernel = n_clusters, feature_map, kernel
+        self.bandwidth, self.eta = bandwidth, eta
         self.graph, self.regularizer, self.n_landmarks, self.n_init = graph, regularizer, n_landmarks, n_init
         self.max_clusters, self.scale = max_clusters, scale
         self.memory_budget, self.random_state = memory_budget, random_state
@@ -183,12 +184,13 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         execution, params = self._execution(), self._params()
         rows = self._points(X, execution, reset=True)
         require_unequal(rows)
-        space = params.space
-        require(graph is None or space.space in GRAPH_MAPS, f'graph is given, and space="{space.space}"',
-                why="that kernel has no graph", fix='leave it out, or use space="graph" or "deformed"')
+        feature_map = params.feature_map
+        require(graph is None or feature_map.name in GRAPH_MAPS,
+                f'graph is given, and feature_map="{feature_map.name}"',
+                why="that kernel has no graph", fix='leave it out, or use feature_map="graph" or "deformed"')
         self.scaling_ = self._scaling_of(X, rows, execution, graph)
         rows = scaled(rows, self.scaling_, execution)
-        graph = graph_of(rows, space.graph, execution, graph) if space.space in GRAPH_MAPS else None
+        graph = graph_of(rows, feature_map.graph, execution, graph) if feature_map.name in GRAPH_MAPS else None
         nothing = Quantities.of(np.full((len(rows), 1), np.nan))
         made = MemoryWorkspace(Fit(rows, nothing, graph=graph), execution)
         made.run(CLUSTERING.steps, params)
@@ -198,7 +200,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         self.inertia_, self.n_clusters_ = attributes["inertia"], len(attributes["counts"])
         self.evidence_ = {**attributes["features"], **attributes["kmeans"], "chosen": attributes["chosen"],
                           "counts": attributes["counts"]}
-        self._facts = {"models": attributes, "points": {"scaling": self.scaling_.to_arrays()[1]}}
+        self._attributes = {"models": attributes, "points": {"scaling": self.scaling_.to_arrays()[1]}}
         return self
 
     def report(self, path: str | Path | None = None) -> str:
@@ -223,23 +225,23 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
             `fit` was not called.
         """
         check_is_fitted(self, "model_")
-        method = CLUSTERING if self.space in GRAPH_MAPS else KERNEL_CLUSTERING
-        run = RunRecord(self._facts, {"metrics": {"inertia": self.inertia_}})
+        method = CLUSTERING if self.feature_map in GRAPH_MAPS else KERNEL_CLUSTERING
+        run = RunRecord(self._attributes, {"metrics": {"inertia": self.inertia_}})
         html = page(type(self).__name__, f"{len(self.labels_):,} points", [
-            clusters_section(run, method.words), data_section(run)])
+            clusters_section(run, method.report_text), data_section(run)])
         if path is not None:
             Path(path).write_text(html, encoding="utf-8")
         return html
 
     def _params(self) -> ClustersParams:
         rule = number_rule(self.n_clusters, self.max_clusters)
-        most = self.n_clusters if rule is None else self.max_clusters
-        start = KMeansParams(n_clusters=most, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
+        n_clusters = self.n_clusters if rule is None else self.max_clusters
+        start = KMeansParams(n_clusters=n_clusters, n_init=self.n_init,  # type: ignore[arg-type]  # it checks
                              random_state=self.random_state)
-        space = FeatureMapParams(space=self.space,  # type: ignore[arg-type]
-                            regularizer=self.group("regularizer"), eta=self.eta,
-                            n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
-                            budget=budget_of(self.memory_budget), random_state=self.random_state)
+        feature_map = FeatureMapParams(
+            name=self.feature_map, regularizer=self.group("regularizer"),  # type: ignore[arg-type]
+            eta=self.eta, n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
+            budget=budget_of(self.memory_budget), random_state=self.random_state)
         bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
-        return ClustersParams(kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), space=space,
-                              kmeans=start, rule=rule, baselines=())
+        return ClustersParams(kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state),
+                              feature_map=feature_map, kmeans=start, rule=rule, baselines=())

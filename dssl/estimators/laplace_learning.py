@@ -79,7 +79,7 @@ class LaplaceLearning(OneSystemClassifier):
     transduction_ : ndarray, shape (n,)
         The labels predicted for the points of the fit.
     evidence_ : dict
-        The graph, the solver, the number of `unreached` points, and the classes
+        The graph, the solver, the number of `unreachable` points, and the classes
         that no point of the fit is predicted as, `never_predicted`.
     calibration_ : Calibration
         What makes scores probabilities.
@@ -167,7 +167,7 @@ class LaplaceLearningRegressor(GraphRegressor):
     transduction_ : ndarray, shape (n,) or (n, c)
         What is predicted for the points of the fit.
     evidence_ : dict
-        The graph, the solver and the number of `unreached` points.
+        The graph, the solver and the number of `unreachable` points.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
         It is computed when it is first asked for.

@@ -37,7 +37,7 @@ from .targets import prior_of
 class LapRLSEstimator(SearchedEstimator, KernelReader):
     """What both share; `LapRLSClassifier` describes the parameters."""
 
-    method, joint = LAPRLS, PENALTIES
+    method, vectorized = LAPRLS, PENALTIES
     tie: ClassVar[Literal["rmse", "loss"]] = "rmse"  # by what a search tells classes of equal errors apart
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
@@ -85,7 +85,7 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
         vertices = self.group("graph").vertices(rows, execution) if made is None else None
         self._run(rows, target, weight, made, params, execution, vertices)
 
-    def _told(self, context: Context, params: PenaltyParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: PenaltyParams) -> dict[str, Any]:
         selection, models = context.attributes("selection"), context.attributes("models")
         assert isinstance(self.model_, KernelModel)
         self.bandwidth_ = getattr(self.model_.kernel, "bandwidth", None)
@@ -97,7 +97,8 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
         return {**(context.graph().attributes if context.has_graph else {}), **solved, "folds": selection["folds"],
                 "repetitions": selection.get("repetitions", 1),
                 **({"scores": selection["scores"]} if "scores" in selection else {}),
-                **({"structure": selection["rule"]["structure"]} if params.laprls.chosen else {})}
+                **({"spectral_concentration": selection["rule"]["spectral_concentration"]}
+                   if params.laprls.chosen else {})}
 
 
 class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):

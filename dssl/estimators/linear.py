@@ -35,7 +35,7 @@ class LinearEstimator(SearchedEstimator):
                 fix="leave it out, or use LapSVC, LapRLSClassifier or GraphKernelRidge")
         self._run(rows, target, weight, None, params, execution)
 
-    def _told(self, context: Context, params: Any) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: Any) -> dict[str, Any]:
         model = context.attributes("models")["models"]["model"]
         return {**self._basis(context, params),
                 **{name: model[name] for name in ("features", "contrast") if name in model}}

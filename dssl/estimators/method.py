@@ -35,10 +35,10 @@ class MethodEstimator(PointEstimator):
     """An estimator whose fit runs the steps of a method."""
 
     method: ClassVar[Method]
-    kept_steps: ClassVar[tuple[str, ...]] = ()  # intermediate steps whose arrays `_told` reads
+    kept_steps: ClassVar[tuple[str, ...]] = ()  # intermediate steps whose arrays `_evidence` reads
     calibration_: Any  # of a classifier: a Calibration, of tags (several labels a point) a TagCalibration, or None
     model_: Model
-    _facts: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
+    _attributes: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
     estimators_: list[Any]  # of tags, the fit of each
     _last: LastKernelRows | None = None  # while tags are learned
     _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
@@ -48,21 +48,21 @@ class MethodEstimator(PointEstimator):
              execution: Execution, vertices: Vertices | None = None) -> None:
         """Run the steps without a baseline, and set `model_`, `calibration_` and `evidence_`.
 
-        vertices : which points are copies, where there is no graph that says so.
+        vertices : which points are duplicates, where there is no graph that says so.
         """
         made = MemoryWorkspace(Fit(rows, target, weight, graph, vertices, soft=self._soft(rows, target, execution),
                                    side=SideResults(self._last)), execution)
         made.run(self.method.steps, self._comparing(params, False), keep={*self.method.read_last, *self.kept_steps})
         self._begun, self._by_labels = (made, params), None
-        self._facts = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
+        self._attributes = {**{name: artifact.attributes for name, artifact in made.artifacts.items()}, "labels": {
             **target.to_arrays()[1], **target.described(), "n_labeled": len(target.labeled)}}
         self.model_ = made.fit.side.models["model"]
-        self.evidence_ = self._told(made.context(), params)
+        self.evidence_ = self._evidence(made.context(), params)
         if self.method.at_training is not None:
             values, unsupported = self.method.at_training(made.context())
             self._transduction = self.model_.coding.mask_labels(self.model_.coding.labels(values), unsupported)
         made.tidy(self.method)
-        described = self._facts["models"]["models"]["model"]
+        described = self._attributes["models"]["models"]["model"]
         if hasattr(self, "classes_"):
             self.calibration_ = Calibration.from_dict(described[CALIBRATION]) if CALIBRATION in described else None
 
@@ -116,7 +116,7 @@ class MethodEstimator(PointEstimator):
         return replace(params, baselines=("base",) if compares else ())
 
     @abstractmethod
-    def _told(self, context: Context, params: Any) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: Any) -> dict[str, Any]:
         """Keep what the steps have made beside the model, and return what is known of it, for `evidence_`."""
 
     def report(self, path: str | Path | None = None) -> str:
@@ -156,15 +156,15 @@ class MethodEstimator(PointEstimator):
 
     def _report(self, of: str) -> Page:
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
-        run = RunRecord({**self._facts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
+        run = RunRecord({**self._attributes, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)
-        others = [answer_section(run, self.method.words, self.method.baselines), curve_section(run),
+        others = [answer_section(run, self.method.report_text, self.method.baselines), curve_section(run),
                   *(section(run) for section in (*leading, *following))]
-        return page(type(self).__name__, of, in_order(run, self.method.words, quality_section(run), others))
+        return page(type(self).__name__, of, in_order(run, self.method.report_text, quality_section(run), others))
 
 
 class SearchedEstimator(MethodEstimator):
     """An estimator whose candidates `GridSearch` evaluates, by the evaluator of its method."""
 
-    joint: ClassVar[tuple[str, ...]] = ()  # the parameters of which one evaluation varies many at a time
+    vectorized: ClassVar[tuple[str, ...]] = ()  # the parameters of which one evaluation varies many at a time
     several: ClassVar[tuple[str, ...]] = ()  # those of which a candidate may have several values

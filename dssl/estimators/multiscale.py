@@ -18,7 +18,7 @@ class MultiscaleKernelEstimator(LinearEstimator):
     """What both share; `MultiscaleKernelClassifier` describes the parameters."""
 
     method, without_graph = MULTISCALE_KERNEL, "the kernel is one of graphs of its own, of several scales"
-    joint = ("C",)
+    vectorized = ("C",)
     C: float
     map_: MultiscaleMap
 
@@ -136,7 +136,7 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         `scales` eps_j and the `second` eigenvalue of each; for each `index` k the
         number j of the `chosen` scale and the `eigenvalues`; the indices whose first
         choice was `passed_over` for a scale with sound denominators, those `unsound`
-        at all scales, those `left_out` with an eigenvalue 0, and the `unsound_share`
+        at all scales, those `dropped` with an eigenvalue 0, and the `unsound_share`
         of points and indices in a sample of the points of the fit.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
@@ -258,7 +258,7 @@ class MultiscaleKernelRegressor(PointRegressor, MultiscaleKernelEstimator):
         `scales` eps_j and the `second` eigenvalue of each; for each `index` k the
         number j of the `chosen` scale and the `eigenvalues`; the indices whose first
         choice was `passed_over` for a scale with sound denominators, those `unsound`
-        at all scales, those `left_out` with an eigenvalue 0, and the `unsound_share`
+        at all scales, those `dropped` with an eigenvalue 0, and the `unsound_share`
         of points and indices in a sample of the points of the fit.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.

@@ -173,7 +173,7 @@ class PointPredictor(PointReader):
         """Return what is predicted for rows of this estimator's columns; no label where the model rejects a point."""
         values, unsupported = self.model_.values_and_unsupported(rows, execution)
         labels = self.model_.coding.labels(values)
-        return self.model_.coding.mask_labels(labels, unsupported) if self.model_.abstains else labels
+        return self.model_.coding.mask_labels(labels, unsupported) if self.model_.rejects else labels
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model to one file, which NumPy alone, or an ONNX runtime, can predict with.
@@ -273,7 +273,7 @@ class PointPredictor(PointReader):
         Returns
         -------
         dict
-            `n`, `unsupported` and `abstained` points, and `counts` by class, or `values`
+            `n`, `unsupported` and `rejected` points, and `counts` by class, or `values`
             with `min`, `mean` and `max`.
 
         Raises

@@ -73,7 +73,7 @@ class PoissonLearning(OneSystemClassifier):
     transduction_ : ndarray, shape (n,)
         The labels predicted for the points of the fit.
     evidence_ : dict
-        The graph, the solver, the number of `unreached` points, and the classes
+        The graph, the solver, the number of `unreachable` points, and the classes
         that no point of the fit is predicted as, `never_predicted`.
     calibration_ : Calibration
         What makes scores probabilities.

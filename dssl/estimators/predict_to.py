@@ -27,11 +27,11 @@ from ..storage.store import StoredParts
 class Entries(Output):
     """The predictions of one model as an array holds them, and receipts that tell what they are.
 
-    abstain : whether points that the model says nothing about have no prediction. outliers : which others have none,
+    reject : whether points that the model says nothing about have no prediction. outliers : which others have none,
     bool (n,), or None.
     """
 
-    abstain: bool
+    reject: bool
     outliers: Rows | None = None
 
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
@@ -42,12 +42,12 @@ class Entries(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, unsupported = model.block_values(X)
-        entries, empty = model.coding.entries(values), rejected_rows(unsupported & self.abstain, self.outliers, start)
+        entries, empty = model.coding.entries(values), rejected_rows(unsupported & self.reject, self.outliers, start)
         summary = model.coding.summary(entries[~empty])
         if empty.any():
             entries = entries.copy()
             entries[empty] = model.coding.missing_entry
-        return {"predictions": entries}, {"unsupported": int(unsupported.sum()), "abstained": int(empty.sum()),
+        return {"predictions": entries}, {"unsupported": int(unsupported.sum()), "rejected": int(empty.sum()),
                                         "summary": summary}
 
 
@@ -55,7 +55,7 @@ class Entries(Output):
 class Probabilities(Output):
     """The probabilities of the classes of one model, NaN where a point has no prediction; receipts as of `Entries`."""
 
-    abstain: bool
+    reject: bool
     calibration: Calibration | TagCalibration
     outliers: Rows | None = None
 
@@ -66,30 +66,30 @@ class Probabilities(Output):
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         model, = models.values()
         values, unsupported = model.block_values(X)
-        empty = rejected_rows(unsupported & self.abstain, self.outliers, start)
+        empty = rejected_rows(unsupported & self.reject, self.outliers, start)
         probabilities = self.calibration.probabilities(margins_of(values, model.coding))
         probabilities[empty] = np.nan
         return {"predictions": probabilities}, {
-            "unsupported": int(unsupported.sum()), "abstained": int(empty.sum()),
+            "unsupported": int(unsupported.sum()), "rejected": int(empty.sum()),
             "summary": model.coding.summary(model.coding.entries(values)[~empty])}
 
 
 def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
-                    abstain: bool = False, calibration: Calibration | TagCalibration | None = None,
+                    reject: bool = False, calibration: Calibration | TagCalibration | None = None,
                     outliers: Rows | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array
-    names them. The array appears when all of it is written. Returns `n`, `unsupported`, `abstained` (points without a
+    names them. The array appears when all of it is written. Returns `n`, `unsupported`, `rejected` (points without a
     prediction), and `counts` by class, or `values` with `min`, `mean`, `max`.
 
     X : Rows, an array or a sparse matrix. out : a path *.zarr that does not exist yet, on storage that every worker can
     open, or such a URL of an object store.
-    abstain : whether points that the model says nothing about get NaN, or -1 among integers. outliers : which other
+    reject : whether points that the model says nothing about get NaN, or -1 among integers. outliers : which other
     points get it, bool (n,), or None. calibration : by which the probabilities of the classes are written instead,
     (n, n_classes), whose order the attribute `classes` tells.
 
-    Raises DataError: the path exists or has another ending, its folder does not exist, or abstaining asks for -1 where
+    Raises DataError: the path exists or has another ending, its folder does not exist, or rejection asks for -1 where
     it is a class, or unsigned.
     ClusterError: the store lets two writers write one object.
     """
@@ -102,7 +102,7 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
             fix="remove it, or name another path", error=DataError)
     require(has_folder(target), f"there is no folder {target.parent}", why="the predictions are written into it",
             fix="make it, or name another path", error=DataError)
-    withholds = abstain or outliers is not None
+    withholds = reject or outliers is not None
     require(calibration is not None or not (withholds and coding.classes.dtype.kind in "iu") or coding.can_mark_missing,
             error=DataError,
             what="-1 is a class, or cannot be among unsigned ones, and would mark points without a label",
@@ -111,11 +111,11 @@ def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution 
         require_exclusive(target.parent)
     draft = StoredParts(target.with_name(f".{target.name}.{uuid.uuid4().hex}"))
     try:
-        written, names = (Entries(abstain, outliers), coding.entry_names) if calibration is None else (
-            Probabilities(abstain, calibration, outliers), coding.classes.tolist())
+        written, names = (Entries(reject, outliers), coding.entry_names) if calibration is None else (
+            Probabilities(reject, calibration, outliers), coding.classes.tolist())
         receipts = predict_blocks(rows, model.shared(execution), written, execution, draft)
         publish_array(draft.rows("predictions").path, target, {"classes": names} if names else {})
     finally:
         draft.remove()
-    totals = {name: sum(receipt[name] for receipt in receipts) for name in ("unsupported", "abstained")}
+    totals = {name: sum(receipt[name] for receipt in receipts) for name in ("unsupported", "rejected")}
     return {"n": len(rows), **totals, **coding.total([receipt["summary"] for receipt in receipts])}

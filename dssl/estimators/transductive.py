@@ -102,7 +102,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
         The landmarks; and of each column, one for two classes, the Newton `steps`,
         the `objective` with each unlabeled point of its likelier sign, the `share`
         of +1 among the unlabeled points that was to be reached, and that of
-        positive values (`reached_share`).
+        positive values (`achieved_share`).
     calibration_ : Calibration or None
         What makes scores probabilities, with `probability=True`.
     by_labels_ : dict
@@ -144,7 +144,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
     0.995
     """
 
-    method, joint = TRANSDUCTIVE, ("C", "unlabeled_weight")
+    method, vectorized = TRANSDUCTIVE, ("C", "unlabeled_weight")
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams}
     regressor = "LapRLSRegressor"
     model_: KernelModel
@@ -179,6 +179,6 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
         self._run(rows, target, weight, None, params, execution)
 
-    def _told(self, context: Context, params: MachineParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: MachineParams) -> dict[str, Any]:
         evidence: dict[str, Any] = context.attributes("models")["evidence"]
         return {**context.attributes("landmarks"), **evidence}

@@ -208,7 +208,7 @@ class HashTask:
         receipt = scatter(out, equal.buckets(keys[roots]), equal.n_buckets, key=keys[roots], row=start + roots,
                           rows=np.bincount(local, minlength=len(local))[roots])
         n_duplicates = stop - start - len(roots)
-        return {**receipt, **out.write(local=local[:len(local) if n_duplicates else 0]), "copies": n_duplicates}
+        return {**receipt, **out.write(local=local[:len(local) if n_duplicates else 0]), "duplicates": n_duplicates}
 
     def cost(self) -> Cost:
         """Return it for distinct rows."""
@@ -295,7 +295,7 @@ class MatchTask:
         others = np.concatenate([row[other], row[duplicate]])
         receipt = scatter(out, duplicates // equal.height, equal.count, row=duplicates, other=others,
                           later=np.repeat([True, False], len(duplicate)), rows=np.tile(rows[duplicate], 2))
-        return {**receipt, "copies": len(duplicate)}
+        return {**receipt, "duplicates": len(duplicate)}
 
 
 @dataclass(frozen=True)
@@ -368,11 +368,11 @@ def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows
     blocks, buckets = range(equal.count), range(equal.n_buckets)
     hashed = execution.map(hash_tasks(equal), equal.of("hashes"))
     suspects = execution.map(suspect_tasks(equal), equal.of("suspects"))
-    equal = replace(equal, inside=any(receipt["copies"] for receipt in hashed))
+    equal = replace(equal, inside=any(receipt["duplicates"] for receipt in hashed))
     if any(receipt["suspects"] for receipt in suspects):
         execution.map([ContentTask(equal, index) for index in blocks], equal.of("contents"))
         matched = execution.map([MatchTask(equal, bucket) for bucket in buckets], equal.of("matches"))
-        equal = replace(equal, across=any(receipt["copies"] for receipt in matched))
+        equal = replace(equal, across=any(receipt["duplicates"] for receipt in matched))
     if not equal.inside and not equal.across:
         equal.remove()
         return None

@@ -147,8 +147,8 @@ def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neigh
     twice = ((again[:, 1:] == again[:, :-1]) & (again[:, 1:] != NO_NEIGHBOR)).any(axis=1)
     require(not twice.any(), f"{int(twice.sum())} lists name a neighbor twice, first that of row {int(twice.argmax())}",
             error=DataError, why="its weight would count twice", fix="list each neighbor once")
-    facts = {"method": "given", "n_neighbors": longest, "n": len(ids), "entries": int((ids != NO_NEIGHBOR).sum())}
-    return Neighbors(ArrayRows(ids), ArrayRows(distances), facts)
+    attributes = {"method": "given", "n_neighbors": longest, "n": len(ids), "entries": int((ids != NO_NEIGHBOR).sum())}
+    return Neighbors(ArrayRows(ids), ArrayRows(distances), attributes)
 
 
 def restricted(lists: Neighbors, rows: np.ndarray) -> Neighbors:

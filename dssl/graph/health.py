@@ -43,7 +43,7 @@ class DegreesTask:
         W = read_weights(self.graph.weights, self.index, start, stop, self.graph.v)
         degree, strength = np.diff(W.indptr).astype(np.float64), np.asarray(W.sum(axis=1)).ravel()
         hubs = np.lexsort((np.arange(stop - start), -degree))[:MAX_HUBS]
-        receipt: Receipt = {"entries": int(W.nnz), "copies": self._duplicates(start, stop)}
+        receipt: Receipt = {"entries": int(W.nnz), "duplicates": self._duplicates(start, stop)}
         for name, values in (("degree", degree), ("strength", strength)):
             receipt[name] = [float(values.min()), float(values.sum()), float(values.max())]
         out.write(degree=degree, strength=strength, hub=start + hubs, hub_degree=degree[hubs])
@@ -110,7 +110,7 @@ class PointsTask:
             of_points("component"), self.reachable.load()["component"])
         receipt = out.write(row=number[unreachable], component_size=of_points("points")[unreachable])
         return {**receipt, **{name: {"count": int(which.sum()), "ids": number[which][:MAX_LISTED].tolist()}
-                              for name, which in (("isolated", of_points("alone")), ("unreached", unreachable))}}
+                              for name, which in (("isolated", of_points("isolated")), ("unreachable", unreachable))}}
 
 
 @dataclass(frozen=True)
@@ -166,22 +166,22 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
         **{name: _spread([receipt[name] for receipt in receipts], v, median) for name, median in medians.items()},
         "hubs": _hubs(graph, degrees, max(HUB * medians["degree"], 1), numbers, execution)}
     if neighbors is not None:
-        n_duplicates = sum(receipt["copies"] for receipt in receipts)
+        n_duplicates = sum(receipt["duplicates"] for receipt in receipts)
         health["duplicates"] = {"points": n_duplicates, "share": n_duplicates / n}
         health["recall"] = neighbors.attributes.get("recall")
     reachable = None if labeled is None else np.unique(joined.rows("component").take(vertex))
     unreachable_components = 0 if reachable is None else components.count - len(reachable)
-    if unreachable_components or components.alone:
+    if unreachable_components or components.isolated:
         of = None if reachable is None else execution.share(component=reachable)
         listed = execution.map([PointsTask(vertices, components.arrays, of, numbers, start, stop)
                                 for start, stop in row_ranges(n, BLOCK_ROWS)], parts)
         health["isolated"] = _listed([receipt["isolated"] for receipt in listed])
-        unreachable = _listed([receipt["unreached"] for receipt in listed])
+        unreachable = _listed([receipt["unreachable"] for receipt in listed])
     else:
         unreachable = {"count": 0, "ids": []}
     if labeled is not None:
         health["labeled"] = len(labeled)
-        health["unreached"] = unreachable | {"components": unreachable_components}
+        health["unreachable"] = unreachable | {"components": unreachable_components}
         if code is not None:
             health["homophily"] = _homophily(receipts, code)
     for passed in (degrees, joined):
@@ -230,7 +230,7 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     """Return the cost of a graph's health for n vertices: its rows in blocks, its components, and points in blocks."""
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
     blocks, components = block_count(n, height), components_cost(n, height, nnz, budget)
-    tasks = blocks + len(runs_of(blocks)) + block_count(n, BLOCK_ROWS)  # the last where points are alone or lost
+    tasks = blocks + len(runs_of(blocks)) + block_count(n, BLOCK_ROWS)  # the last for isolated or unreachable points
     return components + 2 * median_cost(blocks, n, budget) + cost_of(
         tasks, 12 * nnz + 12 * n * k, 19 * n, entry * height, entry)
 

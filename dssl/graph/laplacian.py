@@ -112,9 +112,10 @@ class Laplacian:
         """The weights between vertices summed over their points, M W M."""
         if self.multiplicity is None:
             return self.W
-        joint = sp.csr_array((scaled_entries(self.W, self.multiplicity), self.W.indices, self.W.indptr), self.W.shape)
-        joint.has_sorted_indices = True
-        return joint
+        scaled = scaled_entries(self.W, self.multiplicity)
+        combined = sp.csr_array((scaled, self.W.indices, self.W.indptr), self.W.shape)
+        combined.has_sorted_indices = True
+        return combined
 
     @cached_property
     def degrees(self) -> np.ndarray:

@@ -112,7 +112,7 @@ class ConcentrationTask:
             solved = solver.solve(columns).require_converged(SOLVER).value
             diagonal.append((solved**2).sum(axis=0))
         concentration = spectral_concentration(np.concatenate(diagonal), vertices, solver.to_arrays(), RIDGE, POWER)
-        return {**out.write(), "structure": float(concentration)}
+        return {**out.write(), "spectral_concentration": float(concentration)}
 
 
 def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, random_state: int,
@@ -128,7 +128,7 @@ def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, ran
     parts = execution.scratch()
     receipt, = execution.map([ConcentrationTask(graph, multiplicities, tuple(vertices))], parts)
     parts.remove()
-    return float(receipt["structure"])
+    return float(receipt["spectral_concentration"])
 
 
 def concentration_cost(v: int, nnz: int) -> Cost:

@@ -50,7 +50,7 @@ DENSE_COLUMNS = 4096  # up to which sparse points are densified block by block
 MIN_EIGENVALUE = 1e-10  # of L, whose largest is 1
 EQUAL = 0.99  # of the last eigenvalue of a rank: larger ones are kept with it
 TRUNCATED = 0.25  # of the largest eigenvalue: where stochastic steps end above it, their rank cuts the spectrum
-UNDERFLOWN = 1e-9  # mean degree beyond self-similarity, below which K is the identity
+UNDERFLOWN = 1e-9  # mean degree less self-similarity, below which K is the identity
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,8 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
     sums = _landmark_sums(rows, kernel, shared, execution, None if eigensystem is None else eigensystem.vectors)
     of_landmarks = sums["sums"]
     require_positive(of_landmarks, "a landmark")
-    beyond = float((of_landmarks / np.diagonal(W)).mean()) - 1
-    require(beyond > UNDERFLOWN, f"no point is similar to any of the {s:,} landmarks but itself", error=DataError,
+    excess = float((of_landmarks / np.diagonal(W)).mean()) - 1
+    require(excess > UNDERFLOWN, f"no point is similar to any of the {s:,} landmarks but itself", error=DataError,
             why="the kernel is the identity to the precision of floats: the bandwidth is far below all distances",
             fix='use a larger bandwidth; "0.25*median" is the default')
     with one_thread():

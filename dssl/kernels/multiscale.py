@@ -277,7 +277,7 @@ def selected_scales(values: np.ndarray, min_degrees: np.ndarray, n: int) -> tupl
 
     values : (M + 1, r + 1), the eigenvalues at each scale, first that of the constant vector. min_degrees : (M + 1,).
     The counts: `passed_over`, indices whose optimal scale is not valid; `unsound`, those without a valid scale;
-    `left_out`, those without a scale.
+    `dropped`, those without a scale.
     """
     differences = np.abs(np.diff(values[:, 1:], axis=0))
     positive = values[1:, 1:] > ROUNDING * values[1:, -1:]
@@ -289,7 +289,7 @@ def selected_scales(values: np.ndarray, min_degrees: np.ndarray, n: int) -> tupl
     has_scale = positive.any(axis=0)
     return np.where(has_scale, best, -1), {
         "passed_over": int((has_valid & (optimal_valid != optimal)).sum()),
-        "unsound": int((has_scale & ~has_valid).sum()), "left_out": int((~has_scale).sum())}
+        "unsound": int((has_scale & ~has_valid).sum()), "dropped": int((~has_scale).sum())}
 
 
 def _first_smallest(differences: np.ndarray) -> np.ndarray:

@@ -92,7 +92,7 @@ class TruthTask:
         distances, ids = points.nearest(queries, arrays["ids"] - self.start, self.k)
         local = np.where((listed >= self.start) & (listed < self.stop), listed - self.start, -1)
         return out.write(distances=distances, ids=np.where(ids == EMPTY, EMPTY, ids + self.start),
-                         reached=candidate_squares(queries, block, local, measured))
+                         listed_squares=candidate_squares(queries, block, local, measured))
 
     def cost(self) -> Cost:
         """Return a block, beside the rows of a sample of the usual size."""
@@ -113,7 +113,7 @@ def nearer(total: Share, share: Share) -> Share:
     both = {name: np.concatenate([total[name], share[name]], axis=1) for name in ("distances", "ids")}
     order = np.lexsort((both["ids"], both["distances"]))[:, :k]
     nearest = {name: np.take_along_axis(array, order, axis=1) for name, array in both.items()}
-    return {**nearest, "reached": np.minimum(total["reached"], share["reached"])}
+    return {**nearest, "listed_squares": np.minimum(total["listed_squares"], share["listed_squares"])}
 
 
 def sampled_ids(n: int, sample: int, random_state: int) -> np.ndarray:
@@ -123,10 +123,10 @@ def sampled_ids(n: int, sample: int, random_state: int) -> np.ndarray:
 
 def true_neighbors(rows: Rows, sampled_rows: np.ndarray, listed: np.ndarray, metric: AnyMetric, execution: Execution,
                    parts: Parts | None = None) -> Share:
-    """Return `distances` (q, k), squared, and `ids` of the true neighbors of some rows, ascending, and `reached`.
+    """Return squared `distances` (q, k), `ids` of the true neighbors of rows, ascending, and `listed_squares`.
 
-    listed : (q, k) ids of listed neighbors; `reached` holds their squared distances. One task reads each block, and its
-    share goes to `parts` (scratch by default).
+    listed : (q, k) ids of listed neighbors; `listed_squares` holds their squared distances. One task reads each block,
+    and its share goes to `parts` (scratch by default).
     """
     queries, k = measurable(rows.take(sampled_rows), metric), listed.shape[1]
     sampled = execution.share(ids=sampled_rows, listed=listed, **point_arrays("rows", queries))
@@ -190,7 +190,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
     sampled_rows = sampled_ids(n, sample, random_state)
     metric = stored_metric(neighbors.attributes)
     truth = true_neighbors(rows, sampled_rows, neighbors.id_rows.take(sampled_rows), metric, execution or InProcess())
-    return recall_of(is_true(truth["reached"], truth["distances"][:, -1:]), random_state)
+    return recall_of(is_true(truth["listed_squares"], truth["distances"][:, -1:]), random_state)
 
 
 def is_true(listed_distances: np.ndarray, kth: np.ndarray) -> np.ndarray:

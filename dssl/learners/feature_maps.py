@@ -51,14 +51,14 @@ ETA = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMapParams:
-    """space : the feature map. regularizer : of `deformed` and `graph`. eta : of `deformed`, relative, as in `LapSVC`.
+    """name : of the map. regularizer : of `deformed` and `graph`. eta : of `deformed`, relative, as in `LapSVC`.
 
     n_landmarks : landmarks of the kernel, or the subsample of `deformed`; "auto" is 1,000, more for `cluster` and
         `multiscale`, within the budget. graph : how new points are connected to the graph. budget : bytes, a parameter
         of the result and not the memory of the machine.
     """
 
-    space: FeatureMapName = "graph"
+    name: FeatureMapName = "graph"
     regularizer: RegularizerParams = field(default_factory=RegularizerParams)
     eta: float = ETA
     n_landmarks: int | Literal["auto"] = "auto"
@@ -67,7 +67,7 @@ class FeatureMapParams:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        require(self.space in get_args(FeatureMapName), f"space={self.space!r}",
+        require(self.name in get_args(FeatureMapName), f"feature_map={self.name!r}",
                 why="points are clustered in its features", fix=f"use one of {', '.join(get_args(FeatureMapName))}")
         check_eta(self.eta)
         require(self.n_landmarks == "auto" or (isinstance(self.n_landmarks, Integral) and self.n_landmarks >= 1),
@@ -88,7 +88,7 @@ class FeatureMapParams:
     def max_landmarks(self) -> int:
         """Return an upper bound of the number of landmarks of `base` and `deformed`."""
         max_subsample = self.max_subsample
-        return max(max_subsample, subsample_size("auto", self.budget)) if self.space == "deformed" else max_subsample
+        return max(max_subsample, subsample_size("auto", self.budget)) if self.name == "deformed" else max_subsample
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def graph_features(rows: Rows, params: FeatureMapParams, graph: Graph, n_cluster
     vertex = graph.vertices.vertex
     return Features(model, execution.share_rows(ArrayRows(F[vertex])), -np.log(spectrum.values + regularizer.ridge), {
         **graph.attributes, "eigenpairs": m, "spectrum": spectrum.attributes,
-        "unreached": int(np.count_nonzero(~reachable[vertex]))}, None if reachable.all() else reachable[vertex])
+        "unreachable": int(np.count_nonzero(~reachable[vertex]))}, None if reachable.all() else reachable[vertex])
 
 
 def largest_components(graph: Graph, count: int) -> np.ndarray:
@@ -190,8 +190,8 @@ def make_features(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: 
     """
     require(n_clusters <= len(rows), f"n_clusters={n_clusters} of {len(rows)} points", error=DataError,
             why="a cluster has a point or more", fix=f"use {len(rows)} or fewer")
-    if params.space == "graph":
+    if params.name == "graph":
         assert isinstance(source, Graph)
         return graph_features(rows, params, source, n_clusters, execution)
-    model, spectrum, attributes = KERNELS[params.space](rows, kernel, params, source, n_clusters, execution)
+    model, spectrum, attributes = KERNELS[params.name](rows, kernel, params, source, n_clusters, execution)
     return Features(model, model.predicted(rows, BlockValues(), execution, parts).rows("values"), spectrum, attributes)

@@ -118,13 +118,13 @@ def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: i
 class Model(ABC):
     """A fitted function of points with values (n, c).
 
-    coding : the meaning of the c columns. attributes : of the fit. abstains : whether unsupported points, about which
+    coding : the meaning of the c columns. attributes : of the fit. rejects : whether unsupported points, about which
     the model has no information, never get a class.
     """
 
     coding: Coding
     attributes: JsonObject
-    abstains: ClassVar[bool] = False
+    rejects: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -42,8 +42,8 @@ from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
+from ..report.report_text import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
-from ..report.words import Baseline, ReportText
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
@@ -68,7 +68,7 @@ Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
 class AutomaticParams:
     """What the automatic choice follows from.
 
-    graph : how new points reach it. family : of graph kernels. most : the labels up to which kernels are made. prior,
+    graph : how new points reach it. family : of graph kernels. max_labels : up to which kernels are made. prior,
     weight : how frequent the classes are among the points that are predicted, by known sizes too, and what their labels
     weigh. scoring : what the predicted class is best for, None for accuracy. base_estimator : another model, see
     `selection/base_estimator.py`, or None. compares : whether there are baselines, and what held-out labels say of
@@ -78,7 +78,7 @@ class AutomaticParams:
     baselines: ClassVar[tuple[str, ...]] = ("base", "nearest")
     graph: KNNGraph
     family: GraphRidgeParams
-    most: int
+    max_labels: int
     loss: Loss = "squared"
     prior: ClassPrior = LABELS
     weight: ClassWeight = NO_WEIGHTS
@@ -135,8 +135,8 @@ class AutomaticSections(GraphSections):
     def params(self) -> AutomaticParams:
         family = GraphRidgeParams(random_state=self.model.random_state)
         return AutomaticParams(
-            graph=self.graph.builder(), family=family, most=label_limit(family, self.budget), loss=self.model.loss,
-            prior=self.prior, weight=self.weight, scoring=self.model.scoring,
+            graph=self.graph.builder(), family=family, max_labels=label_limit(family, self.budget),
+            loss=self.model.loss, prior=self.prior, weight=self.weight, scoring=self.model.scoring,
             base_estimator=self.model.base_estimator)
 
 
@@ -151,7 +151,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
         target.require_labels()
     _warn_if_memory_binds(len(target.labeled), params)
     fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
-                       max_labels=params.most, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
+                       max_labels=params.max_labels, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
                        loss=params.loss, last=None if context.side is None else context.side.last)
     if other is not None:
         fit = partial(_pool, fit, other, context.graph(), points, params, execution)
@@ -204,10 +204,10 @@ def _pool(own: Fit, other: OtherModel, graph: Graph, points: Rows, params: Autom
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
-    if limited_by_memory(count, params.most):
+    if limited_by_memory(count, params.max_labels):
         warnings.warn(explain(
             f"harmonic functions or nearest labels, not the average of kernels, of {count:,} labels",
-            why=f"kernels of labeled points fit half the memory budget up to {params.most:,}",
+            why=f"kernels of labeled points fit half the memory budget up to {params.max_labels:,}",
             fix=f"set memory_budget to {2 * members_bytes(count, len(params.family.kernels)):,} or more"),
             UserWarning, stacklevel=3)
 
@@ -246,14 +246,14 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
             why = "the class sizes are known for all points, but not for subsets of the labels"
         whole = replace(whole, curve=[], no_curve=why)
     alone, held = list(np.arange(len(fitted.held))[:, None]), target.take(fitted.held)
-    left_out = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
+    held_out_by_model = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
                 for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised),
-                                     *([("other", fitted.pooled.alone)] if fitted.pooled else []))}
+                                     *([("other", fitted.pooled.held_out_other)] if fitted.pooled else []))}
     for _, folds in whole.curve:
         assert fitted.refit_held_out is not None
-        for name, values in zip(left_out, fitted.refit_held_out(folds), strict=True):
-            left_out[name].append(HeldOut(target, coding, values, folds))
-    return by_labels(held, replace(whole, compared=alone), left_out)
+        for name, values in zip(held_out_by_model, fitted.refit_held_out(folds), strict=True):
+            held_out_by_model[name].append(HeldOut(target, coding, values, folds))
+    return by_labels(held, replace(whole, compared=alone), held_out_by_model)
 
 
 def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
@@ -278,14 +278,14 @@ def refused(f: PlanInputs, params: AutomaticParams) -> ParameterError | None:
 
 def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     """Return what the path takes that so many labels have; where their number is not known, that of both."""
-    m, most, sized = f.n_labeled, params.most, params.prior.sizes is not None
-    both = {f.labeled_points.lower > most, f.labeled_points.upper > most}
+    m, max_labels, sized = f.n_labeled, params.max_labels, params.prior.sizes is not None
+    both = {f.labeled_points.lower > max_labels, f.labeled_points.upper > max_labels}
     cost = f.one_of([automatic_cost(
-        f.distinct, f.row_bytes, f.nnz, m if many else min(m, most), params.graph.distance, f.n_outputs,
+        f.distinct, f.row_bytes, f.nnz, m if many else min(m, max_labels), params.graph.distance, f.n_outputs,
         None if many else params.family, guess=f.bound == "upper", sized=sized, budget=f.budget,
         again=f.follows == "labels")
         for many in sorted(both)], "labeled points")
-    values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, most), 1, f.n_outputs, 8, f.budget)
+    values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, max_labels), 1, f.n_outputs, 8, f.budget)
     cost += other_cost(f, params.base_estimator)
     fits = cost + replace(values, written=0, peak=0, smallest_peak=0)
     at_labels = cost_of(len(params.baselines) * params.compares, 0, 0, 0)
@@ -294,15 +294,15 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     return predicted_cost(f.distinct, f.row_bytes, f.n, f.n_test, f.n_labeled, params.graph.n_neighbors,
-                          params.graph.distance, f.n_outputs, f.n_labeled <= params.most, f.budget,
+                          params.graph.distance, f.n_outputs, f.n_labeled <= params.max_labels, f.budget,
                           searches=not f.follows)
 
 
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="An average of graph kernels and kernels on the labels, weighted by leave-one-out errors. With many labels, "
           "either harmonic functions on the graph or the nearest labels, whichever predicts held-out labels better.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="graph.width",
-    unreached="supervised baseline")
+    unreachable="supervised baseline")
 BASELINES = (
     Baseline("base", "The supervised baseline, selected in the same way: kernels on the labels, weighted by "
                      "leave-one-out errors, or with many labels the nearest three. Unlabeled points influence at most "
@@ -313,7 +313,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 29, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 30, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
-    _scores_cost, WORDS, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
+    _scores_cost, REPORT_TEXT, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

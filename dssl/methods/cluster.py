@@ -27,8 +27,8 @@ from ..kernels.stochastic import StochasticParams, stochastic_bytes
 from ..kernels.transfer import Transfer, TransferParams
 from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
+from ..report.report_text import ReportText
 from ..report.sections.basis import cluster_section
-from ..report.words import ReportText
 from ..storage.blocks import STEP_BYTES
 from .linear import (
     BASE,
@@ -289,7 +289,7 @@ def _scores_cost(f: PlanInputs, params: ClusterKernelParams) -> Cost:
 
 
 _FEWER = "lower model.landmarks"
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="A linear model in a cluster kernel. Points are similar if many paths of similar points connect them.",
     changed="kernel that merely changed", cause="changed kernel", graph="model.transfer", norm="model.C",
     folds="Held-out points stay among the points that define the kernel.")
@@ -297,6 +297,6 @@ CLUSTER_KERNEL = Method(
     "cluster", ("classification",), (
         Step("basis", 2, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
              _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
-        selection_step(5, _selection_cost, _FEWER, WORDS),
+        selection_step(5, _selection_cost, _FEWER, REPORT_TEXT),
         models_step(8, _models_cost, _FEWER, make_models)),
-    _scores_cost, WORDS, (BASE,), ClusterSections, evaluator=LinearEvaluator.of)
+    _scores_cost, REPORT_TEXT, (BASE,), ClusterSections, evaluator=LinearEvaluator.of)

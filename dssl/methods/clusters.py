@@ -28,7 +28,7 @@ from ..learners.model import Model, predict_cost
 from ..learners.on_graph.cost import predicted_cost
 from ..learners.target.coding import Values
 from ..learners.target.target import Quantities
-from ..report.words import Baseline, ReportText
+from ..report.report_text import Baseline, ReportText
 from ..selection.number_of_clusters import NumberRule, number_rule, selected_clusters
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows
@@ -90,14 +90,14 @@ class GraphClustersModel(ClustersModel):
 
     Parameters
     ----------
-    space : "graph" or "deformed"
+    feature_map : "graph" or "deformed"
         The kernel.
     eta : float
         The weight of the graph against the base kernel, of "deformed", 0 to 1e8.
     """
 
     kind: Literal["clustering"] = "clustering"
-    space: Literal["graph", "deformed"] = "graph"
+    feature_map: Literal["graph", "deformed"] = "graph"
     eta: float = ETA
 
 
@@ -107,12 +107,12 @@ class KernelClustersModel(ClustersModel):
 
     Parameters
     ----------
-    space : "base", "cluster" or "multiscale"
+    feature_map : "base", "cluster" or "multiscale"
         The kernel.
     """
 
     kind: Literal["kernel_clustering"] = "kernel_clustering"
-    space: Literal["base", "cluster", "multiscale"] = "base"
+    feature_map: Literal["base", "cluster", "multiscale"] = "base"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,20 +129,20 @@ class ClusteringSections(Sections):
     model: ClustersModel
 
     @abstractmethod
-    def space(self) -> FeatureMapParams:
+    def feature_map(self) -> FeatureMapParams:
         """Return the kernel in which points are clustered."""
 
     @cached_property
     def params(self) -> "ClustersParams":
         model = self.model
         kernels = BaseKernels(self.kernel.name, self.kernel.parameters, (self.kernel.bandwidth,), model.random_state)
-        return ClustersParams(kernels=kernels, space=self.space(), kmeans=model.kmeans(),
+        return ClustersParams(kernels=kernels, feature_map=self.feature_map(), kmeans=model.kmeans(),
                               rule=number_rule(model.n_clusters, model.max_clusters))
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
         try:
-            _ = self.space()
+            _ = self.feature_map()
         except DsslError as error:
             yield "model", error
 
@@ -154,9 +154,9 @@ class GraphClusteringSections(ClusteringSections, GraphSections):
     graph: ClusterGraph = ClusterGraph()
     model: GraphClustersModel
 
-    def space(self) -> FeatureMapParams:
+    def feature_map(self) -> FeatureMapParams:
         model = self.model
-        return FeatureMapParams(space=model.space, regularizer=self.graph.regularizer(), eta=model.eta,
+        return FeatureMapParams(name=model.feature_map, regularizer=self.graph.regularizer(), eta=model.eta,
                            n_landmarks=model.n_landmarks, graph=self.graph.builder(), budget=self.budget,
                            random_state=model.random_state)
 
@@ -167,9 +167,9 @@ class KernelClusteringSections(ClusteringSections):
 
     model: KernelClustersModel
 
-    def space(self) -> FeatureMapParams:
+    def feature_map(self) -> FeatureMapParams:
         model = self.model
-        return FeatureMapParams(space=model.space, n_landmarks=model.n_landmarks, budget=self.budget,
+        return FeatureMapParams(name=model.feature_map, n_landmarks=model.n_landmarks, budget=self.budget,
                            random_state=model.random_state)
 
 
@@ -177,12 +177,12 @@ class KernelClusteringSections(ClusteringSections):
 class ClustersParams:
     """What clusters follow from, beside the graph.
 
-    kernels : the base kernel. space : what it becomes. kmeans, rule : how many clusters there are in it; of a rule, at
+    kernels : the base kernel. feature_map : its features. kmeans, rule : how many clusters these have; of a rule, at
     most so many.
     """
 
     kernels: BaseKernels
-    space: FeatureMapParams
+    feature_map: FeatureMapParams
     kmeans: KMeansParams
     rule: NumberRule | None
     baselines: tuple[str, ...] = ("euclidean",)
@@ -193,8 +193,8 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     points, execution, kmeans = context.points("train"), context.execution, params.kmeans
     kernel, = params.kernels.on(points)
     features = context.parts.within("features")
-    source = source_of(context, params.space)
-    found = selected_clusters(points, kernel, params.space, source, kmeans, params.rule, execution, features)
+    source = source_of(context, params.feature_map)
+    found = selected_clusters(points, kernel, params.feature_map, source, kmeans, params.rule, execution, features)
     clusters = found.clusters
     models: dict[str, Model] = {"model": clusters.model}
     if params.baselines and not points.is_sparse:
@@ -203,7 +203,7 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     context.parts.write_range(0, {"labels": clusters.labels})
     described = context.write_models(models)
     attributes_of_step = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
-            "space": params.space.space, "features": found.features.attributes, "chosen": found.evidence,
+            "feature_map": params.feature_map.name, "features": found.features.attributes, "chosen": found.evidence,
             "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
             "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
             "peak_rss_bytes": process_peak()}
@@ -211,16 +211,16 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     return attributes_of_step
 
 
-def source_of(context: Context, space: FeatureMapParams) -> Source:
-    """Return the graph that a space takes, or its covariance; None of a space without a graph."""
-    if space.space == "graph":
+def source_of(context: Context, feature_map: FeatureMapParams) -> Source:
+    """Return the graph of a feature map, or its covariance; None of a map without a graph."""
+    if feature_map.name == "graph":
         return context.graph()
-    if space.space != "deformed":
+    if feature_map.name != "deformed":
         return None
     unlabeled = Quantities(np.empty(0, np.int64), np.empty((0, 1)))
     made = MemoryWorkspace(Fit(context.points("train"), unlabeled, graph=context.graph()), context.execution)
-    params = CovarianceParams(regularizer=space.regularizer, n_landmarks=space.max_subsample,
-                              random_state=space.random_state)
+    params = CovarianceParams(regularizer=feature_map.regularizer, n_landmarks=feature_map.max_subsample,
+                              random_state=feature_map.random_state)
     made.run(COVARIANCE_STEPS, params, keep=("system",))
     return covariance_of(made.context(), params)
 
@@ -237,18 +237,18 @@ def euclidean(points: Rows, params: KMeansParams, context: Context) -> Model:
 
 def _clusters_cost(f: PlanInputs, params: ClustersParams) -> Cost:
     """Return that of the features and k-means; of a graph, of its lowest eigenpairs."""
-    kmeans, space, n = params.kmeans, params.space, f.n
-    k, s = kmeans.n_clusters, min(n, space.max_landmarks)
-    if space.space == "graph":
+    kmeans, feature_map, n = params.kmeans, params.feature_map, f.n
+    k, s = kmeans.n_clusters, min(n, feature_map.max_landmarks)
+    if feature_map.name == "graph":
         width = min(PAIRS * k, f.vertices)
         first = cost_of(1, 12 * f.nnz, 8 * f.vertices * width, eigenpairs_bytes(f.vertices, f.nnz, width)
                         + 24 * f.nnz, 24 * f.nnz)
-    elif space.space == "cluster":
-        cluster = ClusterParams(landmarks=space.landmarks, budget=space.budget)
+    elif feature_map.name == "cluster":
+        cluster = ClusterParams(landmarks=feature_map.landmarks, budget=feature_map.budget)
         s = cluster.count(0, n, f.d)
         width, first = k, basis_cost(n, f.d, f.row_bytes, s, cluster.degrees_of(s, n), 1, f.budget)
-    elif space.space == "multiscale":
-        multiscale = MultiscaleParams(n_landmarks=space.n_landmarks, budget=space.budget)
+    elif feature_map.name == "multiscale":
+        multiscale = MultiscaleParams(n_landmarks=feature_map.n_landmarks, budget=feature_map.budget)
         s = multiscale.count(n, f.d)
         width = multiscale.pairs_of(s) + 1
         first = multiscale_cost(n, f.d, f.row_bytes, s, width - 1, USUAL_SCALES)
@@ -265,11 +265,11 @@ def _assigned_cost(f: PlanInputs, params: ClustersParams) -> Cost:
 
     That is the index of the graph, or the points that carry the kernel and their matrices.
     """
-    k, space, n = params.kmeans.n_clusters, params.space, max(f.n_test, 1)
-    if space.space == "graph":
-        return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, space.graph.n_neighbors, space.graph.distance, k,
-                              False, f.budget)
-    s = min(f.n, space.max_landmarks)
+    k, feature_map, n = params.kmeans.n_clusters, params.feature_map, max(f.n_test, 1)
+    if feature_map.name == "graph":
+        return predicted_cost(f.distinct, f.row_bytes, f.n, n, 0, feature_map.graph.n_neighbors,
+                              feature_map.graph.distance, k, False, f.budget)
+    s = min(f.n, feature_map.max_landmarks)
     return predict_cost(params.kernels.for_costs(), f.dense(n, f.width), f.row_bytes, s, 1, s, 8, f.budget)
 
 
@@ -279,11 +279,11 @@ def euclidean_cost(f: PlanInputs, n: int) -> Cost:
 
 
 def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
-    words = ReportText(model=model, changed="kernel that merely changed", cause="changed kernel", graph="model.eta",
-                  norm="model.n_clusters")
-    step = Step("models", 4, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
+    report_text = ReportText(model=model, changed="kernel that merely changed", cause="changed kernel",
+                             graph="model.eta", norm="model.n_clusters")
+    step = Step("models", 5, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
                 "lower model.n_landmarks")
-    return Method(name, ("clustering",), (step,), _assigned_cost, words, BASELINES, sections, data=ClusteringData,
+    return Method(name, ("clustering",), (step,), _assigned_cost, report_text, BASELINES, sections, data=ClusteringData,
                   has_graph=bool(graph))
 
 

@@ -154,7 +154,7 @@ class Evaluation:
         return made
 
     def _fit(self, graph: KNNGraph | None, uses_graph: bool) -> Fit:
-        """Return the points and labels with their graph, or with what says which points are copies."""
+        """Return the points and labels with their graph, or with what says which points are duplicates."""
         if graph is None:
             return replace(self.fit)
         if uses_graph:
@@ -169,7 +169,7 @@ class Evaluation:
         return digest_of_arrays(self.given.to_arrays())
 
     def _address(self, group: Group, uses_graph: bool) -> str:
-        """Return the address of the graph of a group; without one, that of what says which points are copies."""
+        """Return the address of the graph of a group; without one, that of what says which points are duplicates."""
         if group.graph is None:
             return "none"
         if not uses_graph:

@@ -31,8 +31,8 @@ from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
+from ..report.report_text import Baseline, ReportText
 from ..report.sections.selection import selection_section
-from ..report.words import Baseline, ReportText
 from ..selection.by_labels import LabelFolds, by_labels, with_prior
 from ..selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ..selection.folds import FoldParams
@@ -324,7 +324,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
     choices = {name: chosen_of[name] for name in ("model", *params.baselines)}
     folds = LabelFolds.of(target, params.random_state, a_fit_each=any(
         chosen["loss_function"] != Squared.name for chosen in choices.values()), curve=bool(params.baselines))
-    models, facts, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
+    models, attributes, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
         variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}
         learner = FeatureLearner(loss=chosen["loss_function"], C=chosen["C"])
@@ -334,18 +334,18 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
             features.model(b, intercept, coding), target,
             held_out_linear(features.F, target, learner, folds.repetitions, weight), context.points("train"))
         probabilities = calibration_attributes(calibration) if name == "model" else {}
-        facts[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _parameters(variant, learner),
+        attributes[name] = {"name": name, "n_labeled": len(target.labeled), "parameters": _parameters(variant, learner),
                       **features.attributes, **target.training_metrics(features.F @ b + intercept, coding),
                       **probabilities}
     described = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
-    return models, {"models": {name: {**described[name], **facts_of} for name, facts_of in facts.items()}, **compared}
+    return models, {"models": {name: {**described[name], **own} for name, own in attributes.items()}, **compared}
 
 
-def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, words: ReportText) -> Step:
+def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, report_text: ReportText) -> Step:
     """Return the step `selection` of a method."""
     return Step("selection", version, ("points", "labels", "basis"), lambda params: params, make_selection, cost,
-                f"{hint}, {FEWER_LABELS}", section=partial(selection_section, words=words), leads=True)
+                f"{hint}, {FEWER_LABELS}", section=partial(selection_section, report_text=report_text), leads=True)
 
 
 def models_step(version: int, cost: Callable[[Any, Any], Cost], hint: str,

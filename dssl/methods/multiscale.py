@@ -25,8 +25,8 @@ from ..learners.linear.multiscale import multiscale_model, scaled_features
 from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
+from ..report.report_text import ReportText
 from ..report.sections.basis import multiscale_section, regions_section
-from ..report.words import ReportText
 from ..storage.blocks import PartWriter, Rows
 from .linear import (
     BASE,
@@ -235,15 +235,15 @@ def _scores_cost(f: PlanInputs, params: MultiscaleKernelParams) -> Cost:
 
 
 _FEWER = "lower model.n_landmarks"
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="A linear model in a kernel of eigenfunctions of graph Laplacians, each at the scale at which its eigenvalue "
           "is most stable. Points are similar if short steps connect them.",
     changed="kernel that merely changed", cause="changed kernel", graph="model.threshold", norm="model.C",
     folds="Held-out points stay among the points that define the kernel.")
 MULTISCALE_KERNEL = Method(
     "multiscale", ("classification", "regression"), (
-        Step("basis", 2, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
+        Step("basis", 3, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
              f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
-        selection_step(4, _selection_cost, _FEWER, WORDS),
+        selection_step(4, _selection_cost, _FEWER, REPORT_TEXT),
         models_step(7, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
-    _scores_cost, WORDS, (BASE,), MultiscaleSections, evaluator=LinearEvaluator.of)
+    _scores_cost, REPORT_TEXT, (BASE,), MultiscaleSections, evaluator=LinearEvaluator.of)

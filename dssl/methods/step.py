@@ -26,7 +26,7 @@ from ..learners.soft_labels import vector_probabilities
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
-from ..report.words import Baseline, ReportText
+from ..report.report_text import Baseline, ReportText
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
@@ -90,9 +90,9 @@ class Fit:
     """What the fit of an estimator begins with, and what it ends with, in memory.
 
     points : the scaled training points (n, d). weight : of the labels (l,), None where all weigh 1. graph : of the
-    points, of a method that has one. distinct : which points are copies, where no graph says so. evaluator : by which
-    parameters were chosen, whose systems the models follow from. fitted : what the models were returned in. soft : what
-    another model says of the points, (n, c), if any does.
+    points, of a method that has one. distinct : which points are duplicates, where no graph says so. evaluator : by
+    which parameters were chosen, whose systems the models follow from. fitted : what the models are in. soft :
+    what another model says of the points, (n, c), if any does.
     """
 
     points: Rows
@@ -215,19 +215,19 @@ class Context:
         return self.fit is None or self.fit.graph is not None
 
     def vertex_rows(self) -> VertexRows:
-        """Return which training points are copies, in a form that every task can read."""
+        """Return which training points are duplicates, in a form that every task can read."""
         if self.fit:
             return self.vertices().stored(self.execution.scratch())
         return VertexRows.of(self.inputs["vertices"].parts, self.attributes("vertices"))
 
     def vertices(self) -> Vertices:
-        """Return which training points are copies, in memory."""
+        """Return which training points are duplicates, in memory."""
         if self.fit and self.fit.graph is None:
             return self.fit.distinct or Vertices.distinct(len(self.fit.points))
         return self._graph.vertices if self.fit else self.vertex_rows().load()
 
     def multiplicity(self) -> Arrays | None:
-        """Return the array `multiplicity` of the vertices; None where no points are copies."""
+        """Return the array `multiplicity` of the vertices; None where no points are duplicates."""
         if self.fit:
             return self._graph.shared_vertices(self.execution)
         is_one = self.attributes("vertices")["largest_multiplicity"] == 1
@@ -353,9 +353,9 @@ class Method:
     """A method: the steps that its estimators and its pipelines run, and what a report says of it.
 
     name : `model.kind` in a spec. tasks : what it serves. steps : from the points and labels to the models, in their
-    order. scores_cost : what predicting the test points takes, as the cost of a step. words, baselines : of the report.
-    sections : those of a pipeline file that say how it works; they make its parameters. data : its section `data`.
-    has_graph : whether its steps begin with a graph of the points; uses_graph : whether some parameters ask for it.
+    order. scores_cost : what predicting the test points takes, as the cost of a step. report_text, baselines : of the
+    report. sections : those of a pipeline file that say how it works; they make its parameters. data : its section
+    `data`. has_graph : whether its steps begin with a graph; uses_graph : whether some parameters ask for one.
     evaluator : what evaluates candidates, from what the steps before the choice have made of the parameters `joined`,
     which serve all of some candidates; None of a method without a choice.
     at_training : of steps that know it, what the model says at the training points (n, c), and where it says nothing,
@@ -366,7 +366,7 @@ class Method:
     tasks: tuple[LearningTask, ...]
     steps: tuple[Step, ...]
     scores_cost: Callable[[PlanInputs, Any], Cost]
-    words: ReportText
+    report_text: ReportText
     baselines: tuple[Baseline, ...]
     sections: type[Sections]
     data: type[DataSection] = DataSection

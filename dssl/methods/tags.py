@@ -127,8 +127,8 @@ def calibration_of_tags(target: Tags, learned: Sequence[Calibration | None]) -> 
     """
     if any(calibration is None for calibration in learned):
         return None
-    n_with, n_without = target.with_and_without
-    shares = np.where(np.isnan(target.constants()), np.nan, (n_with + 1) / (n_with + n_without + 2))
+    n_positive, n_negative = target.n_by_entry
+    shares = np.where(np.isnan(target.constants()), np.nan, (n_positive + 1) / (n_positive + n_negative + 2))
     tags: list[Calibration | None] = [None] * len(target.names)
     for column, calibration in zip(target.learnable.tolist(), learned, strict=True):
         tags[column] = calibration
@@ -163,7 +163,7 @@ class HeldOutTags:
                 values[at, column] = margins_of(of_column, held.coding)[:, 1]
         some = np.flatnonzero((known.coded != UNLABELED).any(axis=1))
         constants = target.constants()
-        constant = ~np.isnan(constants) & (target.with_and_without.sum(axis=0) > 1)
+        constant = ~np.isnan(constants) & (target.n_by_entry.sum(axis=0) > 1)
         for values, fill in ((known.coded, target.coded), (model, constants), (base, constants)):
             values[:, constant] = np.broadcast_to(fill, values.shape)[:, constant]
         columns = np.union1d(target.learnable, np.flatnonzero(constant))
@@ -212,6 +212,6 @@ def in_words(over_tags: Mapping[str, Mapping[str, Any]]) -> str:
             continue
         interval = "" if mean["interval"] is None else ", 95 % interval over the tags {:.3f} to {:.3f}".format(
             *mean["interval"])
-        means.append(f"{NAMES[name]} {mean['with_graph']:.3f} with the graph and {mean['without']:.3f} without it "
+        means.append(f"{NAMES[name]} {mean['with_graph']:.3f} with the graph and {mean['baseline']:.3f} without it "
                      f"(difference {mean['difference']:+.3f}{interval})")
     return "; ".join(means) or "no tag has known points with it and without it"

@@ -29,7 +29,7 @@ from .spec import Spec
 from .stage import Stage
 from .validation import ingest_params
 
-COPIES = 3  # of a row, that are held while it is copied: as it is read and written, and compressed
+ROWS_HELD = 3  # of a row, that are held while it is copied: as it is read and written, and compressed
 BEFORE = "the rows of the last run"  # what messages call them, beside a new file
 
 
@@ -97,7 +97,7 @@ class CopyTask:
 
 def grown_height(n: int, row_bytes: int, budget: int) -> int:
     """Return the rows of a chunk of a data set that has grown; a task holds them twice, and as they are stored."""
-    return min(chunk_rows(n, row_bytes), rows_that_fit(budget, COPIES * row_bytes, n))
+    return min(chunk_rows(n, row_bytes), rows_that_fit(budget, ROWS_HELD * row_bytes, n))
 
 
 def stored_dataset(artifact: Made) -> Dataset:
@@ -177,8 +177,8 @@ def _dataset_cost(f: PlanInputs, spec: Spec) -> Cost:
     if f.growing and f.growing.added:
         new = ingest_cost(f.growing.added, f.read, f.row_bytes, f.budget)
         height, whole = grown_height(f.n_rows, f.row_bytes, f.budget), f.n_rows * f.row_bytes
-        return new + cost_of(block_count(f.n_rows, height), whole, whole, COPIES * height * f.row_bytes,
-                             COPIES * f.row_bytes, whole * CHECKED_SECONDS)
+        return new + cost_of(block_count(f.n_rows, height), whole, whole, ROWS_HELD * height * f.row_bytes,
+                             ROWS_HELD * f.row_bytes, whole * CHECKED_SECONDS)
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 

@@ -75,7 +75,7 @@ def extents_of(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Exe
     reaches = Reaches.of(np.where(np.isnan(sample), np.nanmedian(sample, axis=0), sample))
     sums = execution.reduce(of(median=reaches.median, reach=reaches.reach, rare=reaches.rare))
     return Extents(np.where(is_number, sums["smallest"], np.nan), np.where(is_number, sums["largest"], np.nan),
-                   outliers_of(sums) if int(sums["n_out"]) else None)
+                   outliers_of(sums) if int(sums["n_outlier_cells"]) else None)
 
 
 def joined(share: Share, later: Share) -> Share:

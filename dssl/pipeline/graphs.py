@@ -54,7 +54,7 @@ from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSection, GraphSections
 from ..methods.step import Context, NoParams
-from ..report.record import Unreached
+from ..report.record import Unreachable
 from ..report.sections.graph import Health, graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
@@ -254,22 +254,22 @@ def make_health(context: Context, params: NoParams) -> Health:
     return cast(Health, {**health, "vertices": described_vertices(vertices)})
 
 
-def write_unreached(folder: Path, health: Artifact, handled: str) -> Unreached:
-    """Return what a result says of the points that no label reaches; write all of them to `unreached.csv`, if any.
+def write_unreachable(folder: Path, health: Artifact, handled: str) -> Unreachable:
+    """Return what a result says of the points that no label reaches; write all of them to `unreachable.csv`, if any.
 
     handled : what predicts them.
 
     The file has a line a point: its row in the source, from 0, and the points of its component.
     """
-    unreached = health.attributes["unreached"]
-    file = folder / "unreached.csv" if unreached["count"] else None
+    unreachable = health.attributes["unreachable"]
+    file = folder / "unreachable.csv" if unreachable["count"] else None
     if file:
         with draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
             lines = CsvLines(text)
             lines.write(["row", "component_size"])
             for rows, sizes in unreachable_points(health.parts, health.attributes["n"]):
                 lines.write_all(zip(rows.tolist(), sizes.tolist(), strict=True))
-    return {"count": unreached["count"], "ids": unreached["ids"][:SHOWN], "handled": handled,
+    return {"count": unreachable["count"], "ids": unreachable["ids"][:SHOWN], "handled": handled,
             "file": str(file) if file else None}
 
 
@@ -315,6 +315,6 @@ GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
                                            f.budget),
               "lower graph.n_neighbors", files=("weights",))
 # A kind without labels leaves them out of its needs.
-HEALTH = Stage("health", 4, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
+HEALTH = Stage("health", 5, ("split", "vertices", "neighbors", "graph", "labels"), lambda spec: NoParams(), make_health,
                lambda f, spec: health_cost(f.vertices, spec.graph.n_neighbors, f.nnz, f.budget),
                "lower graph.n_neighbors or data.points", section=graph_section)

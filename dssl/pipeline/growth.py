@@ -5,7 +5,7 @@
 
 A stage that grows has the artifact of that run as the input `base`, so that its address tells how it came about. All
 rows are read anew where files have changed or vanished, where what the new rows are like does not fit what is known of
-the old ones, and where more than `MOST_GROWN` of the rows were added since they were last read anew.
+the old ones, and where more than `MAX_GROWN` of the rows were added since they were last read anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from .plan.preflight import PlannedStage
 from .spec import Spec
 
 LATEST = "latest"
-MOST_GROWN = 0.2  # of the rows that were read anew, so many may be added before all are read anew again
+MAX_GROWN = 0.2  # of the rows that were read anew, so many may be added before all are read anew again
 
 
 class CannotGrow(DsslError):
@@ -156,10 +156,10 @@ class Growth:
 
     def too_much(self, n_rows: int) -> str:
         """Return why rows are not added until there are so many; empty if they are."""
-        if not self.grows or self.last is None or n_rows <= (1 + MOST_GROWN) * self.last.fresh_rows:
+        if not self.grows or self.last is None or n_rows <= (1 + MAX_GROWN) * self.last.fresh_rows:
             return ""
         return (f"{n_rows - self.last.fresh_rows:,} rows were added since run {self.last.fresh_run} read "
-                f"{self.last.fresh_rows:,}, more than {MOST_GROWN:.0%}")
+                f"{self.last.fresh_rows:,}, more than {MAX_GROWN:.0%}")
 
     def out_of_order(self) -> list[Source]:
         """Return the new files that come before old ones in natural order, whose rows come after theirs."""

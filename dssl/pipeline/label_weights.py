@@ -46,8 +46,8 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
         require(not weightless, f"{place}: every label of the class {', '.join(map(repr, weightless))} has weight zero",
                 why="such points count as unlabeled, and a class is learned from its labels", error=DataError,
                 fix="raise a weight, or leave the class out with data.keep")
-    return weighed, weight[weighted], {"weights": {"column": column, "least": float(weight[weighted].min()),
-                                               "most": float(weight.max()), "zero": len(weight) - len(weighted)}}
+    return weighed, weight[weighted], {"weights": {"column": column, "min": float(weight[weighted].min()),
+                                               "max": float(weight.max()), "zero": len(weight) - len(weighted)}}
 
 
 def _of_source(context: Context, column: str, read: IngestParams,

@@ -42,7 +42,7 @@ MOMENT_SECONDS, SCALED_SECONDS = 3e-8, 6e-9  # per number on one core: moments, 
 KNOWN = {"tags": "tags", "classes": "codes"}  # the array of what is known of rows, by what the split has; or values
 DRAWN = 1  # the part of the places of labels that were drawn, without those of a file
 DRAWN_SECONDS = 2.4e-7  # of a training point, on one core, in three passes over the labels; measured
-MOST_DRIFT = 0.1  # of a spread, by which new rows may change it or the mean of a column before all rows are scaled anew
+MAX_DRIFT = 0.1  # of a spread, by which new rows may change it or the mean of a column before all rows are scaled anew
 OF_ROWS = ("n_training_rows", "zero_rows", "outliers")  # what a scaling tells of the rows it was fitted on
 
 
@@ -135,7 +135,7 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
     if outliers and outliers["n_rows"]:
         # Where rows were added, files that were read before are not opened for their names.
         called = [] if context.base else rows_called(context, outliers["rows"][:SHOWN])
-        attributes["far_rows"] = describe_outlier_rows(outliers, dataset.feature_names, called)
+        attributes["outlier_rows"] = describe_outlier_rows(outliers, dataset.feature_names, called)
     if not rows.is_sparse:
         return attributes
     first, dtype = {"train": 0, "test": len(tasks["train"])}, np.result_type(rows.dtype, np.float32)
@@ -147,7 +147,7 @@ def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = F
 
 
 def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, Any]:
-    """Return how far a scaling is from another of fewer rows: JSON. Raise CannotGrow beyond `MOST_DRIFT`.
+    """Return how far a scaling is from another of fewer rows: JSON. Raise CannotGrow beyond `MAX_DRIFT`.
 
     shift : the farthest that a column moves, in units of its scaled values. factor : the most by which the factor of a
     column changes, as a share of it. Each with the number of the column; none of a scaling without columns.
@@ -164,9 +164,9 @@ def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, 
     drifts: dict[str, Any] = {}
     for name, values in change.items():
         j = int(np.argmax(values))
-        if not values[j] <= MOST_DRIFT:
+        if not values[j] <= MAX_DRIFT:
             raise CannotGrow(f"the new rows change the {'mean' if name == 'shift' else 'spread'} of "
-                             f"{column_label(names, j)} by {values[j]:.0%}, more than {MOST_DRIFT:.0%}")
+                             f"{column_label(names, j)} by {values[j]:.0%}, more than {MAX_DRIFT:.0%}")
         drifts[name] = {"column": j, "change": float(values[j])}
     return drifts
 
@@ -233,7 +233,7 @@ def _lines(context: Context, labels: LabelParams) -> dict[int, LabelLine]:
     return read_label_files(paths, _identifiers(context, labels.read), weight)
 
 
-def _told(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
+def _with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
     """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
     if not by_row:
         return chosen, {}
@@ -262,7 +262,8 @@ def _told(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> 
         raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
     new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes]
     other = {text: name for text, name in zip(texts, spelled, strict=True) if text != name}
-    return target, {"told": len(rows), **({"new_classes": new} if new else {}), **({"spelled": other} if other else {})}
+    lists = {"new_classes": new, "spelled": other}
+    return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
 
 
 def _given_labels(context: Context) -> np.ndarray:
@@ -322,7 +323,7 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     if known == "tags":
         PartWriter(context.parts, DRAWN).write(places=places)
         return write_labeled_tags(context, Tags.from_arrays(arrays, split), labels.weight, labels.read)
-    chosen, from_file = _told(context, Target.from_arrays(arrays, split), lines)
+    chosen, from_file = _with_file(context, Target.from_arrays(arrays, split), lines)
     if labels.opinion is not None:
         chosen, opinion = write_opinion(context, labels.opinion, labels.read, chosen)
         from_file |= opinion
@@ -362,16 +363,15 @@ def labels_notes(attributes: Attributes) -> list[str]:
         notes.append(f"another model says something of the points: {what} of {opinion['from']}")
     if weights := attributes.get("weights"):
         zero = f"; {weights['zero']} labels of weight 0 count as unlabeled" if weights["zero"] else ""
-        notes.append(f"labels weigh from {weights['least']:.6g} to {weights['most']:.6g}, as the column "
+        notes.append(f"labels weigh from {weights['min']:.6g} to {weights['max']:.6g}, as the column "
                      f"{weights['column']!r} says{zero}; test points weigh 1 each")
-    if not attributes.get("told"):
+    if not attributes.get("from_file"):
         return notes
     probabilities = "" if attributes.get("classes") is None else "probabilities can be overconfident, and "
-    notes.append(f"{attributes['told']} of the {attributes['n_labeled']} labels come from labels.file. "
-             "If dssl suggest chose these "
-             f"rows, they are no random draw: {probabilities}the error of held-out labels can rise from round to "
-             "round though the model gets better, because asked-for labels are those of difficult rows. Labels "
-             "of rows that were drawn at random, kept apart as test points (data.test), would tell.")
+    notes.append(f"{attributes['from_file']} of the {attributes['n_labeled']} labels come from labels.file. If dssl "
+                 f"suggest chose these rows, they are no random draw: {probabilities}the error of held-out labels can "
+                 "rise from round to round though the model gets better, because asked-for labels are those of "
+                 "difficult rows. Labels of rows drawn at random, kept as test points (data.test), would tell.")
     if attributes.get("spelled"):
         read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(attributes["spelled"].items()))
         notes.append(f"labels.file spells classes in other ways; read are {read}")
@@ -384,17 +384,17 @@ def labels_notes(attributes: Attributes) -> list[str]:
 
 def points_notes(attributes: Attributes) -> list[str]:
     """Return which rows lie far from all others, if any do; and how far new rows change the scales of the features."""
-    notes = [f"{attributes['far_rows']}; the scale is fitted without such values. If they are codes of missing cells, "
-             "mark them as missing (data.read.missing)"] if "far_rows" in attributes else []
+    notes = [f"{attributes['outlier_rows']}; the scale is fitted without such values. If they are codes of missing "
+             "cells, mark them as missing (data.read.missing)"] if "outlier_rows" in attributes else []
     changes = [drift["change"] for drift in attributes.get("drift", {}).values()]
     if changes:
         notes.append(f"the new rows change mean and spread of a feature by {max(changes):.2g} of its spread at most; "
-                     f"the scaling stays as it is up to {MOST_DRIFT:.0%}")
+                     f"the scaling stays as it is up to {MAX_DRIFT:.0%}")
     return notes
 
 
-LABELS = Stage("labels", 8, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
+LABELS = Stage("labels", 9, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels", OPINION), notes=labels_notes, grows=True)
-POINTS = Stage("points", 9, ("dataset", "split"), lambda spec: spec.scaling, make_points,
+POINTS = Stage("points", 10, ("dataset", "split"), lambda spec: spec.scaling, make_points,
                lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",
                files=("source",), section=data_section, notes=points_notes, grows=True)

@@ -13,7 +13,7 @@ from ..data.scaling.drift import Drift
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
-from ..report.record import Attributes, Scores, Unreached
+from ..report.record import Attributes, Scores, Unreachable
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
@@ -63,7 +63,7 @@ class RunResult(ShownResult):
         The values that were chosen, by model.
     graphs : sequence of dict
         What came of each graph, where several were tried; the chosen one first.
-    unreached : dict
+    unreachable : dict
         The training points that are unreachable from any label.
     notes : tuple of str
         What there is to know of the data, a line each.
@@ -104,7 +104,7 @@ class RunResult(ShownResult):
     verdict: tuple[str, ...] = ()
     selection: Mapping[str, Attributes] = field(default_factory=dict)
     graphs: Sequence[Attributes] = ()
-    unreached: Unreached = field(default_factory=Unreached)
+    unreachable: Unreachable = field(default_factory=Unreachable)
     notes: tuple[str, ...] = ()
     model_path: Path | None = None
     report: Path | None = None

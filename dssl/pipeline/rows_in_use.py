@@ -26,7 +26,7 @@ from .spec import LearningTask, Spec
 from .tags import TagParams
 
 MAX_VALUES = 1 << 20  # different labels that are kept while classes are found
-LEFT_OUT = -2  # the code of a row that is not used
+UNUSED = -2  # the code of a row that is not used
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class KnownClasses(KnownTarget):
             codes, classes = map_classes(codes, classes, dict(params.classes))
         require_no_quantities(classes, quantities)
         self.labels, self.classes = labels, classes
-        self.code_of = np.full(len(labels), LEFT_OUT)
+        self.code_of = np.full(len(labels), UNUSED)
         self.code_of[in_use] = codes
 
     def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
         assert y is not None
         codes = self.code_of[np.searchsorted(self.labels, y)]
-        used = codes != LEFT_OUT
+        used = codes != UNUSED
         return Block(rows[used], codes[used], codes[used])
 
     def described(self, blocks: Iterator[Block]) -> Described:
@@ -295,10 +295,10 @@ class RowsInUse:
             tests = drawn.shares.sum(axis=1)
             return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
 
-        def told() -> Iterator[np.ndarray]:
+        def test_blocks() -> Iterator[np.ndarray]:
             if params.test_official:
                 return official_test(self.official())
             return (np.zeros(len(block.rows), bool) for block in self.blocks())
 
         return np.array([[len(block.rows) - is_test.sum(), (is_test & (block.strata >= 0)).sum()]
-                         for block, is_test in zip(self.blocks(), told(), strict=True)]), told
+                         for block, is_test in zip(self.blocks(), test_blocks(), strict=True)]), test_blocks

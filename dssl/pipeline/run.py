@@ -34,7 +34,7 @@ from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
 from .changed_rows import changed_rows
 from .gc import remove_intermediate, write_stages
-from .graphs import write_unreached
+from .graphs import write_unreachable
 from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
 from .plan.plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
@@ -244,10 +244,11 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         unread = ""
         if "gain" in result:
             unread = unread_columns(stages["dataset"]["dataset"].get("survey", ()))
-            result["verdict"] = Verdict.of(result, made.kind.words, unread,
+            result["verdict"] = Verdict.of(result, made.kind.report_text, unread,
                                            all_labeled=all_labeled(stages)).sentences
-        if "unreached" in stages.get("health", {}):  # not of a kind without labels
-            result["unreached"] = write_unreached(folder, made.artifact("health"), made.kind.words.unreached)
+        if "unreachable" in stages.get("health", {}):  # not of a kind without labels
+            result["unreachable"] = write_unreachable(folder, made.artifact("health"),
+                                                      made.kind.report_text.unreachable)
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
                                       made.files["source"].source, made.spec.read,
                                       made.spec.predictions.ending, made.spec.predictions.safe_csv):
@@ -352,7 +353,7 @@ def _result(identity: str, made: Plan, records: list[StageRun], notes: list[str]
 def _page(kind: Kind, record: RunRecord) -> str:
     """Return the page of a run: results before how they came about."""
     first, rest = leading_and_following(kind.stages)
-    others = [kind.answer(record, kind.words, kind.baselines), curve_section(record),
+    others = [kind.answer(record, kind.report_text, kind.baselines), curve_section(record),
               *(section(record) for section in (*first, files_section, *rest, stages_section, spec_section))]
     return page(record.result["name"], f"Run {record.result['run']}",
-                in_order(record, kind.words, tags_of_run(record) or quality_section(record), others))
+                in_order(record, kind.report_text, tags_of_run(record) or quality_section(record), others))

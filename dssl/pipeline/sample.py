@@ -44,7 +44,7 @@ DRAWN = 2000  # points of the picture
 ROWS_AT_ONCE = 128  # of the distances between these, for which nothing is compiled
 LABELED = 400  # of them at most with a label
 LINES = 8000  # of the picture, the shortest
-JUDGED = 5000  # points among which the least certain are looked for
+MAX_EXAMINED = 5000  # points among which the least certain are looked for
 HELD = 128 << 20  # bytes of points at most, which wide rows make fewer; and an eighth of the budget
 LISTED = 10  # of them, and of those to label next
 SUGGESTED = 10_000  # points of which those to label next are reported
@@ -90,7 +90,7 @@ def make_sample(context: Context, params: SampleParams) -> Sample:
     model = models.open()["model"]
     coding = model.coding
     vertex = context.vertex_rows().vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
-    shown = np.sort(np.unique(vertex, return_index=True)[1])  # of copies the first
+    shown = np.sort(np.unique(vertex, return_index=True)[1])  # of duplicates the first
     with one_thread():  # so that places are the same whatever else runs
         picture = _picture(context, params, rows.take(shown), vertex[shown], len(points) <= pictured)
     picture["labeled"] = np.flatnonzero(np.isin(drawn[shown], labeled)).tolist()
@@ -119,7 +119,7 @@ def _drawn(n: int, labeled: np.ndarray, random_state: int) -> np.ndarray:
     rng = block_rng(random_state, STREAM)
     few = len(labeled) <= LABELED or n <= DRAWN
     known = labeled if few else np.sort(rng.choice(labeled, LABELED, replace=False))
-    some = rng.choice(n, min(n, JUDGED + len(known)), replace=False)
+    some = rng.choice(n, min(n, MAX_EXAMINED + len(known)), replace=False)
     return np.concatenate([known, some[~np.isin(some, labeled)]])
 
 
@@ -167,20 +167,20 @@ def _distances(X: Any, metric: AnyMetric) -> np.ndarray:
 def _uncertain(context: Context, drawn: np.ndarray, labeled: np.ndarray, coding: Coding, values: np.ndarray,
                unsupported: np.ndarray, calibration: dict[str, Any] | None) -> Sample:
     """Return the points without a label whose two likeliest classes are closest; JSON. Of quantities there are none."""
-    free = np.flatnonzero(~np.isin(drawn, labeled))
-    if len(free) < LISTED or not isinstance(coding, ClassCoding):
+    unlabeled = np.flatnonzero(~np.isin(drawn, labeled))
+    if len(unlabeled) < LISTED or not isinstance(coding, ClassCoding):
         return {}
     likely = margins_of(values, coding)
     likely = Calibration.from_dict(calibration).probabilities(likely) if calibration else likely
     likely = np.where(unsupported[:, None], np.nan, likely)
-    described: Sample = {"judged": len(free), "calibrated": calibration is not None}
+    described: Sample = {"n_examined": len(unlabeled), "calibrated": calibration is not None}
     if likely.shape[1] < 2:
         return described
-    two = np.sort(likely[free], axis=1)[:, -2:]
+    two = np.sort(likely[unlabeled], axis=1)[:, -2:]
     gap = np.where(np.isfinite(two[:, 0]), two[:, 1] - two[:, 0], np.inf)
-    least_certain = free[np.argsort(gap, kind="stable")[:LISTED]]
+    least_certain = unlabeled[np.argsort(gap, kind="stable")[:LISTED]]
     numbers = context.rows("split", "train").take(drawn[least_certain])
-    return {**described, "least": [_listed(number, coding, share) for number, share in zip(
+    return {**described, "least_certain": [_listed(number, coding, share) for number, share in zip(
         numbers.tolist(), likely[least_certain], strict=True)]}
 
 
@@ -225,9 +225,9 @@ Predicted = Callable[[int, int], Cost]  # of predicting so many points within a 
 
 def _sample_cost(f: PlanInputs, spec: Spec, predicted: Predicted) -> Cost:
     limit, pictured = sizes(f.row_bytes, f.budget)
-    drawn, judged = min(f.n, pictured), min(f.n, JUDGED + LABELED, limit)
-    held = (4 * f.row_bytes + 64) * judged
-    cost = predicted(judged, f.budget)
+    drawn, n_examined = min(f.n, pictured), min(f.n, MAX_EXAMINED + LABELED, limit)
+    held = (4 * f.row_bytes + 64) * n_examined
+    cost = predicted(n_examined, f.budget)
     if spec.labels is not None and f.n <= SUGGESTED:
         with suppress(BudgetError):  # `_next` leaves it out then
             cost += _next_cost(f, spec, predicted)
@@ -263,7 +263,7 @@ def _next_bytes(f: PlanInputs, spec: Spec) -> int:
     return block_height(points, m, half) * distance_bytes(points, m)
 
 
-SAMPLE = Stage("sample", 2, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
+SAMPLE = Stage("sample", 3, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
                files=("source",), section=sample_section, leads=True)
 
 

@@ -110,8 +110,8 @@ def _scores_of_tags(context: Context, true: Tags) -> Compared:
         calibration = calibration_of(model.attributes)
         probabilities = None if calibration is None else calibration.probabilities(values[name])
         scores[name] = {**scores_of_tags(true, values[name], probabilities), "unsupported": int(unsupported.sum())}
-    n_with, n_without = labeled_tags(context).with_and_without
-    values["majority"] = np.tile(np.where(n_with > n_without, 1.0, -1.0), (len(true.labeled), 1))
+    n_positive, n_negative = labeled_tags(context).n_by_entry
+    values["majority"] = np.tile(np.where(n_positive > n_negative, 1.0, -1.0), (len(true.labeled), 1))
     scores["majority"] = {**scores_of_tags(true, values["majority"]), "predicts": MOST_FREQUENT}
     pairs = {name: pair_of_tags(true, values["model"], other) for name, other in values.items() if name != "model"}
     compared = {"metrics": scores.pop("model"), "baselines": scores,
@@ -143,10 +143,10 @@ def scoring_notes(scores: Attributes) -> list[str]:
             for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
 
 
-def transductive_scores(context: Context, values: np.ndarray, unreached: np.ndarray) -> Scores | None:
+def transductive_scores(context: Context, values: np.ndarray, unreachable: np.ndarray) -> Scores | None:
     """Return the scores of the training points whose labels are known and were not shown; None without any.
 
-    values (n_train, c) : what the model predicts. unreached (n_train,) bool : where it predicts nothing.
+    values (n_train, c) : what the model predicts. unreachable (n_train,) bool : where it predicts nothing.
     """
     known, shown = split_target(context, "train"), context.arrays("labels")["labeled"]
     if isinstance(known, Tags):
@@ -156,7 +156,7 @@ def transductive_scores(context: Context, values: np.ndarray, unreached: np.ndar
     hidden = known.take(np.flatnonzero(~np.isin(known.labeled, shown)))
     if not len(hidden.labeled):
         return None
-    rejected = unreached[hidden.labeled]
+    rejected = unreachable[hidden.labeled]
     predicted = with_rejections(scored(hidden).predictions(values[hidden.labeled], hidden.coded), rejected)
     scores = {name: value for name, value in scores_of(hidden, predicted).items() if name != "confusion"}
     return cast(Scores, {**scores, "unsupported": int(rejected.sum())})

@@ -21,7 +21,7 @@ FEWEST_CELLS, FEWEST_COLUMNS = 3, 2  # of which either is enough
 DECIMALS = 0.9  # share of the other values of a column that have a fraction
 TIMES = 20  # as often as the other values of a column come again, on average
 FEWEST_IN_ROW = 2  # numeric cells of a row that holds nothing but codes
-MOST_ROWS = 100  # that are listed
+MAX_ROWS = 100  # that are listed
 NO_LOW = float(np.finfo(np.float64).max) / 4  # the smallest of no values; a receipt holds finite numbers only
 
 
@@ -75,7 +75,7 @@ class SentinelsTask:
             values = ordinary[~np.isnan(ordinary[:, j]), j]
             others[j] = len(values), len(np.unique(values)), np.count_nonzero(values % 1)
         known = ~np.isnan(X)
-        full = np.flatnonzero((known.sum(axis=1) >= FEWEST_IN_ROW) & (is_code[:, :-1] | ~known).all(axis=1))[:MOST_ROWS]
+        full = np.flatnonzero((known.sum(axis=1) >= FEWEST_IN_ROW) & (is_code[:, :-1] | ~known).all(axis=1))[:MAX_ROWS]
         texts = [column for _, column in block.X.select_dtypes(object).items()] \
             if isinstance(block.X, pd.DataFrame) else []
         return {"infinite": infinite, "others": others.tolist(), "low": low.tolist(), "high": high.tolist(),
@@ -129,19 +129,19 @@ def find_sentinels(reader: Reader, ranges: Sequence[tuple[int, int]], execution:
     codes, doubtful, near = dict[int, dict[str, int]](), dict[int, dict[str, int]](), set[int]()
     for code, of_code in zip(CODES, counts, strict=True):
         holds = of_code > 0
-        is_far = np.maximum(code - high, low - code) > high - low
-        sure = holds & is_far & (high > low)
+        is_outlier = np.maximum(code - high, low - code) > high - low
+        sure = holds & is_outlier & (high > low)
         again = holds & _comes_again(of_code, others)
         is_marked = sure.sum() >= FEWEST_COLUMNS or bool((of_code[sure] >= FEWEST_CELLS).any()) or bool(
             (again & (code < low)).any() and code < 0)
-        ordinary = holds & ~is_far & (high >= low) & ~(again & is_marked)
+        ordinary = holds & ~is_outlier & (high >= low) & ~(again & is_marked)
         if code > 0 and (code in levels or (is_class and holds[-1])):
             continue
         if is_marked and not ordinary.any():
             codes[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(holds).tolist()}
-            near |= {code} if (again & ~is_far).any() else set()
+            near |= {code} if (again & ~is_outlier).any() else set()
         elif again.any():
             doubtful[code] = {names[j]: int(of_code[j]) for j in np.flatnonzero(again).tolist()}
     rows = [row for block in blocks for row, values in block["rows"] if codes.keys() >= set(values)]
-    return Sentinels(codes, frozenset(near), doubtful, tuple(rows[:MOST_ROWS]),
+    return Sentinels(codes, frozenset(near), doubtful, tuple(rows[:MAX_ROWS]),
                      {names[j]: cells for j, cells in sorted(infinite.items())})

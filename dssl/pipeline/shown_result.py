@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..base.units import size_text, time_text
-from ..report.error_measure import score_rows
+from ..report.error_metric import score_rows
 from ..report.record import Attributes, Scores
 from ..report.rendering import rendered
 from .records import StageRun

@@ -29,7 +29,7 @@ OF_ONE_LABEL = {  # why a key is not there where a point has several labels
     "data.grows": "a run with tags reads all rows",
     "data.unlabeled": "an empty cell marks tags that are unknown",
     "selection.grid.graph": "all tags have one graph, and each chooses for itself"}
-MOST_PREDICTIONS = 10_000_000  # rows of a source that are all predicted without being asked for
+MAX_PREDICTIONS = 10_000_000  # rows of a source that are all predicted without being asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +98,9 @@ class PredictionsSection:
     safe_csv: bool = False
 
     @property
-    def most(self) -> int | None:
+    def limit(self) -> int | None:
         """Return the number of rows up to which all are predicted; None for any number."""
-        return {"none": 0, "auto": MOST_PREDICTIONS}.get(self.format)
+        return {"none": 0, "auto": MAX_PREDICTIONS}.get(self.format)
 
     @property
     def ending(self) -> str:

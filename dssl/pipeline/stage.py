@@ -12,8 +12,8 @@ from ..methods.step import Context, Method, Step
 from ..methods.tags import OF_TAGS, is_of_tags, made_of_tags
 from ..report.page import Section, SectionOf
 from ..report.record import Attributes, RunRecord
+from ..report.report_text import Baseline, ReportText
 from ..report.sections.answer import answer_section
-from ..report.words import Baseline, ReportText
 from .spec import KindSpec, Spec
 
 
@@ -97,13 +97,13 @@ class Kind(KindSpec):
 
     stages : in the order in which they run; a run ends with the last.
     model : the stage whose artifact holds the fitted models, None where there are none.
-    words : how the report tells of it. baselines : what its models may be compared with.
+    report_text : how the report tells of it. baselines : what its models may be compared with.
     answer : the section that its report begins with. takes_tags : whether it learns several labels a point.
     """
 
     stages: tuple[Stage, ...]
     model: str | None = "models"
-    words: ReportText = PLAIN
+    report_text: ReportText = PLAIN
     baselines: tuple[Baseline, ...] = ()
     answer: Callable[[RunRecord, ReportText, Sequence[Baseline]], Section] = answer_section
     takes_tags: bool = False

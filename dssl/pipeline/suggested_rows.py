@@ -116,7 +116,7 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     chosen = suggest(vertices, graph, points, labeled, replace(params, criterion=name), execution, margins,
                      skipped=skipped)
     values, unsupported = model.values_and_unsupported(SelectedRows(points, chosen.ids), execution)
-    rejected = unsupported & model.abstains
+    rejected = unsupported & model.rejects
     predicted = [None if gone else label for label, gone in zip(coding.labels(values).tolist(), rejected, strict=True)]
     described, probability = model.attributes.get(CALIBRATION), np.full(len(values), np.nan)
     if described is not None:
@@ -148,7 +148,7 @@ def _margins(model: Model, context: Context, vertices: Vertices, n_labeled: int)
     """Return the margins (v, n_classes) of the model at distinct training points, NaN where it says nothing."""
     # A function on the graph has them at its vertices; the nearest labels have values at the labeled points alone.
     if isinstance(model, GraphModel) and len(model.values_at) != n_labeled:
-        values, unsupported = model.values_at, ~model.reached
+        values, unsupported = model.values_at, ~model.reachable
     else:
         rows = distinct_rows(context.points("train"), vertices, context.execution)
         values, unsupported = model.values_and_unsupported(context.execution.share_rows(rows), context.execution)

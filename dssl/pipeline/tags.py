@@ -25,7 +25,7 @@ from .spec import Spec
 
 TAGS = "tags"  # parts of the stage `split` with those of all rows, while it reads them
 SHOWN = 60  # characters of a cell that an error shows
-MOST_TAGS = 10_000  # a column with more has no tags
+MAX_TAGS = 10_000  # a column with more has no tags
 ENTRIES = {"1": 1, "1.0": 1, "0": 0, "0.0": 0} | {  # of the cells of a column of one tag, in lower case
     word: value for line in TRUTH for value, words in enumerate(line) for word in words}
 
@@ -58,7 +58,7 @@ def read_tags(context: Context, params: TagParams) -> tuple[list[str], Rows]:
                 f"{section.separator!r} stands", why=f"cells hold {' and '.join(map(repr, others))}, which may be what "
                 "separates their tags", fix="set data.tags.separator to it; if each row has one label, name it as "
                 "data.read.target", error=DataError)
-        require(0 < len(names) <= MOST_TAGS, f"{name}: the column {section.column!r} has {len(names):,} different tags",
+        require(0 < len(names) <= MAX_TAGS, f"{name}: the column {section.column!r} has {len(names):,} different tags",
                 why="there is nothing to learn" if not names else "it names rows, not tags that rows share",
                 error=DataError, fix="name the column of the tags in data.tags.column, and what separates them in "
                 "data.tags.separator")

@@ -15,12 +15,12 @@ import numpy as np
 from markupsafe import Markup
 
 from .colors import CLASSES, LIGHT, by_name
-from .error_measure import Measure
+from .error_metric import ErrorMetric
 from .record import Attributes
 from .text import plain_label
 
 MAX_CLASSES = 20  # of a confusion matrix that can still be read
-MOST_BARS = 20
+MAX_BARS = 20
 WIDE = 5.8  # inches: at 390 pixels text is 9 pixels high
 MARKERS = "oDs^vPX<>p"  # of every eight classes the next: colors come again, with another marker
 INK, MUTED, PAPER, ON = LIGHT["ink"], LIGHT["muted"], LIGHT["paper"], LIGHT["on"]
@@ -33,7 +33,7 @@ STYLE: Any = {
 }
 
 
-def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Measure) -> Markup:
+def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: ErrorMetric) -> Markup:
     """Return the test errors, or what else models are judged by, with their 95 % intervals, the first row the model.
 
     scores : (name, value, ends of the interval).
@@ -118,7 +118,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
-def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: Measure, chosen: Attributes) -> Markup:
+def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: ErrorMetric, chosen: Attributes) -> Markup:
     """Return the errors of pairs of two parameters, the first to the right and the second upward; the chosen framed.
 
     rows : both parameters and the error, by name.
@@ -208,7 +208,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
     return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (WIDE, 4.4), draw)
 
 
-def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: Measure) -> Markup:
+def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: ErrorMetric) -> Markup:
     """Return the errors of models over the number of labels that they learned from, with bands of their intervals.
 
     rows : `labels`, and of each name the error and `<name>_interval`, its ends or None.
@@ -309,7 +309,7 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
     """Return bars of the pairs (true class, predicted class) that occur most often."""
     errors = counts.copy()
     np.fill_diagonal(errors, 0)
-    order = np.argsort(-errors, axis=None, kind="stable")[:MOST_BARS]
+    order = np.argsort(-errors, axis=None, kind="stable")[:MAX_BARS]
     pairs = [(int(i), int(j)) for i, j in zip(*np.unravel_index(order, errors.shape), strict=True) if errors[i, j]]
     names = [f"{plain_label(labels[i])} → {plain_label(labels[j])}" for i, j in pairs]
     values = [int(errors[pair]) for pair in pairs]

@@ -86,7 +86,7 @@ class StageRecord(TypedDict, total=False):
     why: str
 
 
-class Unreached(TypedDict, total=False):
+class Unreachable(TypedDict, total=False):
     """How many training points no label reaches, the first of them, what predicts them, and the file that lists all."""
 
     count: int
@@ -113,7 +113,7 @@ class Result(TypedDict, total=False):
     notes: Sequence[str]
     selection: Mapping[str, Attributes]
     graphs: Sequence[Attributes]
-    unreached: Unreached
+    unreachable: Unreachable
     model: str
     report: str
     predictions: str

@@ -7,11 +7,11 @@ were held out, and balanced accuracy. So no sentence below the headline says oth
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .error_measure import Measure, measure_of
+from .error_metric import ErrorMetric, metric_of
 from .page import Level
 from .record import Attributes, PairedTest, Result, Scores, interval_at, scores_at
+from .report_text import ReportText
 from .text import at, counted, finite, number, p_value, percent, plain_label
-from .words import ReportText
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
 ROUNDING = 1e-9  # of that error
@@ -35,7 +35,7 @@ class Comparison:
     scores: Scores
 
     @classmethod
-    def of(cls, baselines: Mapping[str, Scores], gain: Attributes, name: str, by: Measure) -> "Comparison | None":
+    def of(cls, baselines: Mapping[str, Scores], gain: Attributes, name: str, by: ErrorMetric) -> "Comparison | None":
         """Return the comparison with a baseline; None where there is none."""
         scores: Scores = baselines.get(name) or {}
         pair: PairedTest = gain.get(f"over_{name}") or {}
@@ -48,11 +48,11 @@ class Comparison:
         """Return whether the test calls the difference real."""
         return self.p < SIGNIFICANT
 
-    def is_within(self, share: float, by: Measure) -> bool:
+    def is_within(self, share: float, by: ErrorMetric) -> bool:
         """Return whether the gain is at most a share of what there is to lose."""
         return abs(self.gain) <= share * by.loss(self.error)
 
-    def figures(self, by: Measure) -> str:
+    def figures(self, by: ErrorMetric) -> str:
         """Return the difference, its interval and its test.
 
         Such as: 14.0 percentage points lower (95 % interval 9.1 to 18.6; McNemar's test, p = 0.0032).
@@ -73,8 +73,8 @@ class Verdict:
     training points.
     """
 
-    by: Measure
-    words: ReportText
+    by: ErrorMetric
+    report_text: ReportText
     scores: Scores
     error: float | None
     base: Comparison | None
@@ -86,14 +86,14 @@ class Verdict:
     all_labeled: bool = False
 
     @classmethod
-    def of(cls, result: Result, words: ReportText, unread: str = "", *, all_labeled: bool = False) -> "Verdict":
+    def of(cls, result: Result, report_text: ReportText, unread: str = "", *, all_labeled: bool = False) -> "Verdict":
         scores: Scores = result.get("metrics") or {}
         baselines, gain = result.get("baselines") or {}, result.get("gain") or {}
         by_labels = gain.get("by_labels") or {}
-        by = measure_of(scores or scores_at(by_labels, "scores", "model"))
+        by = metric_of(scores or scores_at(by_labels, "scores", "model"))
         base, shuffled = (Comparison.of(baselines, gain, name, by) for name in ("base", "shuffled"))
         guess = Comparison.of(baselines, gain, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
-        return cls(by, words, scores, finite(scores.get(by.key)), base, shuffled,
+        return cls(by, report_text, scores, finite(scores.get(by.key)), base, shuffled,
                    guess, gain.get("unlabeled_data"), by_labels, unread, all_labeled)
 
     @property
@@ -243,7 +243,7 @@ class Verdict:
 
     def _meaning(self, base: Comparison) -> str:
         """Return what the comparison with the base means."""
-        by, words, gain, p = self.by, self.words, base.gain, base.p
+        by, report_text, gain, p = self.by, self.report_text, base.gain, base.p
         by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
         rare = ("if the two models were equally good, a difference this large would appear in "
                 f"{by_chance} of such test sets")
@@ -261,15 +261,16 @@ class Verdict:
                 return seen
             return (f"{seen} The model also beats the shuffled graph, by "
                     f"{by.difference_in_words(self.shuffled.gain)}, so the gain comes from where the unlabeled points "
-                    f"lie and not from a {words.changed}.")
+                    f"lie and not from a {report_text.changed}.")
         if self.answer == HURT:
             return (f"The base model is better here: {rare}. Use the base model. Either the graph connects points of "
                     f"{by.unlike}, or the model relies on the graph too much: try another data.scale, fewer "
-                    f"graph.n_neighbors or a smaller {words.graph}.")
+                    f"graph.n_neighbors or a smaller {report_text.graph}.")
         if gain > 0 and base.clear:
             return ("The model beats the base model, but the shuffled graph, which holds no information about the "
-                    f"points, does at least as well as the model. So the gain comes from the {words.cause} and not "
-                    f"from the unlabeled data: tune kernel.bandwidth and {words.norm} before you credit the graph.")
+                    f"points, does at least as well as the model. So the gain comes from the {report_text.cause} and "
+                    f"not from the unlabeled data: tune kernel.bandwidth and {report_text.norm} before you credit the "
+                    "graph.")
         if base.is_within(ROUNDING, by):
             return (f"The {by.name} is the same with and without the unlabeled data, so the simpler base model is good "
                     "enough.")
@@ -294,12 +295,12 @@ class Verdict:
         return sentences
 
 
-def _guess_by_labels(by_labels: Attributes, by: Measure) -> Comparison | None:
+def _guess_by_labels(by_labels: Attributes, by: ErrorMetric) -> Comparison | None:
     """Return the comparison with what needs no model on the labels that were held out."""
     return Comparison.of(by_labels.get("scores") or {}, by_labels, by.guess[0], by)
 
 
-def seen_by_test(by: Measure, pair: PairedTest) -> str:
+def seen_by_test(by: ErrorMetric, pair: PairedTest) -> str:
     """Return which differences a paired test on these points could have seen."""
     n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "found"))
     few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
@@ -325,7 +326,7 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
     if not by_labels.get("n"):
         return [f"The labels cannot tell either: {by_labels.get('why', 'none can be held out')}."]
     scores = at(by_labels, "scores", "model")
-    by, n = measure_of(scores), counted(by_labels["n"], "label")
+    by, n = metric_of(scores), counted(by_labels["n"], "label")
     how = "leave-one-out" if by_labels["folds"] == by_labels["n"] else f"{by_labels['folds']}-fold"
     known = f"In {how} cross-validation on the {n}, the {by.bare_noun} is {by.with_interval(scores)}"
     base = scores_at(by_labels, "scores", "base")

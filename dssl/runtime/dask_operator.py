@@ -113,7 +113,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
         pool.scale(count)
 
     def adapt(self, pool: Any) -> None:
-        pool.adapt(minimum=self.least_workers, maximum=self.workers)
+        pool.adapt(minimum=self.min_workers, maximum=self.workers)
 
     def cluster(self, name: str, cwd: Path) -> JsonObject:
         """Return the DaskCluster: a pod of the scheduler with its service, and a pod for each worker."""
@@ -142,7 +142,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
                                                                   "dask.org/component": "scheduler"},
                                 "ports": [{"name": port, "port": number, "targetPort": port}
                                           for port, number in ports]}},
-                "worker": {"replicas": max(self.least_workers, 1), "spec": self._pod(pods, cwd, "worker", [
+                "worker": {"replicas": max(self.min_workers, 1), "spec": self._pod(pods, cwd, "worker", [
                     "dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", "1", "--memory-limit", str(worker),
                     "--local-directory", "/tmp", "--no-dashboard"], None, {})}}}
 

@@ -99,4 +99,4 @@ class GatewayRuntime(PoolRuntime):
         pool.scale(count)
 
     def adapt(self, pool: Any) -> None:
-        pool.adapt(minimum=self.least_workers, maximum=self.workers)
+        pool.adapt(minimum=self.min_workers, maximum=self.workers)

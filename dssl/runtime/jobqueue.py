@@ -68,7 +68,7 @@ class JobqueueRuntime(PoolRuntime):
 
     kind: Literal["jobqueue"] = "jobqueue"
     system: Literal["slurm", "pbs", "lsf", "sge", "htcondor", "oar"]
-    least_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
+    min_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
     memory_limit: str = Field(description="of one worker's job")
     walltime: str = Field(default="1h", description="of one worker's job, such as 90m or 4h")
     idle_timeout: float = Field(default=60.0, ge=1, allow_inf_nan=False,
@@ -139,7 +139,7 @@ class JobqueueRuntime(PoolRuntime):
                 why="; ".join(refusals), fix="correct queue, account, walltime, memory_limit or directives")
 
     def adapt(self, pool: Any) -> None:
-        pool.adapt(minimum=self.least_workers, maximum=self.workers, interval="1s",
+        pool.adapt(minimum=self.min_workers, maximum=self.workers, interval="1s",
                    wait_count=math.ceil(self.idle_timeout))
 
     def _options(self) -> JsonObject:

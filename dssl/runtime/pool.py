@@ -19,7 +19,7 @@ class PoolRuntime(DaskRuntime):
     """Workers that another system starts one by one; the driver is this process."""
 
     workers: int = Field(ge=1, description="maximum number at a time")
-    least_workers: int = Field(default=1, ge=0, description="that are kept while the run lasts")
+    min_workers: int = Field(default=1, ge=0, description="that are kept while the run lasts")
     join_timeout: float = Field(default=3600.0, gt=0, allow_inf_nan=False,
                                 description="seconds in which the first worker must connect")
     patience: float = Field(default=0.0, gt=0, allow_inf_nan=False,
@@ -28,8 +28,8 @@ class PoolRuntime(DaskRuntime):
 
     @model_validator(mode="after")
     def _set_patience(self) -> Self:
-        require(self.least_workers <= self.workers, f"least_workers: {self.least_workers} with workers: {self.workers}",
-                why="workers is the maximum number at a time", fix="raise workers, or lower least_workers",
+        require(self.min_workers <= self.workers, f"min_workers: {self.min_workers} with workers: {self.workers}",
+                why="workers is the maximum number at a time", fix="raise workers, or lower min_workers",
                 error=SpecError)
         if "patience" not in self.model_fields_set:
             self.patience = self.join_timeout
@@ -43,7 +43,7 @@ class PoolRuntime(DaskRuntime):
             client = stack.enter_context(Client(pool, timeout=self.join_timeout))
             # Adaptive scaling cancels, after seconds, a worker that has not started and has no task. So it begins after
             # the first worker has connected, whose memory also sets the size of tasks.
-            self.ask_for_workers(pool, max(self.least_workers, 1))
+            self.ask_for_workers(pool, max(self.min_workers, 1))
             with suppress(TimeoutError):
                 client.wait_for_workers(1, timeout=self.join_timeout)
             if not client.nthreads():

@@ -122,21 +122,21 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
         return {"n": 0, "why": folds.why}
     if "model" not in held_out:
         return {"n": 0, "why": "holding out labels of the model does not fit the memory budget"}
-    measure = WRONG_CLASS if isinstance(target, Classes) else SQUARED
+    metric = WRONG_CLASS if isinstance(target, Classes) else SQUARED
     weight = held_out["model"][0].weight
-    key = measure.name
+    key = metric.name
     held_out = {name: [replace(held, weight=None) for held in fits] for name, fits in held_out.items()}
     first = {name: fits[0] for name, fits in held_out.items()}
     points = next(iter(first.values())).points
     predicted = {name: _predicted(fits, target) for name, fits in first.items()}
     true, undefined = in_defined_scoring(target.take(points), predicted["model"])
-    scores = {name: {**_scored(held, measure), **target_score(true, predicted[name])} for name, held in first.items()}
+    scores = {name: {**_scored(held, metric), **target_score(true, predicted[name])} for name, held in first.items()}
     curve: dict[int, dict[str, list[HeldOut]]] = {}
     for name, fits in held_out.items():
         for (count, _), held in zip(folds.curve, fits[1:], strict=False):
             curve.setdefault(count, {}).setdefault(name, []).append(held)
     n_training = round(len(target.coded) - len(points) / len(folds.compared))
-    rows = [_curve_point(count, drawn, measure) for count, drawn in sorted(curve.items()) if count < n_training]
+    rows = [_curve_point(count, drawn, metric) for count, drawn in sorted(curve.items()) if count < n_training]
     rows.append({"labels": n_training, **{name: of_model[key] for name, of_model in scores.items()},
                  **{f"{name}_interval": of_model["interval"] for name, of_model in scores.items()}})
     name, constant, predicts = constant_baseline(target, true, weight)
@@ -148,18 +148,18 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
-def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], measure: PointMetric) -> dict[str, Any]:
+def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], metric: PointMetric) -> dict[str, Any]:
     """Return the mean errors of draws of so many labels, by model, with their 95 % intervals over labels; JSON.
 
     A label that several draws predict counts once, by its mean error.
     """
     row: dict[str, Any] = {"labels": count}
     for name, fits in drawn.items():
-        score = Score.mean([held.of(measure) for held in fits])
+        score = Score.mean([held.of(metric) for held in fits])
         n = len(np.unique(np.concatenate([held.points for held in fits])))
         row[name] = score.value
         row[f"{name}_interval"] = interval_of_score(score.value, score.standard_error, n,
-                                                    share=measure == WRONG_CLASS)
+                                                    share=metric == WRONG_CLASS)
     return row
 
 
@@ -191,12 +191,12 @@ def nested_error(candidates: Sequence[CandidateScores]) -> float | None:
     return float(errors[selected, np.arange(n_folds)].mean() ** (1 / power))
 
 
-def _scored(held: HeldOut, measure: PointMetric) -> dict[str, Any]:
+def _scored(held: HeldOut, metric: PointMetric) -> dict[str, Any]:
     """Return the error at the held-out labels by its name, with its standard error and 95 % interval; JSON."""
-    score = held.of(measure)
-    measured = held.measured(measure)
-    interval = interval_of_share(score.value, len(measured)) if measure == WRONG_CLASS else interval_of_rmse(measured)
-    return {measure.name: score.value, "standard_error": score.standard_error, "interval": interval}
+    score = held.of(metric)
+    measured = held.measured(metric)
+    interval = interval_of_share(score.value, len(measured)) if metric == WRONG_CLASS else interval_of_rmse(measured)
+    return {metric.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
 def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], points: Rows, assumed: ClassPrior = LABELS, *,

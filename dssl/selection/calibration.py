@@ -63,8 +63,8 @@ def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Cod
     held_out = values()
     wanted, labels = (prior.shares(target.coded, target.names, weight) for prior in (target.prior, LABELS))
     counts = (wanted / labels)[target.coded] * (1.0 if weight is None else weight)
-    judged = calibration_labels(target, held_out)
-    return fit_calibration(margins_of(held_out[judged], coding), target.coded[judged], counts[judged])
+    used = calibration_labels(target, held_out)
+    return fit_calibration(margins_of(held_out[used], coding), target.coded[used], counts[used])
 
 
 def shared_calibrations(folds: Sequence[np.ndarray]) -> list[np.ndarray]:

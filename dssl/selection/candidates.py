@@ -50,22 +50,22 @@ class CandidateScores:
            fitted: Sequence[HeldOut] | None = None, *, complete: bool = False, **parameters: Any) -> Self:
         """Return the scores of held-out values in each repetition of the folds.
 
-        For classes these are the error and the measure `tie`, for quantities the rmse and the mae; and the score of
+        For classes these are the error and the metric `tie`, for quantities the rmse and the mae; and the score of
         `SCORED` that `scoring` names. complete : whether to compute every score.
         fitted : the values before they were shifted to the class frequencies, for `tie`; the same by default.
         """
         target = repetitions[0].target
-        measures = target.metrics(tie)
+        metrics = target.metrics(tie)
         scores: dict[str, float | None] = {}
-        for measure in measures:
-            values = (fitted or repetitions) if measure == tie else repetitions
-            scores |= mean_over_repetitions(measure.name, [held.of(measure) for held in values])
+        for metric in metrics:
+            values = (fitted or repetitions) if metric == tie else repetitions
+            scores |= mean_over_repetitions(metric.name, [held.of(metric) for held in values])
         if scoring is not None:
             require_scoring(scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
             name = SCORED[scoring][0]
             if name not in scores:
                 scores |= mean_over_repetitions(name, [scores_by_name(target)[name](held) for held in repetitions])
-        errors = [error for held in repetitions for error in held.of_folds(measures[0])]
+        errors = [error for held in repetitions for error in held.of_folds(metrics[0])]
         leave_one_out = all(len(fold) == 1 for held in repetitions for fold in held.folds)
         return cls(parameters, scores, None if leave_one_out else tuple(errors),
                    float(np.std(errors)) if leave_one_out else None,

@@ -101,14 +101,14 @@ def compare_classes(right: np.ndarray, other_right: np.ndarray) -> PairedCompari
     """Return the comparison of the points (n,) that each of two models classifies correctly, by McNemar's test."""
     n = len(right)
     other_error = float((~other_right).mean())
-    gained = int((right & ~other_right).sum())
-    lost = int((~right & other_right).sum())
-    p_value = sign_test(gained, lost)
-    opposite = min(gained, lost) / n
+    wins = int((right & ~other_right).sum())
+    losses = int((~right & other_right).sum())
+    p_value = sign_test(wins, losses)
+    opposite = min(wins, losses) / n
     target = max(other_error / 2, MIN_DIFFERENCE)
-    return PairedComparison(n, (gained - lost) / n, other_error, p_value, MIN_PAIRS / n if n >= MIN_PAIRS else None,
+    return PairedComparison(n, (wins - losses) / n, other_error, p_value, MIN_PAIRS / n if n >= MIN_PAIRS else None,
                             detectable_error_difference(n, opposite), mcnemar_power(n, opposite + target, opposite),
-                            interval_of_paired_shares(gained, lost, n, significant=p_value < LEVEL))
+                            interval_of_paired_shares(wins, losses, n, significant=p_value < LEVEL))
 
 
 def compare_in_scoring(scoring: str, ours: Predicted, other: Predicted) -> PairedComparison | None:

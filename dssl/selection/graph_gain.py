@@ -34,24 +34,24 @@ NO_SIZES = "both without the class sizes, which the model itself uses"
 class Gain:
     """Held-out error with the graph and without it; difference : the first less the second, negative where it helps.
 
-    measure : for classes the error, or the loss of the scoring (`metrics.LOSSES`); for quantities the rmse.
-    standard_error : of the difference, over the n held-out labels. with_graph_interval, without_interval,
+    metric : for classes the error, or the loss of the scoring (`metrics.LOSSES`); for quantities the rmse.
+    standard_error : of the difference, over the n held-out labels. with_graph_interval, baseline_interval,
     difference_interval : 95 % intervals on new points; None where unknown, as that of a difference of weighted errors,
     whose test counts points. The last contains 0 exactly where the test is not significant. p_value, verdict : of the
     paired test (`comparison.compare`). without_class_sizes : whether the model has class sizes, which the held-out
     predictions do not use. all_labeled : whether there are no unlabeled points.
     """
 
-    measure: str
+    metric: str
     with_graph: float
-    without: float
+    baseline: float
     difference: float
     standard_error: float
     n: int
     p_value: float
     verdict: Verdict
     with_graph_interval: list[float] | None = None
-    without_interval: list[float] | None = None
+    baseline_interval: list[float] | None = None
     difference_interval: list[float] | None = None
     without_class_sizes: bool = False
     all_labeled: bool = False
@@ -68,7 +68,7 @@ class Gain:
         """Return the figures and the verdict as a sentence."""
         if not self.n:
             return "no label can be held out of its class, so nothing tells whether the unlabeled points help"
-        is_share = self.measure in ("error", "balanced error")
+        is_share = self.metric in ("error", "balanced error")
         unit = " %" if is_share else ""
 
         def number(value: float) -> str:
@@ -81,12 +81,12 @@ class Gain:
         between = "" if self.difference_interval is None else (
             f", 95 % interval {number(self.difference_interval[0])} to {number(self.difference_interval[1])}{unit}")
         sizes = f"; {NO_SIZES}" if self.without_class_sizes else ""
-        graph, without = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
+        graph, pronoun = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
         meaning = ALL_LABELED if self.all_labeled else MEANINGS[self.verdict]
         then = "; " if self.all_labeled else ": "
-        return (f"held out, the {self.n} labels are predicted with {self.measure} "
+        return (f"the {self.n} held-out labels are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
-                f"{shown(self.without, self.without_interval)} without {without} (difference "
+                f"{shown(self.baseline, self.baseline_interval)} without {pronoun} (difference "
                 f"{shown(self.difference)}{between}, p = {self.p_value:.2g}{sizes}){then}{meaning}")
 
     def described(self) -> dict[str, Any]:
@@ -105,11 +105,11 @@ def held_out_loss(target: Target, coding: Coding, values: np.ndarray, weight: np
     return float(np.average(SQUARED.of(coding, values, target.coded), weights=weight))
 
 
-def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.ndarray, weight: np.ndarray | None,
-            measure: PointMetric, *, without_class_sizes: bool = False) -> Gain:
+def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, baseline: np.ndarray, weight: np.ndarray | None,
+            metric: PointMetric, *, without_class_sizes: bool = False) -> Gain:
     """Return the gain of held-out values (l, c) with the graph over those without it.
 
-    Without a label there are too few to tell. measure : used if the scoring of the target is accuracy, or undefined.
+    Without a label there are too few to tell. metric : used if the scoring of the target is accuracy, or undefined.
     weight (l,) : weighs the errors; the test counts points, and is inconclusive if the weighted difference has the
     other sign. The standard error of a root of means is of first order. Squares are computed in the unit of the target,
     so that they do not overflow.
@@ -118,19 +118,19 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     if not len(with_graph):
         return Gain(name, 0.0, 0.0, 0.0, 0.0, 0, 1.0, TOO_FEW, without_class_sizes=without_class_sizes)
     if isinstance(target, Classes) and target.scoring != "accuracy":
-        graph, alone = (Predicted.of_values(target, coding, values, weight) for values in (with_graph, without))
-        pair = compare_in_scoring(target.scoring, graph, alone)
+        graph, reference = (Predicted.of_values(target, coding, values, weight) for values in (with_graph, baseline))
+        pair = compare_in_scoring(target.scoring, graph, reference)
         if pair is not None:
             return Gain(LOSSES[target.scoring], pair.baseline - pair.gain, pair.baseline, -pair.gain,
                         pair.standard_error, pair.n, pair.p_value, pair.verdict, graph.loss_interval(target.scoring),
-                        alone.loss_interval(target.scoring), pair.interval_of_increase(), without_class_sizes)
+                        reference.loss_interval(target.scoring), pair.interval_of_increase(), without_class_sizes)
     unit = target.unit
     target = target.in_units()
-    ours, other = (measure.of(coding, values / unit, target.coded) for values in (with_graph, without))
+    ours, other = (metric.of(coding, values / unit, target.coded) for values in (with_graph, baseline))
     w = np.full(len(ours), 1 / len(ours)) if weight is None else weight / weight.sum()
     means = [float(w @ ours), float(w @ other)]
-    influence = measure.slope(means[0]) * (ours - means[0]) - measure.slope(means[1]) * (other - means[1])
-    shown = [float(measure.shown(mean)) for mean in means]
+    influence = metric.slope(means[0]) * (ours - means[0]) - metric.slope(means[1]) * (other - means[1])
+    shown = [float(metric.shown(mean)) for mean in means]
     size = float(np.abs(target.coded).max(initial=0.0))
     difference = shown[0] - shown[1]
     if abs(difference) <= SAME * size:  # equal models differ by rounding
@@ -140,14 +140,14 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, without: np.
     clear = pair.verdict in (HELPED, HURT)
     verdict = UNCLEAR if clear and pair.gain * difference >= 0 else pair.verdict
     standard_error = float(np.sqrt(((w * influence) ** 2).sum()))
-    ends, other_ends = (_interval(measure, predicted, w, isinstance(target, Classes), unit)
+    ends, other_ends = (_interval(metric, predicted, w, isinstance(target, Classes), unit)
                         for predicted in (ours, other))
     return Gain(name, shown[0] * unit, shown[1] * unit, difference * unit, standard_error * unit, len(ours),
                 pair.p_value, verdict, ends, other_ends,
                 pair.interval_of_increase(unit) if weight is None else None, without_class_sizes)
 
 
-def _interval(measure: PointMetric, losses: np.ndarray, shares: np.ndarray, is_classes: bool,
+def _interval(metric: PointMetric, losses: np.ndarray, shares: np.ndarray, is_classes: bool,
               unit: float) -> list[float] | None:
     """Return the 95 % interval of the error of points with losses (l,) and weights `shares` (l,), times `unit`.
 
@@ -157,8 +157,8 @@ def _interval(measure: PointMetric, losses: np.ndarray, shares: np.ndarray, is_c
     if is_classes:
         return interval_of_share(min(mean, 1.0), 1 / float(shares @ shares))
     if np.ptp(shares) > SAME * shares.max():
-        error = abs(measure.slope(mean)) * float(np.linalg.norm(shares * (losses - mean)))
-        ends = interval_of_score(float(measure.shown(mean)), error, len(losses), share=False)
+        error = abs(metric.slope(mean)) * float(np.linalg.norm(shares * (losses - mean)))
+        ends = interval_of_score(float(metric.shown(mean)), error, len(losses), share=False)
     else:
         ends = interval_of_rmse(losses)
     return None if ends is None else [unit * end for end in ends]

@@ -110,29 +110,29 @@ class HeldOut:
         whole[self.points] = influence
         return Score(value, whole)
 
-    def mean(self, measured: np.ndarray, measure: PointMetric | None = None) -> Score:
-        """Return the mean of a measure of the held-out points."""
+    def mean(self, measured: np.ndarray, metric: PointMetric | None = None) -> Score:
+        """Return the mean of a metric of the held-out points."""
         # NumPy's plain mean without weights, so that equal numbers of errors are equal.
         mean = float(np.average(measured, weights=None if self.weight is None else self.weight[self.points]))
         influence = self.shares * (measured - mean)
-        if measure is None:
+        if metric is None:
             return self.score(mean, influence)
-        return self.score(float(measure.shown(mean)), influence * measure.slope(mean))
+        return self.score(float(metric.shown(mean)), influence * metric.slope(mean))
 
-    def measured(self, measure: PointMetric) -> np.ndarray:
-        losses = measure.of(self.coding, self.values[self.points], self.true)
-        if self.unreachable is None or measure != WRONG_CLASS:
+    def measured(self, metric: PointMetric) -> np.ndarray:
+        losses = metric.of(self.coding, self.values[self.points], self.true)
+        if self.unreachable is None or metric != WRONG_CLASS:
             return losses
         return np.where(self.unreachable[self.points], 1.0, losses)
 
-    def of(self, measure: PointMetric) -> Score:
-        return self.mean(self.measured(measure), measure)
+    def of(self, metric: PointMetric) -> Score:
+        return self.mean(self.measured(metric), metric)
 
-    def of_folds(self, measure: PointMetric) -> list[float]:
-        measured = self.measured(measure)
+    def of_folds(self, metric: PointMetric) -> list[float]:
+        measured = self.measured(metric)
         edges = np.cumsum([len(fold) for fold in self.folds])
         weights = [None] * len(self.folds) if self.weight is None else [self.weight[fold] for fold in self.folds]
-        return [float(measure.shown(np.average(fold, weights=weight)))
+        return [float(metric.shown(np.average(fold, weights=weight)))
                 for fold, weight in zip(np.split(measured, edges[:-1]), weights, strict=True)]
 
 

@@ -96,17 +96,17 @@ MIN_RELATIVE = 1e-12  # where the search for a difference ends, relative to the 
 STEPS = 12  # of a bisection between a number and its double
 
 
-def mcnemar_power(m: int, gained: float, lost: float) -> float:
+def mcnemar_power(m: int, wins: float, losses: float) -> float:
     """Return the probability that McNemar's test on m points finds the first model better.
 
-    gained, lost : the shares of points that only the first, or only the second model classifies correctly.
+    wins, losses : the shares of points that only the first, or only the second model classifies correctly.
     """
-    differ = min(gained + lost, 1.0)
+    differ = min(wins + losses, 1.0)
     if differ <= 0:
         return 0.0
     if m * differ > MAX_EXACT:
-        gain = gained - lost
-        deviation = np.sqrt(max(differ - (gained - lost) ** 2, 1e-12))
+        gain = wins - losses
+        deviation = np.sqrt(max(differ - (wins - losses) ** 2, 1e-12))
         return float(ndtr((gain * np.sqrt(m) + ndtri(LEVEL / 2) * np.sqrt(differ)) / deviation))
     around = SPREAD * np.sqrt(m * differ * (1 - differ)) + SPREAD
     d = np.arange(max(MIN_PAIRS, int(m * differ - around)), min(m, int(m * differ + around)) + 1)
@@ -117,7 +117,7 @@ def mcnemar_power(m: int, gained: float, lost: float) -> float:
     allowed = np.floor((d + np.sqrt(d)) / 2)  # a standard deviation above the mean, which is not significant
     while (large := more_than(allowed, d, 0.5) > LEVEL / 2).any():
         allowed[large] += 1
-    return float(probability @ more_than(allowed, d, gained / differ))
+    return float(probability @ more_than(allowed, d, wins / differ))
 
 
 def more_than(count: Any, n: Any, p: float) -> Any:
@@ -125,9 +125,9 @@ def more_than(count: Any, n: Any, p: float) -> Any:
     return np.where(count < n, betainc(count + 1, np.maximum(n - count, 1), p), 0.0)
 
 
-def sign_test(gained: int, lost: int) -> float:
+def sign_test(wins: int, losses: int) -> float:
     """Return the two-sided p-value of the exact sign test; 1 of no signs."""
-    n, rarer = gained + lost, min(gained, lost)
+    n, rarer = wins + losses, min(wins, losses)
     return min(1.0, float(2 * more_than(n - rarer - 1, n, 0.5))) if n else 1.0
 
 
@@ -141,12 +141,12 @@ def significant_t(freedom: float) -> float:
     return -float(stdtrit(freedom, LEVEL / 2))
 
 
-def detectable_error_difference(m: int, lost: float = 0.0) -> float | None:
+def detectable_error_difference(m: int, losses: float = 0.0) -> float | None:
     """Return the smallest difference of two errors that McNemar's test detects with the power `POWER`; None for none.
 
-    lost : the share of points that only the worse model classifies correctly.
+    losses : the share of points that only the worse model classifies correctly.
     """
-    return _smallest_detectable(lambda gain: mcnemar_power(m, lost + gain, lost), 1 - 2 * lost)
+    return _smallest_detectable(lambda gain: mcnemar_power(m, losses + gain, losses), 1 - 2 * losses)
 
 
 def t_power(m: int, gain: float, standard_error: float) -> float:

@@ -46,7 +46,7 @@ class SelectedClusters:
     evidence: dict[str, list[float]]
 
 
-def selected_clusters(rows: Rows, kernel: Kernel, space: FeatureMapParams, source: Source, params: KMeansParams,
+def selected_clusters(rows: Rows, kernel: Kernel, feature_map: FeatureMapParams, source: Source, params: KMeansParams,
                     rule: NumberRule | None, execution: Execution, parts: Parts | None = None) -> SelectedClusters:
     """Return the clusters of rows (n, d) in a feature space; with a rule, at most `params.n_clusters`.
 
@@ -56,14 +56,14 @@ def selected_clusters(rows: Rows, kernel: Kernel, space: FeatureMapParams, sourc
     """
     largest = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
     place = None if parts is None else parts.within("most")
-    features = make_features(rows, kernel, space, source, largest, execution, place)
+    features = make_features(rows, kernel, feature_map, source, largest, execution, place)
     evidence: dict[str, list[float]] = {}
     if rule is not None:
         k, evidence = number_of_clusters(features, rule, largest, params.random_state, execution)
         params = replace(params, n_clusters=k)
-        if space.space in CLUSTER_COUNT_MAPS:
+        if feature_map.name in CLUSTER_COUNT_MAPS:
             place = None if parts is None else parts.within("chosen")
-            features = make_features(rows, kernel, space, source, k, execution, place)
+            features = make_features(rows, kernel, feature_map, source, k, execution, place)
     return SelectedClusters(features, fit_clusters(features, params, execution), evidence)
 
 

@@ -1,7 +1,7 @@
 """Suspicious labels of a regression, such as those with a misplaced decimal point.
 
 A label is suspicious if its leave-one-out residual is more than `ODD` times the median residual of its column, and more
-than `FAR` times the median distance of the targets from their median.
+than `MIN_DISTANCE` times the median distance of the targets from their median.
 """
 
 import warnings
@@ -14,7 +14,7 @@ from ..base.errors import explain
 from ..learners.target.target import Quantities, Target
 
 ODD = 12.0  # of normal residuals, 8 standard deviations
-FAR = 6.0  # of normal targets, 4 standard deviations
+MIN_DISTANCE = 6.0  # of normal targets, 4 standard deviations
 MIN_LABELS = 8  # for a median residual
 MAX_LISTED = 20
 
@@ -35,7 +35,7 @@ def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[d
     usual = np.maximum(np.nanmedian(residuals, axis=0), np.finfo(float).tiny)
     times = residuals / usual
     spread = np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
-    suspicious = np.argwhere((times > ODD) & (residuals > FAR * spread))
+    suspicious = np.argwhere((times > ODD) & (residuals > MIN_DISTANCE * spread))
     order = np.argsort(-times[tuple(suspicious.T)], kind="stable")[:MAX_LISTED]
     return [{"row": int(rows[i]), "column": int(j), "value": float(Y[i, j]),
              "prediction": float(held_out[i, j])} for i, j in suspicious[order]]

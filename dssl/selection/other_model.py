@@ -11,26 +11,26 @@ from ..learners.target.target import Target
 from .comparison import HELPED, HURT
 from .graph_gain import Gain, gain_of
 
-LEAST_LABELS = 5  # that are held out, for a test
+MIN_LABELS = 5  # that are held out, for a test
 
 
-def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, own: np.ndarray, alone: np.ndarray,
-                         weight: np.ndarray | None, measure: PointMetric, attributes: JsonObject) -> dict[str, Any]:
+def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, own: np.ndarray, other: np.ndarray,
+                         weight: np.ndarray | None, metric: PointMetric, attributes: JsonObject) -> dict[str, Any]:
     """Return what held-out values (h, c) of the pool, of the learner and of the other model alone say; JSON.
 
     attributes : of the pool (`Pooled.attributes`). Labels that the learner cannot hold out are not compared.
     """
     known = np.flatnonzero(np.isfinite(own).all(axis=1))
-    if len(known) < LEAST_LABELS:
+    if len(known) < MIN_LABELS:
         return {**attributes, "in_words": _uncompared(attributes)}
     held, of_held = target.take(known), None if weight is None else weight[known]
 
-    def gain(without: np.ndarray) -> Gain:
-        return gain_of(held, coding, pooled[known], without[known], of_held, measure)
+    def gain(baseline: np.ndarray) -> Gain:
+        return gain_of(held, coding, pooled[known], baseline[known], of_held, metric)
 
-    own_gain, alone_gain = gain(own), gain(alone)
-    return {**attributes, "gain": own_gain.described(), "gain_over_alone": alone_gain.described(),
-            "in_words": _in_words(own_gain, alone_gain, attributes)}
+    own_gain, gain_over_other = gain(own), gain(other)
+    return {**attributes, "gain": own_gain.described(), "gain_over_other": gain_over_other.described(),
+            "in_words": _in_words(own_gain, gain_over_other, attributes)}
 
 
 def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def _uncompared(attributes: JsonObject) -> str:
             "hold some out and compare")
 
 
-def _in_words(own: Gain, alone: Gain, attributes: JsonObject) -> str:
-    unit, scale = (" %", 100.0) if own.measure in ("error", "balanced error") else ("", 1.0)
+def _in_words(own: Gain, of_other: Gain, attributes: JsonObject) -> str:
+    unit, scale = (" %", 100.0) if own.metric in ("error", "balanced error") else ("", 1.0)
 
     def shown(value: float) -> str:
         return f"{scale * value:.1f}{unit}" if unit else f"{value:.4g}"
@@ -67,11 +67,11 @@ def _in_words(own: Gain, alone: Gain, attributes: JsonObject) -> str:
     verdict = {HELPED: "the other model helps", HURT: "the other model does not help"}.get(
         own.verdict, "no clear gain by the other model")
     of_graph = {HELPED: "labels and graph help it", HURT: "it is better alone"}.get(
-        alone.verdict, "no clear gain over it alone")
+        of_other.verdict, "no clear gain over it alone")
     if not _counts(attributes):
-        return (f"held out, the {own.n} labels are predicted with {own.measure} {shown(own.without)}, and "
-                f"{shown(alone.without)} by the other model alone, which does not count: the labels do not say that it "
-                "adds to them")
-    return (f"held out, the {own.n} labels are predicted with {own.measure} {shown(own.with_graph)} with the other "
-            f"model, {shown(own.without)} without it and {shown(alone.without)} by it alone: {verdict} "
-            f"(p = {own.p_value:.2g}), and {of_graph} (p = {alone.p_value:.2g})")
+        return (f"the {own.n} held-out labels are predicted with {own.metric} {shown(own.baseline)}, and "
+                f"{shown(of_other.baseline)} by the other model alone, which does not count: the labels do not say "
+                "that it adds to them")
+    return (f"the {own.n} held-out labels are predicted with {own.metric} {shown(own.with_graph)} with the other "
+            f"model, {shown(own.baseline)} without it and {shown(of_other.baseline)} by it alone: {verdict} "
+            f"(p = {own.p_value:.2g}), and {of_graph} (p = {of_other.p_value:.2g})")

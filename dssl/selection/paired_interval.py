@@ -32,16 +32,16 @@ from .interval import significant_t
 STEPS = 60  # of a bisection, and of the search for a value beyond an end
 
 
-def interval_of_paired_shares(gained: int, lost: int, n: int, *, significant: bool) -> list[float]:
-    """Return the interval of `(gained - lost) / n`; significant : whether McNemar's test is."""
+def interval_of_paired_shares(wins: int, losses: int, n: int, *, significant: bool) -> list[float]:
+    """Return the interval of `(wins - losses) / n`; significant : whether McNemar's test is."""
 
     def inside(difference: float) -> bool:
-        free = difference * (1 - difference)
-        linear = (2 * n - gained + lost) * difference - gained - lost
-        only_second = (np.sqrt(max(linear**2 + 8 * n * lost * free, 0.0)) - linear) / (4 * n)
-        return bool((gained - lost - n * difference) ** 2 <= Z**2 * n * (2 * only_second + free))
+        slack = difference * (1 - difference)
+        linear = (2 * n - wins + losses) * difference - wins - losses
+        only_second = (np.sqrt(max(linear**2 + 8 * n * losses * slack, 0.0)) - linear) / (4 * n)
+        return bool((wins - losses - n * difference) ** 2 <= Z**2 * n * (2 * only_second + slack))
 
-    return _ends(inside, (gained - lost) / n, (-1.0, 1.0), significant=significant)
+    return _ends(inside, (wins - losses) / n, (-1.0, 1.0), significant=significant)
 
 
 def interval_of_terms(gain: float, terms: np.ndarray, weights: np.ndarray, bounds: tuple[float, float], *,

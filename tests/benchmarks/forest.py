@@ -41,10 +41,10 @@ def main() -> None:
         known = labels >= 0
         for learner in given.learners:
             begin = time.perf_counter()
-            predicted, told = LEARNERS[learner](X, labels)
+            predicted, evidence = LEARNERS[learner](X, labels)
             print(json.dumps({"points": len(y), "labels": int(known.sum()), "draw": given.draw, "learner": learner,
                               "accuracy": round(float((predicted == y)[~known].mean()), 4),
-                              "seconds": round(time.perf_counter() - begin, 1), **told}), flush=True)
+                              "seconds": round(time.perf_counter() - begin, 1), **evidence}), flush=True)
 
 
 def automatic(X: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:

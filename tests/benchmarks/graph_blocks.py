@@ -56,8 +56,8 @@ class Stored(InProcess):
 
 def moved_bytes() -> tuple[int, int]:
     """Return the bytes that this process has read and written so far, whether a disk was asked or not."""
-    told = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return int(told["rchar"]), int(told["wchar"])
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counters["rchar"]), int(counters["wchar"])
 
 
 def step(name: str, n: int, execution: Stored, work: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:

@@ -69,7 +69,7 @@ def of_draw(estimator: Any, X: np.ndarray, y: np.ndarray, chosen: np.ndarray) ->
     seconds = time.perf_counter() - begin
     predicted = model.transduction_[free]
     true = float((predicted != y[free]).mean()) if classes else float(np.sqrt(((predicted - y[free]) ** 2).mean()))
-    return model.gain_.with_graph, model.gain_.without, true, seconds
+    return model.gain_.with_graph, model.gain_.baseline, true, seconds
 
 
 if __name__ == "__main__":

@@ -103,13 +103,13 @@ def points(arguments: argparse.Namespace) -> None:
                             predicted = fitted.transduction_
                     seconds = time.perf_counter() - begin
                     accuracy = 100 * float((predicted == y)[free].mean())
-                    told = {key: fitted.evidence_[key] for key in (
+                    evidence = {key: fitted.evidence_[key] for key in (
                         "landmarks", "eigenpairs", "unsound", "passed_over", "unsound_share")} if learner in (
                         "multiscale", "paper_form") else {}
                     print(json.dumps({
                         "set": name, "n": len(y), "rate": rate, "draw": arguments.draw, "number": number,
                         "learner": learner, "accuracy": round(accuracy, 2), "seconds": round(seconds, 1),
-                        **told}), flush=True)
+                        **evidence}), flush=True)
                     found.setdefault(learner, []).append((accuracy, seconds))
             print(json.dumps({"set": name, "n": len(y), "rate": rate, "draw": arguments.draw, **{learner: [
                 round(fmean(own), 2) for own in zip(*values, strict=True)] for learner, values in found.items()}}),

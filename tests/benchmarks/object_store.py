@@ -54,7 +54,7 @@ def seconds_in(workspace: str, spec: Path, overrides: list[str], execution: Exec
     """Run and return seconds, in all and by stage; the proxy is told of stages."""
     took: dict[str, float] = {}
 
-    def told(event: dict[str, Any]) -> None:
+    def record(event: dict[str, Any]) -> None:
         if event["event"] == "stage":
             proxied.ask(f"stage/{'between' if event['status'] == 'done' else event['stage']}")
             if "seconds" in event:
@@ -62,7 +62,7 @@ def seconds_in(workspace: str, spec: Path, overrides: list[str], execution: Exec
 
     proxied.ask("stage/before")
     begin = time.perf_counter()
-    run(spec, set=overrides, workspace=workspace, execution=execution, events=told)
+    run(spec, set=overrides, workspace=workspace, execution=execution, events=record)
     return {"seconds": round(time.perf_counter() - begin, 3), "stages": took}
 
 

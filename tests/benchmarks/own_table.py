@@ -4,7 +4,7 @@
 
 Two moons of 1,200 rows, 60 of them labeled, whose truth is known, and 300 new rows with other ids, a category that is
 new and five lengths far out of range. A JSON line for each command, with its seconds, and one of the errors of the
-predictions in percent: of all new rows, of those that `--abstain` lets have a label, and of those of them without a
+predictions in percent: of all new rows, of those that `--reject` lets have a label, and of those of them without a
 missing cell.
 """
 
@@ -37,7 +37,7 @@ def run_in(folder: Path) -> None:
     command(folder, "init", "points.csv")
     document = json.loads(command(folder, "run", "points.yaml", "--json"))
     model = str(Path(document["report"]).with_name("result.json"))
-    for name, options in (("all.csv", []), ("sure.csv", ["--probabilities", "--abstain"])):
+    for name, options in (("all.csv", []), ("sure.csv", ["--probabilities", "--reject"])):
         command(folder, "predict", model, "new.csv", name, *options)
     everything, sure = (pd.read_csv(folder / name) for name in ("all.csv", "sure.csv"))
     whole = pd.read_csv(folder / "new.csv")[["length_mm", "weight_kg"]].notna().all(axis=1)
@@ -74,9 +74,9 @@ def command(folder: Path, *arguments: str) -> str:
     done = subprocess.run([*DSSL, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
-    told = " ".join(["dssl", *(part if "/" not in part else f"…/{Path(part).name}" for part in arguments)])
+    command_text = " ".join(["dssl", *(part if "/" not in part else f"…/{Path(part).name}" for part in arguments)])
     seconds = round(time.perf_counter() - begin, 1)
-    print(json.dumps({"command": told, "seconds": seconds}, ensure_ascii=False), flush=True)
+    print(json.dumps({"command": command_text, "seconds": seconds}, ensure_ascii=False), flush=True)
     return done.stdout
 
 

@@ -103,9 +103,9 @@ def measured_tables(name: str, share: float, draw: int, args: argparse.Namespace
             "transductive": accuracy(TransductiveSVC().fit(X, labels).transduction_, y, hidden)}
     begin = time.perf_counter()
     model = SemiSupervisedClassifier(base_estimator="boosting").fit(X, labels)
-    told = model.evidence_["other_model"]
+    evidence = model.evidence_["other_model"]
     return line | {"both": accuracy(model.transduction_, y, hidden), "seconds": time.perf_counter() - begin,
-                   "says": said_over_alone(told)}
+                   "says": said_over_alone(evidence)}
 
 
 def measured_quantities(name: str, share: float, draw: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def measured_quantities(name: str, share: float, draw: int, args: argparse.Names
 
 def said_over_alone(evidence: dict[str, Any]) -> str:
     """Return what held-out labels say of the fit against the other model alone."""
-    return str(evidence["gain_over_alone"]["verdict"]) if "gain_over_alone" in evidence else "too few labels"
+    return str(evidence["gain_over_other"]["verdict"]) if "gain_over_other" in evidence else "too few labels"
 
 
 def accuracy(predicted: np.ndarray, y: np.ndarray, hidden: np.ndarray) -> float:

@@ -56,7 +56,7 @@ RATE = 10  # labels a class
 QUANTITIES = ("housing_scale", "mpg_scale", "bodyfat_scale", "abalone_scale", "diabetes", "friedman1")
 STATED_LABELS = 40
 OUTLIER_LABELS = 100
-MOST_POINTS = 1500
+MAX_POINTS = 1500
 Points = tuple[np.ndarray, np.ndarray]
 Measures = Iterator[tuple[dict[str, Any], Callable[[], dict[str, float]]]]  # what it is called, and what measures it
 
@@ -116,7 +116,7 @@ def quantities(name: str) -> Points:
     if name == "friedman1":
         return datasets.make_friedman1(1000, noise=1.0, random_state=0)
     X, y = stored(name)
-    chosen = np.random.default_rng(0).permutation(len(y))[:MOST_POINTS]
+    chosen = np.random.default_rng(0).permutation(len(y))[:MAX_POINTS]
     return X[chosen], y[chosen].astype(float)
 
 

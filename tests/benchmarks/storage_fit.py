@@ -120,7 +120,7 @@ def drawn(y: np.ndarray, count: int, number: int, draw: str) -> np.ndarray:
 
 
 def auc(y: np.ndarray, scores: np.ndarray, free: np.ndarray) -> float:
-    """Return that on the points without labels, of which those that a learner abstains from are in its middle."""
+    """Return that on the points without labels, of which those that a learner rejects from are in its middle."""
     return float(roc_auc_score(y[free], np.where(np.isnan(scores), np.nanmedian(scores), scores)[free]))
 
 

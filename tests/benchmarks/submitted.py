@@ -116,7 +116,7 @@ class Bench:
                   fault: Callable[[str], object]) -> None:
         """Measure it where two parts of a stage are finished."""
         run = submitted.submit()
-        submitted.reached(run, stage, 2)
+        submitted.wait_for(run, stage, 2)
         begin = time.time()
         fault(self.job(run))
         again = record(run, "starts/1.json")["begun"] - begin
@@ -152,7 +152,7 @@ class Bench:
 
         ended = self.large("ended")
         run = ended.submit()
-        ended.reached(run, "columns", 2)
+        ended.wait_for(run, "columns", 2)
         begin = time.time()
         self.slurm.call("scancel", self.job(run))
         ended.dssl("wait", run.name, code=4)

@@ -80,7 +80,8 @@ def main() -> None:
             cells[name][criterion] = fmean(fmean(own["accuracy"].values()) for own in found)
             report(part="mean", set=name, criterion=criterion, draw=given.draw, draws=len(found),
                    learner=given.learner,
-                   **reached([own["accuracy"] for own in found], 90), **reached([own["accuracy"] for own in found], 95),
+                   **labels_until([own["accuracy"] for own in found], 90),
+                   **labels_until([own["accuracy"] for own in found], 95),
                    mean=round(cells[name][criterion], 2),
                    last=round(fmean([*own["accuracy"].values()][-1] for own in found), 2),
                    seconds=round(fmean(own["seconds"] for own in found), 2))
@@ -113,7 +114,7 @@ def report(**line: Any) -> None:
     print(json.dumps(line), flush=True)
 
 
-def reached(curves: list[dict[int, float]], goal: float) -> dict[str, Any]:
+def labels_until(curves: list[dict[int, float]], goal: float) -> dict[str, Any]:
     """Return how many curves get to an accuracy, and the mean number of labels from which on they are there.
 
     A curve that does not get there counts as one that would with the next batch, so that the mean is from below.

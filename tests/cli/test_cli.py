@@ -163,7 +163,7 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "next.csv").read_bytes()
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     (["RUN", "--out", "next.txt"], 2, "ends in .txt"),
     (["RUN", "--out", "none/next.csv"], 2, "there is no folder none"),
     (["RUN", "--out", "points.csv"], 1, "is there already"),
@@ -175,16 +175,16 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     (["spec.yaml", "--workspace", "new", "--out", "next.csv"], 1, "spec.yaml has not been run in new"),
     (["RUN"], 2, "--out"),
 ])
-def test_what_cannot_be_suggested(made, monkeypatch, arguments, code, told):
+def test_what_cannot_be_suggested(made, monkeypatch, arguments, code, message):
     monkeypatch.chdir(made)
     run = json.loads((made / "result.json").read_text())["model"]
     found = invoke("suggest", *[run if argument == "RUN" else argument for argument in arguments])
     assert found.exit_code == code, found.stderr
-    assert told in found.stderr
+    assert message in found.stderr
     assert not (made / "next.csv").exists()
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     (["MODEL", "new.csv", "out.txt"], 2, "ends in .txt"),
         (["MODEL", "new.csv", "out.csv", "--read", "target=c"], 1, "has 2 columns of features"),
     (["MODEL", "iris", "out.csv"], 1, "has 4 features"), (["work", "new.csv", "out.csv"], 1, "holds no model"),
@@ -193,12 +193,12 @@ def test_what_cannot_be_suggested(made, monkeypatch, arguments, code, told):
     (["MODEL", "new.csv", "out.csv", "--read", "targt=none"], 2, "targt"),
     (["MODEL", "new.csv"], 2, "Missing argument"),
 ])
-def test_a_prediction_that_cannot_be_made(made, tmp_path, monkeypatch, arguments, code, told):
+def test_a_prediction_that_cannot_be_made(made, tmp_path, monkeypatch, arguments, code, message):
     monkeypatch.chdir(made)
     model = json.loads((made / "result.json").read_text())["model"]
     found = invoke("predict", *[model if argument == "MODEL" else argument for argument in arguments])
     assert found.exit_code == code
-    assert told in found.stderr
+    assert message in found.stderr
     assert not (made / "out.csv").exists()
 
 
@@ -210,20 +210,20 @@ def test_points_near_no_point_of_the_model_are_told_and_may_stay_without_a_label
     found = json.loads(plain.stdout)
     assert (found["n"], found["unsupported"], sum(found["counts"].values())) == (202, 2, 202)
     assert "2 of 202 points are near no point of the model" in plain.stderr
-    assert "--abstain gives them no label" in plain.stderr
-    done = invoke("predict", model, tmp_path / "far.csv", tmp_path / "empty.csv", "--abstain", "--json")
+    assert "--reject gives them no label" in plain.stderr
+    done = invoke("predict", model, tmp_path / "far.csv", tmp_path / "empty.csv", "--reject", "--json")
     found = json.loads(done.stdout)
     assert (found["unsupported"], sum(found["counts"].values())) == (2, 200)
     some, whole = (pd.read_csv(tmp_path / name) for name in ("empty.csv", "out.csv"))
     assert whole.columns.tolist() == ["row", "label", some.columns[2]]
-    assert some.columns.tolist()[3:4] == ["abstained"]
+    assert some.columns.tolist()[3:4] == ["rejected"]
     assert some["label"][:200].astype(whole["label"].dtype).tolist() == whole["label"][:200].tolist()
-    assert some["row"][some["abstained"]].tolist() == [200, 201]
+    assert some["row"][some["rejected"]].tolist() == [200, 201]
     assert some["label"][200:].isna().all()
-    near = invoke("predict", model, made / "new.csv", tmp_path / "near.csv", "--abstain", "--json")
+    near = invoke("predict", model, made / "new.csv", tmp_path / "near.csv", "--reject", "--json")
     assert json.loads(near.stdout)["unsupported"] == 0
     assert "warning" not in near.stderr
-    refused = invoke("predict", model, tmp_path / "far.csv", tmp_path / "out.npy", "--abstain")
+    refused = invoke("predict", model, tmp_path / "far.csv", tmp_path / "out.npy", "--reject")
     assert refused.exit_code == 2
     assert "write a .csv or .parquet file" in refused.stderr
     assert not (tmp_path / "out.npy").exists()
@@ -298,13 +298,13 @@ def test_ingest_of_several_files_and_append(made, tmp_path, monkeypatch):
     for source, out in (("one", "one.npy"), (made / "points.csv", "points.npy")):
         assert invoke("predict", model, source, out).exit_code == 0
     assert np.load("one.npy").tolist() == np.load("points.npy").tolist()
-    for arguments, code, told in ((["later.csv", "none", "--append"], 1, "has no dataset.json"),
+    for arguments, code, message in ((["later.csv", "none", "--append"], 1, "has no dataset.json"),
                                   (["none-*.csv", "three"], 1, "no file matches none-*.csv"),
                                   (["later.csv", "one", "--append", "--read", "targt=y"], 2, "targt"),
                                   (["later.csv", "four", "--again"], 2, "--again without --append"),
                                   (["later.csv", "one"], 1, "--append"), (["later.csv"], 2, "Missing argument")):
         found = invoke("ingest", *arguments)
-        assert (found.exit_code, told in found.stderr) == (code, True), found.stderr
+        assert (found.exit_code, message in found.stderr) == (code, True), found.stderr
     process = psutil.Process()
     Path("one/lock.json").write_text(json.dumps({**host_identity(), "pid": process.pid, "token": "another",
                                                  "started": process.create_time()}))
@@ -412,7 +412,7 @@ def test_a_cluster_that_is_not_there_is_refused_where_everything_is_cached(made,
     assert "there is no file nowhere.yaml" in done.stderr
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     (["run", "none.yaml"], 2, "there is no file none.yaml"), (["rnu"], 2, "No such command"), (["run"], 2, "Missing"),
     (["run", "spec.yaml", "--set", "model.etta=3"], 2, "model.etta"),
     (["run", "spec.yaml", "--on", "none.yaml"], 2, "there is no file none.yaml"),
@@ -427,14 +427,14 @@ def test_a_cluster_that_is_not_there_is_refused_where_everything_is_cached(made,
     (["run", "spec.yaml", "--on", "in-process", "--memory-budget", "20kB"], 1, "memory budget is 20kB"),
     (["inspect", "colums"], 1, "'colums' names nothing"),
 ])
-def test_exit_codes(made, monkeypatch, tmp_path, arguments, code, told):
+def test_exit_codes(made, monkeypatch, tmp_path, arguments, code, message):
     monkeypatch.chdir(made)
     # A change, so that there is something to run, and a workspace that nothing may be written to.
     extra = ["--set", "model.eta=7"] if arguments[0] == "run" and len(arguments) > 2 else []
     found = invoke(*arguments, *extra, *([] if "--workspace" in arguments or len(arguments) < 3 else
                                          ["--workspace", tmp_path / "new"]))
     assert found.exit_code == code
-    assert told in found.stderr
+    assert message in found.stderr
     assert found.stdout == ""
     assert not (tmp_path / "new").exists()
 
@@ -614,21 +614,21 @@ def test_lists_of_neighbors_have_no_other_ending(made, tmp_path):
 # --json of what fails
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     (["run", "none.yaml", "--json"], 2, "there is no file none.yaml"),
     (["run", "spec.yaml", "--workers", "3", "--json"], 2, "No such option"),
     (["predict", "work", "new.csv", "out.csv", "--json"], 1, "holds no model"),
     (["verify", "--workspace", "none", "--json"], 1, "holds no artifacts"),
 ])
-def test_what_fails_is_one_document_too(made, monkeypatch, tmp_path, arguments, code, told):
+def test_what_fails_is_one_document_too(made, monkeypatch, tmp_path, arguments, code, message):
     monkeypatch.chdir(made)
     found = invoke(*arguments, *(["--workspace", tmp_path / "new"] if arguments[0] == "run" else []))
     document = json.loads(found.stdout)
     assert (found.exit_code, document["exit_code"], document["status"]) == (code, code, "failed")
-    assert told in document["error"]["what"]
+    assert message in document["error"]["what"]
     assert document["error"]["why"]
     assert document["error"]["fix"]
-    assert told in found.stderr  # for whoever reads along
+    assert message in found.stderr  # for whoever reads along
 
 
 def test_a_run_that_fails_says_where_and_what_is_done(made, tmp_path):

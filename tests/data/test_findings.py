@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_friedman1
 
-from dssl.data.findings import examined, left_out, notes, to_json
+from dssl.data.findings import examined, excluded_columns, notes, to_json
 from dssl.data.survey import Survey
 from dssl.data.traits import DATE, SAMPLED, Traits
 
@@ -185,10 +185,10 @@ def test_columns_of_embeddings_and_images_are_features(dtype):
 def test_identifiers_are_left_out_unless_they_are_to_be_kept(whole):
     records = list(whole.values())
     actual = {record.name for record in records if record.finding == "identifier" or record.kind == "time"}
-    assert {records[j].name for j in left_out(records, keep=False)} == actual
-    assert {records[j].name for j in left_out(records, keep=["shuffled", "a"])} == actual - {"shuffled"}
-    assert left_out(records, keep=True) == set()
-    assert left_out([whole["rising"], whole["shuffled"]], keep=False) == set()  # nothing else would be left
+    assert {records[j].name for j in excluded_columns(records, keep=False)} == actual
+    assert {records[j].name for j in excluded_columns(records, keep=["shuffled", "a"])} == actual - {"shuffled"}
+    assert excluded_columns(records, keep=True) == set()
+    assert excluded_columns([whole["rising"], whole["shuffled"]], keep=False) == set()  # nothing else would be left
 
 
 def test_notes_say_what_to_set_and_begin_with_the_worst(whole):

@@ -22,10 +22,10 @@ def test_points_are_far_where_a_column_is_beyond_its_range_by_more_than_the_widt
     assert_array_equal(actual.is_outlier.read_all(), [False, False, True, False, True, True])
     assert actual.n_outliers == 3
     first, second, third = actual.described(["a", "b", "c"])
-    assert first == {"column": "a", "below": 2, "above": 2, "far": 2, "min": pytest.approx(-4.1),
+    assert first == {"column": "a", "below": 2, "above": 2, "outliers": 2, "min": pytest.approx(-4.1),
                      "max": pytest.approx(8.1), "training_min": 0, "training_max": 4, "notable": True}
-    assert (second["below"], second["above"], second["far"]) == (1, 1, 2)
-    assert (third["column"], third["above"], third["far"]) == ("c", 1, 0)  # it was constant: no width
+    assert (second["below"], second["above"], second["outliers"]) == (1, 1, 2)
+    assert (third["column"], third["above"], third["outliers"]) == ("c", 1, 0)  # it was constant: no width
     assert actual.notes(["a", "b", "c"])[0] == (
         "4 of 6 values of column 'a' are out of the range of the training points: from -4.1 to 8.1, where "
         "these are from 0 to 4")

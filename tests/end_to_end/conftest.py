@@ -129,4 +129,4 @@ def wait_for_receipts(workspace: Path, least: int, process: subprocess.Popen[str
 
 def outcome(result: dict[str, Any]) -> tuple[Any, ...]:
     """Return what a run found, without when and where."""
-    return tuple(result[key] for key in ("metrics", "baselines", "gain", "unreached"))
+    return tuple(result[key] for key in ("metrics", "baselines", "gain", "unreachable"))

@@ -52,8 +52,8 @@ def test_both_accuracies_and_the_baselines(undisturbed):
     assert transductive["n_test"] == 4000 - 200 - 6
     assert metrics["error"] < min(own["error"] for own in undisturbed["baselines"].values())
     assert undisturbed["gain"]["unlabeled_data"] == "helped"
-    assert 0 < undisturbed["unreached"]["count"] <= 30
-    assert undisturbed["unreached"]["handled"] == "no prediction"
+    assert 0 < undisturbed["unreachable"]["count"] <= 30
+    assert undisturbed["unreachable"]["handled"] == "no prediction"
 
 
 @pytest.mark.cluster
@@ -82,7 +82,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, few_la
                                                                           "unfinished_parts": 0}
 
 
-@pytest.mark.parametrize("options", [(), ("--abstain",)])
+@pytest.mark.parametrize("options", [(), ("--reject",)])
 def test_points_that_no_label_reaches_have_no_label(undisturbed, few_labels, tmp_path, dssl, options):
     with np.load(few_labels[1]) as arrays:
         y = arrays["y"]

@@ -29,11 +29,11 @@ def counting(s3_server, monkeypatch):
 @pytest.mark.slow
 def test_a_run_on_workers_makes_about_as_many_requests_as_its_plan_tells(counting, s3):
     with execution_of(workers=2) as execution:
-        told = plan(QUICKSTART, workspace=s3).total()["requests"]
+        requests = plan(QUICKSTART, workspace=s3).total()["requests"]
         counting.counts()
         run(QUICKSTART, workspace=s3, execution=execution)
     made = sum(own["requests"] for own in counting.counts().values())
-    assert made / FACTOR <= told <= FACTOR * made
+    assert made / FACTOR <= requests <= FACTOR * made
 
 
 def test_a_plan_shows_requests_where_the_workspace_is_an_object_store(s3, tmp_path):

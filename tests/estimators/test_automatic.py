@@ -117,13 +117,13 @@ def test_where_there_are_no_clusters_the_labels_decide():
 
 def test_the_more_structure_a_graph_has_the_less_the_labels_count_before_they_have_said_anything():
     few = Classes.of(np.repeat([0, 1, -1], [5, 5, 20]), np.array([0, 1]))
-    priors = [supervised_prior(structure, few) for structure in (0.0, 1.0, 15.0, 30.0, 1e6)]
+    priors = [supervised_prior(concentration, few) for concentration in (0.0, 1.0, 15.0, 30.0, 1e6)]
     assert_allclose(priors, 0.8 * np.array([1, 1, 1, 0.25, 0.1]))  # two of ten labels are the first of their class
     assert supervised_prior(1.0, Classes.of(np.array([0, 1, -1]), np.array([0, 1]))) == 0
-    assert fitted(1)[0].evidence_["structure"] > 20
+    assert fitted(1)[0].evidence_["spectral_concentration"] > 20
     noise = np.random.default_rng(0).normal(size=(800, 15))
     found = SemiSupervisedClassifier().fit(noise, labeled((noise[:, 0] > 0).astype(int), 5))
-    assert found.evidence_["structure"] == pytest.approx(1, abs=0.5)
+    assert found.evidence_["spectral_concentration"] == pytest.approx(1, abs=0.5)
 
 
 def test_the_gain_is_what_leave_one_out_says():
@@ -131,7 +131,7 @@ def test_the_gain_is_what_leave_one_out_says():
     gain = found.gain_
     assert gain.helps
     assert gain.n == 100
-    assert gain.difference == pytest.approx(gain.with_graph - gain.without)
+    assert gain.difference == pytest.approx(gain.with_graph - gain.baseline)
     assert 0 < gain.standard_error < 0.1
     assert found.evidence_["gain"] == gain.described()
     assert "the unlabeled points help" in found.evidence_["in_words"]
@@ -166,7 +166,7 @@ def test_the_labels_alone_are_not_certain_of_what_no_label_reaches():
     """Where only near points were seen, functions of wide kernels would be scaled by next to nothing."""
     X, true = make_moons(200, noise=0.1, random_state=0)
     far = SemiSupervisedClassifier().fit(np.vstack([X, X + 1000]), np.r_[labeled(true, 10), np.full(200, -1)])
-    assert far.evidence_["unreached"] == 200
+    assert far.evidence_["unreachable"] == 200
     assert np.abs(far.decision_function(X + 1000)).max() < 10
     near, beyond = (far.predict_proba(points).max(axis=1).mean() for points in (X, X + 1000))
     assert beyond < near
@@ -179,7 +179,7 @@ def test_points_that_no_label_reaches_are_predicted_from_the_labels():
     y = np.full(100, -1)
     y[:20] = true[:20]
     found = SemiSupervisedClassifier(scale="none").fit(X, y)
-    assert found.evidence_["unreached"] == 40
+    assert found.evidence_["unreachable"] == 40
     assert set(found.transduction_[60:].tolist()) <= {0, 1}
     assert_array_equal(found.predict(X), found.transduction_)
 
@@ -210,7 +210,7 @@ def test_quantities(data, least):
     linear = RidgeCV(np.logspace(-3, 3, 13)).fit(Z[~free], t[~free]).score(Z[free], t[free])
     assert r2 > max(least, linear)
     assert_allclose(found.predict(X), found.transduction_, rtol=1e-6, atol=1e-6)
-    assert found.gain_.measure == "rmse"
+    assert found.gain_.metric == "rmse"
     assert found.gain_.helps == (data == "swiss")
 
 
@@ -246,10 +246,10 @@ def test_a_told_budget_decides_how_many_labels_have_kernels_and_says_so():
     X, true = X[:600], true[:600]
     y = labeled(true, 10)
     with pytest.warns(UserWarning, match=r"not the average of kernels, of 100 labels\n  why: .* up to \d\d\n  fix: set "
-                                         r"memory_budget to [\d,]{8,} or more") as told:
+                                         r"memory_budget to [\d,]{8,} or more") as expected:
         found = SemiSupervisedClassifier(memory_budget="20MB").fit(X, y)
     assert "chosen" in found.evidence_
-    enough = re.search(r"to ([\d,]+) or more", str(told[0].message))[1].replace(",", "")
+    enough = re.search(r"to ([\d,]+) or more", str(expected[0].message))[1].replace(",", "")
     assert "chosen" not in SemiSupervisedClassifier(memory_budget=int(enough)).fit(X, y).evidence_
     sized = SemiSupervisedClassifier(memory_budget="20MB", class_sizes=np.bincount(true))
     with pytest.warns(UserWarning, match="of 100 labels"), pytest.raises(
@@ -426,8 +426,8 @@ def test_predictions_follow_the_unit_of_the_target(model):
         assert_allclose(scaled.transduction_, plain.transduction_ * unit, rtol=1e-6, atol=1e-9 * unit)
         if isinstance(model, SemiSupervisedRegressor):
             gain = scaled.gain_
-            assert_allclose([gain.with_graph, gain.without, gain.standard_error], unit * np.array([
-                plain.gain_.with_graph, plain.gain_.without, plain.gain_.standard_error]), rtol=1e-6)
+            assert_allclose([gain.with_graph, gain.baseline, gain.standard_error], unit * np.array([
+                plain.gain_.with_graph, plain.gain_.baseline, plain.gain_.standard_error]), rtol=1e-6)
             assert (gain.verdict, gain.n) == (plain.gain_.verdict, plain.gain_.n)
 
 

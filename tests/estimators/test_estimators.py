@@ -278,8 +278,8 @@ def test_a_constructor_has_a_dozen_arguments_at_most(kind):
     say of the points.
     """
     names = inspect.signature(kind).parameters.keys()
-    told = {"class_prior", "class_weight", "base_estimator", "class_embeddings", "classes"}
-    assert len(names - {"memory_budget"} - told) <= 12
+    given = {"class_prior", "class_weight", "base_estimator", "class_embeddings", "classes"}
+    assert len(names - {"memory_budget"} - given) <= 12
     assert "scale" in names or kind in (GridSearch, LabeledKFold, NeighborTransformer)
 
 

@@ -61,7 +61,7 @@ def test_classes_and_probabilities_are_those_of_the_estimator(make, dtype, tmp_p
     assert_allclose(other.predict_proba(new), model.predict_proba(new), atol=1e-6)
 
 
-def test_two_classes_quantities_and_unreached_points(tmp_path):
+def test_two_classes_quantities_and_unreachable_points(tmp_path):
     two = np.where(LABELED & (CODES < 2), CODES, -1)
     model = GraphKernelRidge(graph=KNNGraph(n_neighbors=4)).fit(X, two)
     other = exported(model, tmp_path)

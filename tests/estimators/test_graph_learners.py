@@ -53,7 +53,7 @@ def test_digits_are_told_apart_from_five_labels_a_class(kind):
     free = y < 0
     assert (found.transduction_[free] == true[free]).mean() > 0.9
     assert_array_equal(found.classes_, np.arange(10))
-    assert found.evidence_["unreached"] == 0
+    assert found.evidence_["unreachable"] == 0
     assert found.evidence_["n_labeled"] == 50
 
 
@@ -100,7 +100,7 @@ def test_points_that_no_label_reaches_are_counted_and_never_guessed(kind, labels
     y[codes >= 0] = labels[codes[codes >= 0]]
     with pytest.warns(UnreachablePoints, match="40 of 100 points have no prediction"):
         found = kind().fit(X, y)
-    assert found.evidence_["unreached"] == 40
+    assert found.evidence_["unreachable"] == 40
     lost = found.transduction_[60:]
     assert np.isnan(lost.astype(float)).all() if nothing is np.nan else all(own == nothing for own in lost)
     assert set(found.transduction_[:60].tolist()) == set(labels.tolist())
@@ -170,7 +170,7 @@ def test_class_sizes_are_checked_before_the_graph_is_made(kind, sizes, monkeypat
         kind(class_sizes=sizes).fit(X, y)
 
 
-def test_probabilities_are_calibrated_on_what_is_left_out():
+def test_probabilities_are_calibrated_on_what_is_held_out():
     X, true, y = digits(10)
     free = y < 0
     ridge, laplace = GraphKernelRidge().fit(X, y), LaplaceLearning().fit(X, y)

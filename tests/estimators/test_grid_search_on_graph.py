@@ -80,9 +80,9 @@ def assert_refits(estimator, params, X, y, weight, seen, atol):
                 own = clone(estimator).set_params(**params).fit(X, known, sample_weight=weight)
             expected = own.transduction_[held] if y.dtype.kind == "f" else own.decision_function(X[held])
             expected, mine = expected.reshape(len(fold), -1), module.signed(values.values[fold], target)
-            lost = np.isnan(expected).all(axis=1)
-            assert_array_equal(values.unreachable[fold], lost)
-            assert_allclose(mine[~lost], expected[~lost], atol=atol)
+            unreachable = np.isnan(expected).all(axis=1)
+            assert_array_equal(values.unreachable[fold], unreachable)
+            assert_allclose(mine[~unreachable], expected[~unreachable], atol=atol)
         assert values.unreachable.any()
 
 

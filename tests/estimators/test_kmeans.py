@@ -45,26 +45,26 @@ def spread(K, labels):
     return total / len(K)
 
 
-@pytest.mark.parametrize("space", ["base", "deformed"])
-def test_the_sum_of_squares_is_that_of_the_kernel(space, blobs):
+@pytest.mark.parametrize("feature_map", ["base", "deformed"])
+def test_the_sum_of_squares_is_that_of_the_kernel(feature_map, blobs):
     """d(x, z)^2 = K(x, x) + K(z, z) - 2 K(x, z), with all points as landmarks exactly (AISTATS 2012, section 5.2)."""
     X, _ = blobs
-    measured = 60 if space == "deformed" else "auto"
-    fitted = KernelKMeans(4, space=space, bandwidth=2.0, eta=3.0, n_landmarks=measured).fit(X)
+    measured = 60 if feature_map == "deformed" else "auto"
+    fitted = KernelKMeans(4, feature_map=feature_map, bandwidth=2.0, eta=3.0, n_landmarks=measured).fit(X)
     kernel = RBF(2.0)
-    if space == "deformed":
+    if feature_map == "deformed":
         own = CovarianceParams(n_landmarks=60)
         covariance = graph_covariance(KNNGraph().build(X), np.empty(0, int), own, InProcess(1))
         kernel = deform(kernel, X[covariance.subsample], covariance.powers[own.regularizer.power], 3.0)
     assert fitted.inertia_ == pytest.approx(spread(kernel(X, X), fitted.labels_), rel=1e-5)
 
 
-@pytest.mark.parametrize("space", SPACES)
-def test_blobs_are_clusters_in_every_space_and_new_points_join_them(space, blobs):
+@pytest.mark.parametrize("feature_map", SPACES)
+def test_blobs_are_clusters_in_every_space_and_new_points_join_them(feature_map, blobs):
     X, y = blobs
-    fitted = KernelKMeans(4, space=space, bandwidth="median").fit(X)
+    fitted = KernelKMeans(4, feature_map=feature_map, bandwidth="median").fit(X)
     found = clustering_scores(y, fitted.labels_)
-    assert found["accuracy"] > (0.7 if space == "multiscale" else 0.97)
+    assert found["accuracy"] > (0.7 if feature_map == "multiscale" else 0.97)
     assert_array_equal(fitted.predict(X), fitted.labels_)
     assert_array_equal(fitted.fit_predict(X), fitted.labels_)
     rng = np.random.default_rng(0)
@@ -102,36 +102,36 @@ def test_more_pieces_than_clusters():
     assert_array_equal(fitted.predict([[0.0, 0], [10, 10], [20, 20.01]]), [0, 1, -1])
 
 
-@pytest.mark.parametrize(("rule", "space", "bandwidth"), [
+@pytest.mark.parametrize(("rule", "feature_map", "bandwidth"), [
     ("eigengap", "graph", "median"), ("gap", "base", "median"), ("eigengap", "cluster", "0.25*median")])
-def test_the_number_of_clusters(rule, space, bandwidth, blobs):
+def test_the_number_of_clusters(rule, feature_map, bandwidth, blobs):
     X, y = blobs
-    fitted = KernelKMeans(rule, space=space, bandwidth=bandwidth, max_clusters=8).fit(X)
+    fitted = KernelKMeans(rule, feature_map=feature_map, bandwidth=bandwidth, max_clusters=8).fit(X)
     assert fitted.n_clusters_ == 4
     assert clustering_scores(y, fitted.labels_)["accuracy"] > 0.97
     assert len(fitted.evidence_["chosen"]["spectrum" if rule == "eigengap" else "gaps"]) >= 8
 
 
-@pytest.mark.parametrize("space", ["base", "graph"])
-def test_one_cluster(space, blobs):
+@pytest.mark.parametrize("feature_map", ["base", "graph"])
+def test_one_cluster(feature_map, blobs):
     X, _ = blobs
-    fitted = KernelKMeans(1, space=space, graph=KNNGraph(n_neighbors=100)).fit(X)
+    fitted = KernelKMeans(1, feature_map=feature_map, graph=KNNGraph(n_neighbors=100)).fit(X)
     assert_array_equal(fitted.labels_, np.zeros(len(X)))
     assert_array_equal(fitted.predict(X[:7] + 0.01), np.zeros(7))
 
 
-@pytest.mark.parametrize(("space", "times"), [("base", 1), ("cluster", 2)])
-def test_features_that_do_not_depend_on_the_number_of_clusters_are_made_once(space, times, blobs, monkeypatch):
+@pytest.mark.parametrize(("feature_map", "times"), [("base", 1), ("cluster", 2)])
+def test_features_that_do_not_depend_on_the_number_of_clusters_are_made_once(feature_map, times, blobs, monkeypatch):
     made, plain = [], number_of_clusters.make_features
     monkeypatch.setattr(number_of_clusters, "make_features", lambda *given: made.append(given) or plain(*given))
-    KernelKMeans("eigengap", space=space, bandwidth="0.25*median", max_clusters=8).fit(blobs[0])
+    KernelKMeans("eigengap", feature_map=feature_map, bandwidth="0.25*median", max_clusters=8).fit(blobs[0])
     assert len(made) == times
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 @pytest.mark.parametrize("rule", ["gap", "eigengap"])
 def test_the_number_of_clusters_of_few_points(rule, n):
-    fitted = KernelKMeans(rule, space="base").fit(np.arange(2.0 * n).reshape(n, 2) ** 2)
+    fitted = KernelKMeans(rule, feature_map="base").fit(np.arange(2.0 * n).reshape(n, 2) ** 2)
     assert 1 <= fitted.n_clusters_ <= n
     assert_array_equal(fitted.predict(np.arange(2.0 * n).reshape(n, 2) ** 2), fitted.labels_)
 
@@ -140,7 +140,7 @@ def test_what_is_wrong(blobs):
     X, _ = blobs
     for given, message in (({"n_clusters": "elbow"}, "n_clusters='elbow'"), ({"n_clusters": 0}, "n_clusters=0"),
                            ({"n_clusters": 2.5}, "n_clusters=2.5"), ({"n_clusters": True}, "n_clusters=True"),
-                           ({"space": "plane"}, "space='plane'"), ({"eta": -1.0}, "eta=-1"),
+                           ({"feature_map": "plane"}, "feature_map='plane'"), ({"eta": -1.0}, "eta=-1"),
                            ({"n_init": 0}, "n_init=0"), ({"random_state": -1}, "random_state"),
                            ({"n_clusters": "gap", "max_clusters": 1}, "max_clusters=1"),
                            ({"n_landmarks": 0}, "n_landmarks=0")):
@@ -150,10 +150,10 @@ def test_what_is_wrong(blobs):
         KernelKMeans(241).fit(X)
     with pytest.raises(DataError, match="points are equal"):
         KernelKMeans(2).fit(np.ones((9, 2)))
-    with pytest.raises(ParameterError, match='space="base"'):
-        KernelKMeans(2, space="base").fit(X, graph=KNNGraph().build(X))
+    with pytest.raises(ParameterError, match='feature_map="base"'):
+        KernelKMeans(2, feature_map="base").fit(X, graph=KNNGraph().build(X))
     with pytest.raises(BudgetError):
-        KernelKMeans(4, space="base", memory_budget="1kB").fit(X)
+        KernelKMeans(4, feature_map="base", memory_budget="1kB").fit(X)
 
 
 def test_agreement_with_classes():
@@ -168,11 +168,11 @@ def test_agreement_with_classes():
             clustering_scores(classes, [0, 1, 1])
 
 
-@pytest.mark.parametrize(("space", "model"), [("graph", "k-means in a kernel of the graph of all points"),
+@pytest.mark.parametrize(("feature_map", "model"), [("graph", "k-means in a kernel of the graph of all points"),
                                               ("base", "k-means in a kernel, from landmarks")])
-def test_its_report_says_which_clusters_there_are(tmp_path, space, model):
+def test_its_report_says_which_clusters_there_are(tmp_path, feature_map, model):
     X = make_blobs([40, 20], centers=[[0, 0], [9, 9]], random_state=0)[0]
-    estimator = KernelKMeans(2, space=space)
+    estimator = KernelKMeans(2, feature_map=feature_map)
     with pytest.raises(NotFittedError):
         estimator.report()
     html = estimator.fit(X).report(tmp_path / "clusters.html")
@@ -184,10 +184,10 @@ def test_its_report_says_which_clusters_there_are(tmp_path, space, model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("space", ["graph", "base"])
+@pytest.mark.parametrize("feature_map", ["graph", "base"])
 @pytest.mark.extended_cases("base")
-def test_scikit_learn_accepts_it(space):
+def test_scikit_learn_accepts_it(feature_map):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = check_estimator(KernelKMeans(2, space=space), on_fail=None, on_skip=None)
+        found = check_estimator(KernelKMeans(2, feature_map=feature_map), on_fail=None, on_skip=None)
     assert [check for check in found if check["status"] == "failed"] == []

@@ -199,12 +199,12 @@ def test_predictions_go_to_zarr_in_blocks(tmp_path):
     array = zarr.open_array(str(tmp_path / "named.zarr"), mode="r")
     assert_array_equal(np.array(array.attrs["classes"])[array[:]], named.predict(new).astype(str))
     values = LapRLSRegressor(landmarks=50).fit(X, np.where(y < 0, np.nan, y * 1.5))
-    told = values.predict_to(new, tmp_path / "values.zarr")
+    evidence = values.predict_to(new, tmp_path / "values.zarr")
     assert_allclose(zarr.open_array(str(tmp_path / "values.zarr"), mode="r")[:], values.predict(new), rtol=1e-9)
-    assert told["values"]["min"] == pytest.approx(values.predict(new).min(), rel=1e-9)
+    assert evidence["values"]["min"] == pytest.approx(values.predict(new).min(), rel=1e-9)
     unsigned = LapRLSClassifier(landmarks=50, unlabeled=255).fit(X, np.where(y < 0, 255, y).astype(np.uint8))
     with pytest.raises(DataError, match="unsigned"):
-        predict_to_zarr(unsigned.model_, new, tmp_path / "unsigned.zarr", abstain=True)
+        predict_to_zarr(unsigned.model_, new, tmp_path / "unsigned.zarr", reject=True)
 
 
 # What is out of the ordinary

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.slow]
 KINDS = [LapRLSClassifier, LapSVM, PoissonLearning, LaplaceLearning, GraphKernelRidge]
 
 
-def left_out(estimator, folds, X, y, weight, monkeypatch):
+def held_out_values(estimator, folds, X, y, weight, monkeypatch):
     """Return what a fit calibrates: held-out values, and weights, of folds as they are given."""
     seen = {}
     with monkeypatch.context() as patch:
@@ -50,7 +50,7 @@ def left_out(estimator, folds, X, y, weight, monkeypatch):
 @in_pairs({"n_classes": [2, 3], "kind": [LapRLSClassifier, LapSVM], "solver, held_out_points": [
     *((solver, "transductive") for solver in SOLVERS),
     *((solver, "inductive") for solver in SOLVERS if solver not in ("nystrom-pcg", "nystrom-cg"))]})
-def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_out_points, n_classes, monkeypatch):
+def test_held_out_values_are_those_of_fits_without_the_label(kind, solver, held_out_points, n_classes, monkeypatch):
     """Of every solver, with weights and copies; the penalties stay those of the fit, points that are left out too."""
     X, y, _ = problem(n=70, n_labeled=14, n_classes=n_classes, random_state=1)
     X, y = np.vstack([X, X[:3], X[50:55]]), np.concatenate([y, y[:3], y[50:55]])
@@ -60,7 +60,7 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
     labeled = np.flatnonzero(y >= 0)
     for folds in ([np.array([place]) for place in range(len(labeled))],
                   [np.arange(start, len(labeled), 4) for start in range(4)]):
-        found = left_out(kind(solver=params, **settings), folds, X, y, weight, monkeypatch)
+        found = held_out_values(kind(solver=params, **settings), folds, X, y, weight, monkeypatch)
         assert_array_equal(found["weight"], weight[labeled])
         for fold in (folds[0], folds[-1]):
             without = y.copy()
@@ -73,7 +73,7 @@ def test_values_left_out_are_those_of_fits_without_the_label(kind, solver, held_
             assert_allclose(found["values"][fold], scores, atol=atol)
 
 
-def record_left_out(module, monkeypatch, *, moved=True):
+def record_held_out(module, monkeypatch, *, moved=True):
     """Have fits of a module keep the held-out values that they calibrate in the list that is returned.
 
     moved : whether the frequencies of the classes move the values of the fits, as they do where
@@ -90,11 +90,11 @@ def record_left_out(module, monkeypatch, *, moved=True):
     return seen
 
 
-def test_potentials_left_out_are_those_of_fits_without_the_label(monkeypatch):
+def test_held_out_potentials_are_those_of_fits_without_the_label(monkeypatch):
     """In units of the vertices that no label of the fit is at, where each fold takes no fit."""
     X, y, _ = problem(n=70, n_labeled=14, random_state=1)
     labeled = np.flatnonzero(y >= 0)
-    seen = record_left_out("graph.method", monkeypatch, moved=False)
+    seen = record_held_out("graph.method", monkeypatch, moved=False)
     labels_at, unlabeled_of = [], Unlabeled.of
     monkeypatch.setattr(Unlabeled, "of", lambda vertex, component: labels_at.append(vertex) or unlabeled_of(
         labels_at[0], component))
@@ -180,7 +180,7 @@ def test_weights_count_in_the_calibration(kind):
     assert weighed[:, 1].mean() > P[:, 1].mean()
 
 
-def test_more_labels_are_left_out_in_folds():
+def test_more_labels_are_held_out_in_folds():
     X, y, _ = problem(n=300, n_labeled=240, n_classes=2)
     target = classes_of(y, None, len(y))
     assert len(calibration_folds(target, 0)) == 5

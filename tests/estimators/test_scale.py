@@ -184,10 +184,10 @@ def test_a_category_does_not_cut_the_graph_into_pieces(coded):
         errors[scale] = (model.transduction_ != true)[y < 0].mean()
     assert pieces == {"standardize": 4, "auto": 1}
     assert errors["auto"] < errors["standardize"]
-    told = model.evidence_["scale"]
-    assert (told["numbers"], told["categories"]) == ("standardize", 4)
+    evidence = model.evidence_["scale"]
+    assert (evidence["numbers"], evidence["categories"]) == ("standardize", 4)
     points = model.scaling_.transform(np.eye(6))
-    assert np.linalg.norm(points[2] - points[3]) == pytest.approx(told["level_distance"])
+    assert np.linalg.norm(points[2] - points[3]) == pytest.approx(evidence["level_distance"])
 
 
 def test_categories_beside_numbers_of_one_unit():

@@ -57,10 +57,10 @@ def test_the_gain_is_told_in_the_metric(scoring, plain):
     assert_allclose(model.predict_proba(X), plain.predict_proba(X), rtol=1e-9)
     if scoring != "balanced_accuracy":
         assert_array_equal(model.predict(X), plain.predict(X))
-    assert model.gain_.measure == LOSSES[scoring]
+    assert model.gain_.metric == LOSSES[scoring]
     assert f"with {LOSSES[scoring]} " in model.evidence_["in_words"]
     assert 0 <= model.gain_.p_value <= 1
-    assert_allclose(model.gain_.difference, model.gain_.with_graph - model.gain_.without, atol=1e-12)
+    assert_allclose(model.gain_.difference, model.gain_.with_graph - model.gain_.baseline, atol=1e-12)
 
 
 def test_with_equal_frequencies_the_best_decision_is_balanced_already():
@@ -75,21 +75,21 @@ def test_with_a_label_a_class_decisions_need_no_held_out_labels():
     y = np.full(len(true), -1)
     for code in (0, 1):
         y[np.flatnonzero(true == code)[0]] = code
-    told = {"class_prior": {0: 0.9, 1: 0.1}}
-    balanced = SemiSupervisedClassifier(**told, scoring="balanced_accuracy").fit(X, y)
+    prior = {"class_prior": {0: 0.9, 1: 0.1}}
+    balanced = SemiSupervisedClassifier(**prior, scoring="balanced_accuracy").fit(X, y)
     assert_array_equal(balanced.predict(X), SemiSupervisedClassifier(class_prior="equal").fit(X, y).predict(X))
-    assert_array_equal(SemiSupervisedClassifier(**told, scoring="f1").fit(X, y).predict(X),
-                       SemiSupervisedClassifier(**told).fit(X, y).predict(X))
+    assert_array_equal(SemiSupervisedClassifier(**prior, scoring="f1").fit(X, y).predict(X),
+                       SemiSupervisedClassifier(**prior).fit(X, y).predict(X))
 
 
 def test_of_many_labels_the_model_is_chosen_by_the_metric(monkeypatch):
     monkeypatch.setattr(automatic, "MAX_LABELS", 60)
     X, y, _ = gaussians(n=400, n_labels=200)
     plain, balanced = (SemiSupervisedClassifier(scoring=scoring).fit(X, y) for scoring in (None, "balanced_accuracy"))
-    assert balanced.gain_.measure == "balanced error"
+    assert balanced.gain_.metric == "balanced error"
     assert plain.evidence_["chosen"] != balanced.evidence_["chosen"]
     for model in (plain, balanced):
-        assert (model.evidence_["chosen"] == "graph") == (model.gain_.with_graph <= model.gain_.without)
+        assert (model.evidence_["chosen"] == "graph") == (model.gain_.with_graph <= model.gain_.baseline)
     assert (balanced.predict(X) == 1).sum() > (plain.predict(X) == 1).sum()
 
 

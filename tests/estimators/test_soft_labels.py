@@ -105,10 +105,10 @@ def test_another_model_is_judged_by_held_out_labels():
     y = (X[:, 0] > 0).astype(int)
     known = np.where(rng.random(400) < 0.2, y, -1)
     model = SemiSupervisedClassifier(base_estimator=DecisionTreeClassifier(max_depth=1)).fit(X, known)
-    told = model.evidence_["other_model"]
-    assert told["weight"] > 0
-    assert "by it alone" in told["in_words"]
-    assert told["gain"]["with_graph"] <= told["gain"]["without"]
+    evidence = model.evidence_["other_model"]
+    assert evidence["weight"] > 0
+    assert "by it alone" in evidence["in_words"]
+    assert evidence["gain"]["with_graph"] <= evidence["gain"]["baseline"]
     assert model.score(X, y) >= SemiSupervisedClassifier().fit(X, known).score(X, y)
     assert set(model.by_labels_["scores"]) >= {"model", "base", "other"}
     assert model.report()

@@ -200,9 +200,9 @@ def test_weights_count_in_every_label(tagged):
 def test_the_evidence_is_over_all_labels(fitted):
     evidence = fitted.evidence_
     losses = [tag.gain_ for tag in fitted.estimators_]
-    assert fitted.gain_.measure == "Hamming loss"
+    assert fitted.gain_.metric == "Hamming loss"
     assert_allclose(fitted.gain_.with_graph, np.mean([gain.with_graph for gain in losses]))
-    assert_allclose(fitted.gain_.without, np.mean([gain.without for gain in losses]))
+    assert_allclose(fitted.gain_.baseline, np.mean([gain.baseline for gain in losses]))
     assert fitted.gain_.n == 40
     # Labels of one point may agree in everything: the mean of their standard errors is an upper bound.
     assert fitted.gain_.standard_error <= np.mean([gain.standard_error for gain in losses]) * np.sqrt(40 / 39) + 1e-12
@@ -263,7 +263,7 @@ def test_a_tag_of_one_class_is_said_and_has_no_errors_in_the_evidence(tagged, en
     assert_array_equal(model.predict(X)[:, [0, 2]], others.predict(X))
     assert_allclose(model.predict_proba(X)[:, 1], share)
     share_of_others = 2 / 3 if predicted >= 0 else 1  # of the known entries
-    for name in ("with_graph", "without", "difference", "standard_error"):
+    for name in ("with_graph", "baseline", "difference", "standard_error"):
         assert_allclose(getattr(model.gain_, name), share_of_others * getattr(others.gain_, name))
     assert_allclose(model.gain_.p_value, others.gain_.p_value)
     assert model.evidence_["over_tags"] == others.evidence_["over_tags"]

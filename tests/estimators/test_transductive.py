@@ -47,14 +47,14 @@ def test_known_class_sizes_are_reached_and_help_where_labels_are_drawn_evenly():
     classes = (np.arange(300) < 60).astype(int)
     X = rng.normal(size=(300, 2)) + 2.5 * classes[:, None]
     y = np.where(np.isin(np.arange(300), [0, 1, 2, 3, 100, 101, 102, 103]), classes, -1)
-    guessed, told, by_name = (TransductiveSVC(class_sizes=sizes).fit(X, y) for sizes in (
+    guessed, sized, by_name = (TransductiveSVC(class_sizes=sizes).fit(X, y) for sizes in (
         None, [240, 60], {1: 0.2, 0: 0.8}))
     assert guessed.evidence_["share"] == [0.5]
-    assert told.evidence_["share"] == pytest.approx([(60 - 4) / 292])
-    assert told.evidence_["reached_share"] == pytest.approx(told.evidence_["share"], abs=0.03)
-    assert (told.transduction_[y < 0] == 1).mean() == pytest.approx(told.evidence_["reached_share"][0])
-    assert_array_equal(told.transduction_, by_name.transduction_)
-    right = [(model.transduction_ == classes)[y < 0].mean() for model in (guessed, told)]
+    assert sized.evidence_["share"] == pytest.approx([(60 - 4) / 292])
+    assert sized.evidence_["achieved_share"] == pytest.approx(sized.evidence_["share"], abs=0.03)
+    assert (sized.transduction_[y < 0] == 1).mean() == pytest.approx(sized.evidence_["achieved_share"][0])
+    assert_array_equal(sized.transduction_, by_name.transduction_)
+    right = [(model.transduction_ == classes)[y < 0].mean() for model in (guessed, sized)]
     assert right[1] > right[0] + 0.1
 
 

@@ -260,7 +260,7 @@ laprls(stored_words, "uniform", "nystrom-pcg", "lapsvm", {})
 
 @example()
 def laprls_by_default(execution: Execution, folder: Path) -> Found:
-    """The structure of the graph, and labels held out one by one."""
+    """The spectral concentration of the graph, and labels held out one by one."""
     return pipeline(stored_points(folder), execution, folder, model={"kind": "laprls"})
 
 
@@ -306,8 +306,8 @@ def sums_that_tasks_combine(execution: Execution, folder: Path) -> Found:
     X, _ = points(60, 200)
     actual = fit_scaling(execution.share_rows(as_rows(X)), None, ScalingParams(kind="standardize"), execution)
     compared = actual.seen.compare(as_rows(3 * X), execution)
-    return {"shift": actual.shift, "factor": actual.factor, "far": compared.is_outlier.read_all(),
-            "beyond": [item.above for item in compared.columns]}
+    return {"shift": actual.shift, "factor": actual.factor, "outliers": compared.is_outlier.read_all(),
+            "above": [item.above for item in compared.columns]}
 
 
 @example()
@@ -357,7 +357,7 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
 @example()
 def clusters_and_their_number(execution: Execution, folder: Path) -> Found:
     with patch.object(kmeans_module, "SAMPLE", 100):
-        fitted = KernelKMeans("gap", space="base", n_landmarks=20, n_init=2, max_clusters=3).fit(points(200)[0])
+        fitted = KernelKMeans("gap", feature_map="base", n_landmarks=20, n_init=2, max_clusters=3).fit(points(200)[0])
     return {"labels": fitted.labels_, "gaps": np.array(fitted.evidence_["chosen"]["gaps"])}
 
 
@@ -385,15 +385,15 @@ def graph_in_blocks(execution: Execution, folder: Path) -> Found:
          for name, array in blocks.parts.read(index).items()}
     near = bring_halos(X, blocks.parts, len(blocks.ranges), "halo", round(blocks.halo * n), execution, few_bytes=0)
     assert near is not None
-    lost, components = execution.scratch(), execution.scratch()
-    health = stored_health(parts, VertexRows(None, n, n), execution, lost, np.arange(0))  # no label reaches any point
+    listed, components = execution.scratch(), execution.scratch()
+    health = stored_health(parts, VertexRows(None, n, n), execution, listed, np.arange(0))  # no label reaches any point
     find_components(parts, n, parts.receipt(0)["rows"][1], m, execution.within(1 << 17), components)  # by ranges
     return {**described, **E, "relabeled_mean": blocks.relabeled_mean, "health": health,
-            "lost": np.concatenate([rows for rows, _ in unreachable_points(lost, n)]),
+            "unreachable": np.concatenate([rows for rows, _ in unreachable_points(listed, n)]),
             "X": ordered(X, blocks.positions, execution).read_all(),
             "halos": np.concatenate([rows for index in range(len(blocks.ranges))
                                      for rows in near.pieces(index, 0, 900)]),
-            **{name: components.rows(name).read_all() for name in ("component", "points", "alone")}}
+            **{name: components.rows(name).read_all() for name in ("component", "points", "isolated")}}
 
 
 @example()

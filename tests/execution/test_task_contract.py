@@ -33,7 +33,7 @@ from .task_examples import EXAMPLES
 
 pytestmark = [pytest.mark.slow]  # some forty pipelines
 LARGEST_TASK = 4000  # bytes of a description that goes to a worker
-MOST_ROWS = 3200  # of an example
+MAX_ROWS = 3200  # of an example
 # Of a receipt: where, when and how the part was made (`ingest` digests the times of the files).
 OF_THE_PLACE = {"task_peak_bytes", "seconds", "peak_rss_bytes", "process", "ingest"}
 

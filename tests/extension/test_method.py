@@ -33,7 +33,7 @@ from dssl.methods.linear import (
 from dssl.methods.step import Method, Step, cost_of_test_points
 from dssl.pipeline.kinds.registry import KINDS, register_method
 from dssl.pipeline.kinds.specs import SPECS
-from dssl.report.words import ReportText
+from dssl.report.report_text import ReportText
 from dssl.storage.blocks import PartWriter
 
 
@@ -96,16 +96,16 @@ def fit_cost(f, params):
     return cost_of(1, f.n_labeled * f.row_bytes, 8 * params.n_landmarks**2, 32 * params.n_landmarks**2)
 
 
-WORDS = ReportText(model="A linear model on Nystrom features.", changed="features that changed",
+REPORT_TEXT = ReportText(model="A linear model on Nystrom features.", changed="features that changed",
                    cause="changed features", graph="model.n_landmarks", norm="model.C",
                    folds="Held-out points stay among the landmarks.")
 NYSTROM = Method(
     "nystrom", ("classification",), (
         Step("basis", 1, ("points", "labels"), lambda params: params, make_landmarks, landmarks_cost, "use fewer"),
-        selection_step(1, fit_cost, "use fewer", WORDS),
+        selection_step(1, fit_cost, "use fewer", REPORT_TEXT),
         models_step(1, fit_cost, "use fewer", lambda context, params: fit_models(context, params)[1])),
     lambda f, p: cost_of_test_points(f, p.kernels.for_costs(), p.n_landmarks, 2, f.n_outputs, 8),
-    WORDS, (BASE,), NystromSections, evaluator=LinearEvaluator.of)
+    REPORT_TEXT, (BASE,), NystromSections, evaluator=LinearEvaluator.of)
 
 
 class NystromSVC(CalibratedClassifier, LinearEstimator):

@@ -94,7 +94,7 @@ class Machines:
         return self.start("dssl.cli", "run", self.spec, "--workspace", self.workspace, "--on", on, "--until", until,
                           "--memory-budget", budget, inside=inside, **environment)
 
-    def reached(self, stage: str, run: subprocess.Popen[str], parts: int = 1) -> None:
+    def wait_for(self, stage: str, run: subprocess.Popen[str], parts: int = 1) -> None:
         """Wait until a run has finished so many parts of a stage, or has begun it where that is 0."""
         def is_so() -> bool:
             assert run.poll() is None, run.log.read_text()
@@ -105,7 +105,7 @@ class Machines:
 
         wait_until(is_so, f"{parts} parts of {stage}")
 
-    def ended(self, run: subprocess.Popen[str], code: int, told: str = "", seconds: float = 120.0) -> str:
+    def ended(self, run: subprocess.Popen[str], code: int, message: str = "", seconds: float = 120.0) -> str:
         """Wait for the end of a run; check its exit code, and what it says; return that."""
         try:
             run.wait(seconds)
@@ -113,7 +113,7 @@ class Machines:
             pytest.fail(f"still runs after {seconds} seconds: {run.log.read_text()}")
         text = run.log.read_text()
         assert run.returncode == code, text
-        assert told in text, text
+        assert message in text, text
         assert "Traceback" not in text, text
         return text
 

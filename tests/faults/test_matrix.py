@@ -27,7 +27,7 @@ def begun(machines, stage, workers=2, memory="2GiB", **environment):
     scheduler = machines.scheduler()
     hands = [machines.worker(scheduler.address, memory=memory, **environment) for _ in range(workers)]
     run = machines.run(scheduler.address)
-    machines.reached(stage, run, FIRST[stage])
+    machines.wait_for(stage, run, FIRST[stage])
     return scheduler, hands, run
 
 
@@ -83,11 +83,11 @@ def workers_paused(machines, stage):
                            DASK_DISTRIBUTED__WORKER__MEMORY__SPILL="False",
                            DASK_DISTRIBUTED__WORKER__MEMORY__TARGET="False")
     run = machines.run(scheduler.address)
-    machines.reached(stage, run, FIRST[stage])
+    machines.wait_for(stage, run, FIRST[stage])
     wait_until(lambda: "Pausing worker" in full.log.read_text(), "the worker to be full")
     healthy.kill()
-    told = machines.ended(run, 4, "all 1 workers at ")
-    assert f"have been paused for {PATIENCE:.0f} seconds" in told
+    message = machines.ended(run, 4, "all 1 workers at ")
+    assert f"have been paused for {PATIENCE:.0f} seconds" in message
     machines.resume()
 
 
@@ -131,7 +131,7 @@ def blind_worker(machines, stage):
     scheduler = machines.scheduler()
     machines.worker(scheduler.address)
     run = machines.run(scheduler.address)
-    machines.reached(stage, run, FIRST[stage])
+    machines.wait_for(stage, run, FIRST[stage])
     machines.worker(scheduler.address, inside=(
         "unshare", "-rm", "sh", "-c", f'mount -t tmpfs tmpfs {machines.workspace} && exec "$@"', "sh"))
     time.sleep(0.5)
@@ -185,7 +185,7 @@ def network_cut(machines, stage):
         machines.worker(f"tcp://{own}.1:{port}", inside=("ip", "netns", "exec", space))
         machines.worker(f"tcp://127.0.0.1:{port}")
         run = machines.run(f"tcp://127.0.0.1:{port}")
-        machines.reached(stage, run, FIRST[stage])
+        machines.wait_for(stage, run, FIRST[stage])
         subprocess.run(["ip", "link", "set", names[0], "down"], check=True)
         machines.ended(run, 0)
     finally:
@@ -201,8 +201,8 @@ def _damaged(machines, stage, damage):
     largest = max((path for path in folder.rglob("*") if path.is_file() and path.suffix != ".json"),
                   key=lambda path: (path.stat().st_size, str(path)))
     damage(largest)
-    told = machines.ended(machines.run(until=stage), 3, str(largest))
-    assert f"delete {folder} and run again" in told
+    message = machines.ended(machines.run(until=stage), 3, str(largest))
+    assert f"delete {folder} and run again" in message
     remove_tree(folder)
     machines.resume()
 

@@ -101,7 +101,7 @@ def test_a_run_whose_host_stands_still_is_taken_over_and_stops_when_it_goes_on(m
     scheduler = machines.scheduler()
     machines.worker(scheduler.address)
     outside = machines.run(scheduler.address, inside=OTHER_NAMESPACE)
-    machines.reached("neighbors", outside, FIRST["neighbors"])
+    machines.wait_for("neighbors", outside, FIRST["neighbors"])
     inside = int(subprocess.run(["pgrep", "-P", str(outside.pid)], check=True, capture_output=True).stdout)
     os.kill(inside, signal.SIGSTOP)
     try:

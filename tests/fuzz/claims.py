@@ -22,7 +22,7 @@ from .files import File
 BUDGET = 8 << 20  # bytes a task may take: a file that declares more is refused, however small it is
 
 
-def told(error: DsslError) -> str:
+def text_of(error: DsslError) -> str:
     """Return the message of an error, which says what, why and how to go on."""
     text = str(error)
     assert text.strip(), "an error without a message"
@@ -51,7 +51,7 @@ def read_or_refused(file: File, folder: Path, *, stored: bool = True) -> Dataset
             left = sorted(path.name for path in folder.iterdir() if path != cache)
             assert left == before, f"a refusal leaves {set(left) - set(before)} behind"
             assert not (cache.is_dir() and any(cache.iterdir())), "a refusal leaves unpacked files behind"
-            return told(error)
+            return text_of(error)
         again = ingest(source, MemoryParts(), InProcess(1, BUDGET), scratch=cache,
                        **{**options, "block_rows": 1})
     assert not (out / MANIFEST).exists(), "only save finishes a data set"
@@ -95,13 +95,13 @@ def understood_or_refused(source: Any, folder: Path, overrides: tuple[str, ...] 
             spec = load_spec(source, overrides)
         except SpecError as error:
             assert leaves(folder) == before
-            return told(error)
+            return text_of(error)
         again = load_spec(spec.to_dict())
         assert repr(again) == repr(spec)  # as text: NaN may mark the points without a label
         try:
             stages = plan(spec.to_dict(), workspace=folder / "work").records()
         except DsslError as error:
-            told(error)
+            text_of(error)
         else:
             assert all(stage["status"] == "to run" for stage in stages)
     assert leaves(folder) == before
@@ -116,4 +116,4 @@ def described_or_refused(source: Any) -> Any:
         try:
             return load_runtime(source)
         except SpecError as error:
-            return told(error)
+            return text_of(error)

@@ -14,7 +14,7 @@ from hypothesis import given
 from dssl.base.errors import DataError
 from dssl.data.sources import find_source
 
-from .claims import read_or_refused, told
+from .claims import read_or_refused, text_of
 from .files import File, damaged, damaged_inside, packed, random_files, text_files, with_options
 from .profile import thorough
 
@@ -107,11 +107,11 @@ def test_names_that_no_file_can_have_are_refused(name):
     for arguments in ({}, {"labels": name}):
         with pytest.raises(DataError) as error:
             find_source("digits" if arguments else name, **arguments, download=False)
-        told(error.value)
+        text_of(error.value)
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://[::1/t.csv", "://", "file:///nowhere\0.csv", "gopher://a/b"])
 def test_texts_that_are_no_urls_are_refused(url):
     with pytest.raises(DataError) as error:
         find_source(url, download=False)
-    told(error.value)
+    text_of(error.value)

@@ -14,7 +14,7 @@ from dssl.pipeline.mistakes import has_key
 from dssl.runtime.start import load_runtime
 
 from . import specs
-from .claims import described_or_refused, told, understood_or_refused
+from .claims import described_or_refused, text_of, understood_or_refused
 from .profile import thorough
 
 DIGITS = specs.REPOSITORY / "pipelines" / "digits_svm.yaml"
@@ -115,7 +115,7 @@ def test_where_to_run_as_any_text():
 def message_of(source, overrides=()):
     with pytest.raises(SpecError) as error:
         load_spec(source, overrides)
-    return told(error.value)
+    return text_of(error.value)
 
 
 @pytest.mark.timeout(60)
@@ -210,7 +210,7 @@ def test_names_that_the_system_refuses_are_no_files(name):
 def test_descriptions_that_would_stop_a_cluster_at_its_start(place, text, told_so):
     with pytest.raises(SpecError) as error:
         load_runtime(place(text.encode()))
-    assert told_so in told(error.value)
+    assert told_so in text_of(error.value)
 
 
 def test_a_kind_of_model_knows_each_key_that_is_set():

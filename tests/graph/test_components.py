@@ -58,10 +58,10 @@ def check_components(W, height, budget, multiplicity):
     found = find_components(stored(W, height, MemoryParts()), n, height,
                             None if multiplicity is None else ArrayRows(multiplicity), InProcess(1, budget), parts)
     own, points, vertices = expected(W, np.ones(n, int) if multiplicity is None else multiplicity)
-    for name, array in (("component", own), ("points", points[own]), ("alone", vertices[own] == 1)):
+    for name, array in (("component", own), ("points", points[own]), ("isolated", vertices[own] == 1)):
         assert_array_equal(parts.rows(name).read_all(), array)
     assert found.count == len(points)
-    assert found.alone == (vertices == 1).sum()
+    assert found.isolated == (vertices == 1).sum()
     assert found.largest == np.sort(points)[::-1][:10].tolist()
 
 

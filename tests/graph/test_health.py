@@ -87,7 +87,7 @@ def test_health_of_components():
     assert health["edges"] == 4
     assert health["components"] == {"count": 3, "largest": [4, 2, 1], "largest_share": 4 / 7}
     assert health["isolated"] == {"count": 1, "ids": [6]}
-    assert health["unreached"] == {"count": 3, "ids": [4, 5, 6], "components": 2}
+    assert health["unreachable"] == {"count": 3, "ids": [4, 5, 6], "components": 2}
     assert health["degree"] == {"min": 0.0, "median": 1.0, "mean": 8 / 7, "max": 2.0}
     assert health["strength"]["max"] == 4.0
     assert health["homophily"] == {"edges": 2, "share": 0.5, "by_chance": pytest.approx(1 / 3)}
@@ -100,7 +100,7 @@ def test_hubs_and_copies_are_counted():
     assert health["hubs"]["count"] == 1
     assert health["hubs"]["largest"] == [{"id": 0, "degree": 39}]
     assert health["labeled"] == 1
-    assert health["unreached"]["count"] == 0
+    assert health["unreachable"]["count"] == 0
 
     X = np.concatenate([np.zeros((3, 2)), np.random.default_rng(3).normal(size=(20, 2))])
     found = neighbors(X, 4)
@@ -124,7 +124,7 @@ def test_points_are_counted_with_their_copies_and_named_by_their_numbers():
     assert health["vertices"] == {"count": 6, "largest_multiplicity": 4, "copied_points": 9}
     assert health["components"] == {"count": 3, "largest": [5, 5, 2], "largest_share": 5 / 12}
     assert health["isolated"] == {"count": 2, "ids": [107, 110]}
-    assert health["unreached"] == {"count": 7, "ids": [103, 104, 106, 107, 108, 110, 111], "components": 2}
+    assert health["unreachable"] == {"count": 7, "ids": [103, 104, 106, 107, 108, 110, 111], "components": 2}
     assert health["homophily"] == {"edges": 1, "share": 0.0, "by_chance": 0.0}
     parts = MemoryParts()
     graph_health(sp.csr_array(W), y >= 0, vertices=points, parts=parts)
@@ -173,7 +173,7 @@ def test_health_does_not_depend_on_blocks(n, n_pieces, height, random_state, cop
     y[labeled] = codes
     with patch.object(module, "BLOCK_ROWS", 13):
         health = stored_health(parts, points.stored(), InProcess(2), found, labeled, codes, None, ArrayRows(numbers))
-        told = [*unreachable_points(found, len(vertex))]
+        listed = [*unreachable_points(found, len(vertex))]
     expected = graph_health(W, labeled, y=y, vertices=points, numbers=numbers, parts=whole)
     del expected["vertices"]
     assert health["strength"].pop("mean") == pytest.approx(expected["strength"].pop("mean"))
@@ -184,11 +184,12 @@ def test_health_does_not_depend_on_blocks(n, n_pieces, height, random_state, cop
     assert health["degree"] == {"min": degree.min(), "median": np.median(degree), "mean": degree.mean(),
                                 "max": degree.max()}
     assert health["isolated"]["count"] == (degree == 0)[vertex].sum()
-    lost = np.flatnonzero(~np.isin(piece[vertex], piece[vertex[labeled]]))
-    rows, of = [np.concatenate(column) for column in zip(*told, strict=True)] if len(lost) else (lost, lost)
-    assert_array_equal(rows, 7 * lost)
-    assert_array_equal(of, sizes[piece[vertex[lost]]])
-    assert health["unreached"]["ids"] == (7 * lost)[:100].tolist()
+    unreachable = np.flatnonzero(~np.isin(piece[vertex], piece[vertex[labeled]]))
+    rows, of = ([np.concatenate(column) for column in zip(*listed, strict=True)] if len(unreachable) else
+                (unreachable, unreachable))
+    assert_array_equal(rows, 7 * unreachable)
+    assert_array_equal(of, sizes[piece[vertex[unreachable]]])
+    assert health["unreachable"]["ids"] == (7 * unreachable)[:100].tolist()
     assert health["labeled"] == len(labeled)
 
 

@@ -1,4 +1,4 @@
-"""The structure of a stored graph from some of its vertices, against that from the covariance of all."""
+"""The spectral concentration of a stored graph from some of its vertices, against that from the covariance of all."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.covariance import graph_covariance
 
 
 def structures(X, random_state=0):
-    """Return the structure by a sample, and by all vertices."""
+    """Return the spectral concentration by a sample, and by all vertices."""
     execution = InProcess(1)
     graph = KNNGraph().build(X, execution)
     whole = graph_covariance(graph, np.array([0]), CovarianceParams(n_landmarks=len(X)), execution).concentration[2]

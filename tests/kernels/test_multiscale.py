@@ -134,17 +134,17 @@ def test_an_unsound_scale_is_passed_over_for_the_next_best_that_is_sound():
     assert selected_scales(values, np.full(4, 10.0), 10)[0].tolist() == [1]
     actual, counts = selected_scales(values, np.array([1.0, 0.9, 0.9, 0.9]), 10)  # n lambda <= 0.45
     assert actual.tolist() == [3]
-    assert counts == {"passed_over": 1, "unsound": 0, "left_out": 0}
+    assert counts == {"passed_over": 1, "unsound": 0, "dropped": 0}
     actual, counts = selected_scales(values, np.full(4, 0.1), 10)  # none is: the least difference of all
     assert actual.tolist() == [1]
-    assert counts == {"passed_over": 0, "unsound": 1, "left_out": 0}
+    assert counts == {"passed_over": 0, "unsound": 1, "dropped": 0}
 
 
-def test_an_eigenvalue_that_is_zero_to_rounding_is_left_out():
+def test_an_eigenvalue_that_is_zero_to_rounding_is_dropped():
     values = np.array([[0.0, 0.1, 0.5], [0.0, 1e-18, 0.4], [0.0, -1e-17, 0.2]])
     actual, counts = selected_scales(values, np.full(3, 100.0), 10)
     assert actual.tolist() == [-1, 1]
-    assert counts["left_out"] == 1
+    assert counts["dropped"] == 1
 
 
 def test_degenerate_eigenvalues_have_one_scale_and_the_kernel_their_symmetry():

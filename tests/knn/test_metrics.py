@@ -267,8 +267,8 @@ def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     assert recall["lower"] > 0.95
     assert recall["certified"] == "sample"
     assert_array_equal(lists[0].indices, lists[1].indices)
-    reached = lists[0].distances <= exact.distances[:, -1:] * (1 + 1e-6)
-    assert_allclose(reached.mean(), recall["recall"], atol=0.02)
+    listed = lists[0].distances <= exact.distances[:, -1:] * (1 + 1e-6)
+    assert_allclose(listed.mean(), recall["recall"], atol=0.02)
     assert certify_recall(X, exact)["recall"] == 1
 
 

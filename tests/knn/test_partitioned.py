@@ -219,8 +219,8 @@ class Stopped(InProcess):
 
     def __init__(self, tasks: float = np.inf):
         super().__init__(1, BUDGET)
-        self.left, self.ran, self.told = tasks, 0, [(0, 0)]
-        self.counter = TaskCount(lambda *told: self.told.append(told), 0)
+        self.left, self.ran, self.counts = tasks, 0, [(0, 0)]
+        self.counter = TaskCount(lambda *counts: self.counts.append(counts), 0)
 
     def _run(self, pending, parts, done):
         for index, task in pending:
@@ -260,7 +260,7 @@ def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monk
             found = search(X, executions[-1], StoredParts(tmp_path / "killed"), recall=0.97)
     assert len(executions) > whole.ran // 10 + 4
     assert sum(execution.ran for execution in executions) == whole.ran
-    assert max(execution.told[-1][0] for execution in executions) > 0.8 * whole.ran  # but those of the certificate
+    assert max(execution.counts[-1][0] for execution in executions) > 0.8 * whole.ran  # but those of the certificate
     assert found.attributes == undisturbed.attributes
     assert written(tmp_path / "killed") == written(tmp_path / "whole")
 

@@ -182,7 +182,7 @@ def test_copies_make_components_only_where_they_are_kept():
     counts = {how: LapSVC(graph=KNNGraph(n_neighbors=5, duplicates=how)).fit(X, y).evidence_["components"]["count"]
                for how in ("collapse", "keep")}
     assert counts == {"collapse": 1, "keep": 20}
-    assert LapSVC(graph=KNNGraph(n_neighbors=5)).fit(X, y).evidence_["unreached"]["count"] == 0
+    assert LapSVC(graph=KNNGraph(n_neighbors=5)).fit(X, y).evidence_["unreachable"]["count"] == 0
 
 
 def test_labels_on_copies_are_all_seen():
@@ -223,7 +223,7 @@ def test_rows_are_not_joined_in_a_given_graph():
     W = sp.csr_array(np.array([[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0.0]]))
     found = graph_covariance(Graph.of(W), np.array([0]), exact_params(), InProcess(1))
     assert found.attributes["components"]["count"] == 2
-    assert found.attributes["unreached"] == {"count": 2, "ids": [1, 3], "components": 1}
+    assert found.attributes["unreachable"] == {"count": 2, "ids": [1, 3], "components": 1}
 
 
 def test_weights_that_vanish_warn_and_a_bandwidth_that_leaves_none_is_refused():

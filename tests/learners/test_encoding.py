@@ -167,14 +167,14 @@ def test_values_are_floats_and_nan_where_there_is_none(y, unlabeled, expected):
     assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("y", "unlabeled", "told"), [
+@pytest.mark.parametrize(("y", "unlabeled", "message"), [
     (["a", "b"], None, "a regression predicts numbers"), ([True, False], None, "a regression predicts numbers"),
     ([1.0, np.inf], None, r"beyond 1e\+150: 1; the first is inf in row \[1\]"), ([1e151, 1.0], None, "beyond 1e"),
     (np.ones((3, 2)), None, r"expected \(n,\)"), ([1.0, 2.0], 9, "no target is the marker"),
     ([1.0, "a"], None, "2 kinds"),
 ])
-def test_values_that_no_model_can_fit(y, unlabeled, told):
-    with pytest.raises(DataError, match=told):
+def test_values_that_no_model_can_fit(y, unlabeled, message):
+    with pytest.raises(DataError, match=message):
         encode_values(y, unlabeled)
 
 

@@ -34,7 +34,7 @@ def by_refits(K, Y, weight):
 
 
 @given(st.integers(0, 2**20), st.booleans(), st.booleans(), st.sampled_from([None, 1.2, 1.6, 40.0]))
-def test_shares_are_by_what_refits_without_each_label_get_wrong(random_state, weighted, quantities, structure):
+def test_shares_are_by_what_refits_without_each_label_get_wrong(random_state, weighted, quantities, concentration):
     X_S, A, points, target = problem(random_state)
     rng = np.random.default_rng(random_state)
     weight = rng.uniform(0.5, 2, len(points)) if weighted else None
@@ -44,8 +44,8 @@ def test_shares_are_by_what_refits_without_each_label_get_wrong(random_state, we
     w, Y = np.ones(len(points)) if weight is None else weight, target.indicators()
     losses = np.array([float(w / w.mean() @ ((by_refits(K, Y, w) - Y) ** 2).sum(axis=1)) for K in grams])
     unit = losses.min() / len(Y) if quantities else 1.0
-    expected = eta_prior(structure) * np.exp(-(losses - losses.min()) / (2 * unit))
-    assert_allclose(eta_shares(grams, target, weight, structure), expected / expected.sum(), rtol=1e-6)
+    expected = eta_prior(concentration) * np.exp(-(losses - losses.min()) / (2 * unit))
+    assert_allclose(eta_shares(grams, target, weight, concentration), expected / expected.sum(), rtol=1e-6)
 
 
 def test_with_one_label_a_class_the_prior_decides():
@@ -57,10 +57,10 @@ def test_with_one_label_a_class_the_prior_decides():
 
 
 def test_the_less_structure_the_more_the_base_kernel_counts_for():
-    of_base = [eta_prior(structure)[0] for structure in (100.0, 3.0, EVEN, EVEN / 2, 0.1, 0.0)]
+    of_base = [eta_prior(concentration)[0] for concentration in (100.0, 3.0, EVEN, EVEN / 2, 0.1, 0.0)]
     assert of_base == sorted(of_base)
     assert of_base[2:] == pytest.approx([1, 4, 100, 100])
-    assert all(eta_prior(structure)[1:].tolist() == [0.5, 0.5] for structure in (None, 2.0))
+    assert all(eta_prior(concentration)[1:].tolist() == [0.5, 0.5] for concentration in (None, 2.0))
 
 
 @pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])

@@ -128,12 +128,12 @@ def test_support_is_the_largest_kernel_value_relative_to_the_diagonal():
     points, new = rng.normal(size=(6, 2)), np.concatenate([rng.normal(size=(9, 2)), [[1e3, 0.0]]])
     model = KernelModel(RBF(0.5), points, rng.normal(size=(6, 2)), np.array([0.5, -2.0]), OneVsRest(np.arange(2)))
     execution = InProcess(2, memory_budget=3000)
-    (values, beyond), support = model.values_and_unsupported(new, execution), model.support(new, execution)
+    (values, unsupported), support = model.values_and_unsupported(new, execution), model.support(new, execution)
     assert_allclose(support, reference.rbf(new, points, 0.5).max(axis=1), rtol=1e-12)
     assert_allclose(values, model.values(new), rtol=1e-12)
     assert_array_equal(values[-1], [0.5, -2.0])  # the intercept alone
     assert support[-1] < MIN_SUPPORT
-    assert_array_equal(beyond, support < MIN_SUPPORT)
+    assert_array_equal(unsupported, support < MIN_SUPPORT)
     assert_allclose(model.support(new), support, rtol=1e-12)
     assert model.support(np.empty((0, 2))).shape == (0,)
     linear = KernelModel(Linear(), points, np.ones((6, 1)), np.zeros(1), Values())

@@ -24,12 +24,12 @@ def problem(n_classes, n=80, random_state=0):
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_scores_are_distances_to_the_nearest_point_of_each_class(n_classes):
     X, target = problem(n_classes)
-    told = fit_nearest_baseline(ArrayRows(X), target.with_prior(ClassPrior("equal")), "euclidean", None, None, HERE)
-    assert isinstance(told, NearestByClass)
+    fitted = fit_nearest_baseline(ArrayRows(X), target.with_prior(ClassPrior("equal")), "euclidean", None, None, HERE)
+    assert isinstance(fitted, NearestByClass)
     D = cdist(X, X[target.labeled])
     of_class = np.column_stack([D[:, target.coded == code].min(axis=1) for code in range(n_classes)])
     expected = of_class[:, :1] - of_class[:, 1:] if n_classes == 2 else -of_class
-    plain = told.shifted(-told.offset)
+    plain = fitted.shifted(-fitted.offset)
     assert_allclose(plain.values(X), expected, atol=1e-6)
     assert_array_equal(plain.predict(X), fit_nearest(ArrayRows(X), target, "euclidean", HERE).predict(X))
     D[target.labeled, np.arange(24)] = np.inf
@@ -37,8 +37,8 @@ def test_scores_are_distances_to_the_nearest_point_of_each_class(n_classes):
     without = np.column_stack([own[:, target.coded == code].min(axis=1) for code in range(n_classes)])
     assert_allclose(plain.held_out(X[target.labeled]),
                     without[:, :1] - without[:, 1:] if n_classes == 2 else -without, atol=1e-6)
-    arrays, attributes = told.to_arrays()
-    assert_array_equal(model_type(attributes).from_arrays(arrays, attributes).values(X), told.values(X))
+    arrays, attributes = fitted.to_arrays()
+    assert_array_equal(model_type(attributes).from_arrays(arrays, attributes).values(X), fitted.values(X))
 
 
 def test_predictions_have_the_class_sizes_that_are_told():

@@ -41,8 +41,8 @@ def new_points(n):
     return X
 
 
-def as_table(made, X, empty, *, abstains):
-    """Return what the csv module makes of the rows, labels or values, leads of labels, and which abstain."""
+def as_table(made, X, empty, *, rejects):
+    """Return what the csv module makes of the rows, labels or values, leads of labels, and which reject."""
     text, labels, values = io.StringIO(), made.predict(X), made.values(X)
     head = [made.coding.written_as] if labels.ndim == 1 else [f"value {j}" for j in range(labels.shape[1])]
     lines = [[row, *("" if none else own for own in np.atleast_1d(label).tolist())]
@@ -52,8 +52,8 @@ def as_table(made, X, empty, *, abstains):
         margins, codes = margins_of(values, made.coding), made.coding.codes(values)
         for line, own, code, none in zip(lines, margins.tolist(), codes.tolist(), empty, strict=True):
             line.append("" if none else f"{own.pop(code) - max(own):.9g}")
-    if abstains:
-        head.append("abstained")
+    if rejects:
+        head.append("rejected")
         for line, none in zip(lines, empty, strict=True):
             line.append("true" if none else "false")
     csv.writer(text, lineterminator="\n").writerows([["row", *head], *lines])
@@ -89,15 +89,15 @@ def test_a_file_holds_what_the_model_predicts(coding, columns, classes, absent, 
         assert np.load(tmp_path / "all.npy").dtype == labels.dtype
         assert (facts["n"], facts["unsupported"]) == (n, int(far.sum()))
         predict_to_file(made, X, tmp_path / "all.csv", execution)
-        assert_same_table(tmp_path / "all.csv", as_table(made, X, far & False, abstains=False))
-        predict_to_file(made, X, tmp_path / "some.csv", execution, abstain=True)
-        assert_same_table(tmp_path / "some.csv", as_table(made, X, far, abstains=True))
+        assert_same_table(tmp_path / "all.csv", as_table(made, X, far & False, rejects=False))
+        predict_to_file(made, X, tmp_path / "some.csv", execution, reject=True)
+        assert_same_table(tmp_path / "some.csv", as_table(made, X, far, rejects=True))
         if n and absent is None and classes:
             with pytest.raises(DataError, match="2 points get no label"):
-                predict_to_file(made, X, tmp_path / "some.npy", execution, abstain=True)
+                predict_to_file(made, X, tmp_path / "some.npy", execution, reject=True)
             assert not (tmp_path / "some.npy").exists()
         elif n and absent is not None:
-            predict_to_file(made, X, tmp_path / "some.npy", execution, abstain=True)
+            predict_to_file(made, X, tmp_path / "some.npy", execution, reject=True)
             same(np.load(tmp_path / "some.npy"), np.where(far, absent, labels))
     assert {path.name for path in tmp_path.iterdir()} <= {"all.npy", "all.csv", "some.csv", "some.npy"}
 
@@ -144,21 +144,21 @@ def test_probabilities_stand_beside_labels_or_in_their_place(tmp_path):
     far, labels = np.arange(100) < FAR, made.predict(X)
     expected[far] = np.nan
     for budget in (6000, 1 << 30):
-        given = {"abstain": True, "calibration": calibration}
+        given = {"reject": True, "calibration": calibration}
         for name in ("p.npy", "p.csv", "p.npz"):
             predict_to_file(made, X, tmp_path / name, InProcess(1, budget), of_all=True, **given)
         np.testing.assert_allclose(np.load(tmp_path / "p.npy"), expected, rtol=1e-12)
         head, *rows = csv.reader((tmp_path / "p.csv").read_text().splitlines())
-        assert head == ["row", "label", "probability", "abstained", "probability a", "probability b", "probability c"]
+        assert head == ["row", "label", "probability", "rejected", "probability a", "probability b", "probability c"]
         assert rows[0] == ["0", "", "", "true", "", "", ""]
         np.testing.assert_allclose(np.array([row[4:] for row in rows[FAR:]], float), expected[FAR:], rtol=1e-8)
         np.testing.assert_allclose([float(row[2]) for row in rows[FAR:]], expected[FAR:].max(axis=1), rtol=1e-8)
         assert [row[1] for row in rows[FAR:]] == labels[FAR:].tolist()
         with np.load(tmp_path / "p.npz") as found:
-            assert set(found) == {"row", "label", "probability", "abstained", "probabilities", "classes"}
+            assert set(found) == {"row", "label", "probability", "rejected", "probabilities", "classes"}
             np.testing.assert_array_equal(found["row"], np.arange(100))
             np.testing.assert_array_equal(found["label"], np.where(far, "", labels))
-            np.testing.assert_array_equal(found["abstained"], far)
+            np.testing.assert_array_equal(found["rejected"], far)
             np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-12)
             np.testing.assert_allclose(found["probability"], expected.max(axis=1), rtol=1e-12)
             assert found["classes"].tolist() == ["a", "b", "c"]

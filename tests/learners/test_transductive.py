@@ -79,7 +79,7 @@ def test_without_weight_of_unlabeled_points_it_is_the_squared_hinge_machine(C):
     peer = LinearSVC(C=C, loss="squared_hinge", dual=False, tol=1e-10, intercept_scaling=100, max_iter=100_000)
     peer.fit(Phi[labeled], y[labeled], sample_weight=weight[labeled])
     assert_allclose(found.values[:, 0], peer.decision_function(Phi), atol=2e-3)
-    assert found.evidence["reached_share"][0] == pytest.approx((peer.decision_function(Phi[~labeled]) > 0).mean())
+    assert found.evidence["achieved_share"][0] == pytest.approx((peer.decision_function(Phi[~labeled]) > 0).mean())
     assert found.evidence["objective"][0] == pytest.approx(
         peer.coef_[0] @ peer.coef_[0] / 2 + C * weight[labeled] @ np.maximum(
             0, 1 - y[labeled] * peer.decision_function(Phi[labeled])) ** 2, rel=1e-4)

@@ -103,8 +103,8 @@ def test_a_model_is_stored_and_says_nothing_far_away():
     assert_array_equal(again.predict(X), model.predict(X))
     assert again.attributes == {"name": "model"}
     assert (model.predict(X) == y).mean() > 0.95
-    _, beyond = model.values_and_unsupported(np.array([X[0], X[0] + 1e6]))
-    assert beyond.tolist() == [False, True]
+    _, unsupported = model.values_and_unsupported(np.array([X[0], X[0] + 1e6]))
+    assert unsupported.tolist() == [False, True]
     support = model.support(np.array([X[0], X[0] + 1e6]))
     assert support[0] == pytest.approx(1)
     assert support[1] == 0

@@ -221,7 +221,7 @@ def test_what_held_out_labels_say_changes_no_answer_of_the_graph(moons):
         assert_array_equal(fitted.transduction_, values)
         assert fitted.evidence_ == evidence
     assert fitted.by_labels_["scores"]["model"]["error"] == fitted.gain_.with_graph
-    assert fitted.by_labels_["scores"]["base"]["error"] == fitted.gain_.without
+    assert fitted.by_labels_["scores"]["base"]["error"] == fitted.gain_.baseline
 
 
 @pytest.mark.slow

@@ -451,7 +451,7 @@ def _(folder: Path) -> Outcome:
     far = X[:40] * 0.05 + 1e4
     given = np.concatenate([y, np.full(40, -1)])
     return pipeline(folder, npz(folder, X=np.vstack([X, far]), y=given),
-                    ok=lambda result: f"runs; {result['unreached']['count']} points are unreachable from any label")
+                    ok=lambda result: f"runs; {result['unreachable']['count']} points are unreachable from any label")
 
 
 @case("Values", "fewer points than neighbors", 0, "as many neighbors as there are others")
@@ -512,8 +512,8 @@ case("Labels", "a class to keep that does not exist", 1, "no class is 7")(
 
 @case("Labels", "`labels.file` names a row that the source does not have", 1, "there is no row 1000")
 def _(folder: Path) -> Outcome:
-    told = csv(folder, "row,label\n1000,0\n", "told.csv")
-    return pipeline(folder, npz(folder), labels={"per_class": 5, "file": str(told)})
+    labels_file = csv(folder, "row,label\n1000,0\n", "told.csv")
+    return pipeline(folder, npz(folder), labels={"per_class": 5, "file": str(labels_file)})
 
 
 # ---- laprls
@@ -597,7 +597,7 @@ def _(folder: Path) -> Outcome:
     X[:8] += 1000
     source = npz(folder, X=X, y=np.where(np.arange(len(y)) < 8, -1, y))
     return learner(folder, source, data={"unlabeled": -1}, ok=lambda result: (
-        f"{ran(result)}; {result['unreached']['handled']} of the points unreachable from any label"))
+        f"{ran(result)}; {result['unreachable']['handled']} of the points unreachable from any label"))
 
 
 case("Learners on the graph", "`class_sizes` of three classes, where there are two", 2, "for 2 classes")(
@@ -721,24 +721,24 @@ def _(folder: Path) -> Outcome:
                    ok=lambda facts: f"{facts['n']} predictions")
 
 
-@case("Specs and commands", "predict a point far from all, with `--abstain`", 0, "1 without a label")
+@case("Specs and commands", "predict a point far from all, with `--reject`", 0, "1 without a label")
 def _(folder: Path) -> Outcome:
     pipeline(folder, csv(folder, frame()))
     result = next((folder / "work" / "runs").glob("*/result.json"))
     new = csv(folder, pd.DataFrame({"a": [0.0, 1e6], "b": [0.0, 0.0], "c": [0.0, 0.0]}), "new.csv")
-    return command(folder, "predict", str(result), str(new), str(folder / "labels.csv"), "--abstain", "--json",
+    return command(folder, "predict", str(result), str(new), str(folder / "labels.csv"), "--reject", "--json",
                    ok=lambda facts: f"{facts['n']} predictions, {facts['unsupported']} without a label")
 
 
 @case("Specs and commands", "`dssl suggest`, and its rows filled in as `labels.file`", 0, "runs")
 def _(folder: Path) -> Outcome:
-    source, told = csv(folder, frame()), folder / "next.csv"
+    source, labels_file = csv(folder, frame()), folder / "next.csv"
     pipeline(folder, source, labels={"per_class": 5})
     result = next((folder / "work" / "runs").glob("*/result.json"))
-    command(folder, "suggest", str(result), "--count", "4", "--out", str(told))
-    table = pd.read_csv(told)
+    command(folder, "suggest", str(result), "--count", "4", "--out", str(labels_file))
+    table = pd.read_csv(labels_file)
     csv(folder, table.assign(label=frame()["label"].to_numpy()[table["row"]]), "next.csv")
-    return pipeline(folder, source, labels={"per_class": 5, "file": str(told)})
+    return pipeline(folder, source, labels={"per_class": 5, "file": str(labels_file)})
 
 
 @case("Specs and commands", "`dssl suggest` more rows than have no label", 1, "distinct points have no label")

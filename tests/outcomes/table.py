@@ -142,8 +142,8 @@ def fitted(folder: Path, action: Callable[[], str]) -> Outcome:
             return Outcome(None, clean(f"{type(error).__name__}: {error}", folder))
         except (ValueError, TypeError, AttributeError) as error:  # scikit-learn's: its advice changes with versions
             return Outcome(None, clean(f"{type(error).__name__}: {str(error).partition('. ')[0]}", folder))
-    told = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
-    return Outcome(None, clean("; ".join([text, *told[:1]]), folder))
+    warned = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+    return Outcome(None, clean("; ".join([text, *warned[:1]]), folder))
 
 
 def clean(text: str, folder: Path) -> str:

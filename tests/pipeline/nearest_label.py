@@ -152,7 +152,7 @@ def make_models(context: Context, params: NoChoice) -> dict[str, Any]:
     distance = np.stack([paths.read(index)["distance"] for index in range(context.attributes("paths")["count"])])
     classes = np.array(context.attributes("split")["classes"])
     model = NearestLabel(context.points("train").read_all(), labels["codes"][distance.argmin(axis=0)],
-                         OneVsRest(classes), {"name": "model", "unreached": int((distance.min(axis=0) >= FAR).sum())})
+                         OneVsRest(classes), {"name": "model", "unreachable": int((distance.min(axis=0) >= FAR).sum())})
     arrays, attributes = model.to_arrays()
     PartWriter(context.parts, 0).write(**{f"model.{name}": array for name, array in arrays.items()})
     return {"models": {"model": attributes}}

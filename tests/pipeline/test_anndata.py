@@ -99,7 +99,7 @@ def test_predictions_go_into_the_file_itself_where_it_is_named_twice(cells):
         assert_allclose(probabilities.max(axis=1), column(file, "dssl_probability"))
         assert (file["obs/dssl_label/categories"].asstr()[:][probabilities.argmax(axis=1)] == TYPES).all()
         assert [*file["obs"].attrs["column-order"]] == ["cell_type", "age", "dssl_label", "dssl_probability",
-                                                        "dssl_abstained"]
+                                                        "dssl_rejected"]
 
 
 def test_a_copy_needs_one_file_to_copy(cells):

@@ -144,8 +144,8 @@ def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path
     spec["data"] |= {"unlabeled": -1, "test": {"count": 20}, "scale": "none"}
     spec["graph"] = {"n_neighbors": 5}
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
-    assert result.unreached["count"] > 0
-    assert result.unreached["handled"] == "supervised baseline"
+    assert result.unreachable["count"] > 0
+    assert result.unreachable["handled"] == "supervised baseline"
     assert result.metrics["error"] == 0
     fitted = open_model(result.model_path)
     labels, supported = predict_supported(fitted, ArrayRows(X.astype(np.float32)))

@@ -33,7 +33,7 @@ def test_a_rank_is_what_the_budget_of_the_spec_lets_be(fields, kind, tmp_path):
         sizes.append(count_of(found))
         assert result.metrics["error"] < 0.2
     small = 10_000_000
-    of_blocks = LapRLSParams(budget=small).most_landmarks(1240, 8)
+    of_blocks = LapRLSParams(budget=small).max_landmarks(1240, 8)
     assert sizes == [of_blocks if kind == "laprls" else largest_within(small, 1000, rank_budget), 1000]
 
 

@@ -59,8 +59,8 @@ def test_the_report_tells_of_clusters(made):
 
 
 @pytest.mark.parametrize("model", [
-    {"kind": "kernel_clustering", "n_clusters": 3, "space": "base"},
-    {"kind": "kernel_clustering", "n_clusters": 2, "space": "multiscale", "n_landmarks": 60}],
+    {"kind": "kernel_clustering", "n_clusters": 3, "feature_map": "base"},
+    {"kind": "kernel_clustering", "n_clusters": 2, "feature_map": "multiscale", "n_landmarks": 60}],
     ids=["base", "multiscale"])
 def test_without_classes(model, moons, tmp_path):
     folder, X, _ = moons
@@ -105,7 +105,7 @@ def test_a_column_of_classes_of_one_class_of_none_and_of_quantities(moons, tmp_p
 
 
 def test_a_plan_prices_every_stage(moons):
-    for model in (GRAPH, {"kind": "kernel_clustering", "n_clusters": 2, "space": "cluster"}):
+    for model in (GRAPH, {"kind": "kernel_clustering", "n_clusters": 2, "feature_map": "cluster"}):
         made = plan(spec(moons[0], model=model), workspace="nowhere")
         costs = {item.stage.name: item.cost for item in made.stages}
         assert min(costs["models"].peak, costs["scores"].peak) > 0
@@ -114,7 +114,7 @@ def test_a_plan_prices_every_stage(moons):
 def test_a_plan_of_the_deformed_kernel_counts_all_that_carry_it(moons):
     """Not the few points at which functions are measured: features have a column for each of all 300, as by default."""
     def peak(landmarks):
-        model = {**GRAPH, "space": "deformed", "n_landmarks": landmarks}
+        model = {**GRAPH, "feature_map": "deformed", "n_landmarks": landmarks}
         made = plan(spec(moons[0], "bare", model=model), workspace="nowhere")
         return next(item.cost.peak for item in made.stages if item.stage.name == "models")
 
@@ -127,7 +127,7 @@ def test_what_is_wrong(moons):
             (spec(folder, model={"kind": "clustering"}), r"model\.n_clusters is missing"),
             (spec(folder, model={"kind": "clustering", "n_clusters": "elbow"}), "model.n_clusters"),
             (spec(folder, model={"kind": "clustering", "n_clusters": 0}), "n_clusters=0"),
-            (spec(folder, model={"kind": "clustering", "n_clusters": 2, "space": "base"}), "model.space"),
+            (spec(folder, model={"kind": "clustering", "n_clusters": 2, "feature_map": "base"}), "model.feature_map"),
             (spec(folder, labels={"per_class": 3}), "labels"),
             ({**spec(folder), "data": {**spec(folder)["data"], "task": "classification", "test": {"count": 9}}},
              "serves clustering")):

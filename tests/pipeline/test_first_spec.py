@@ -166,10 +166,10 @@ def test_units_and_bounds_are_told_with_rows_and_a_run_reads_them_as_init_did(he
     frame.loc[5, "height"] = "171"
     frame.to_csv("t.csv", index=False)
     said = " ".join(init("t.csv").stdout.split())
-    for told in ("read as numbers: height (", " cm, and 1 without a unit, which are read as cm)",
+    for message in ("read as numbers: height (", " cm, and 1 without a unit, which are read as cm)",
                  "read as its bound: crp (3: '<0.5' in row 4 (counted from 0), line 6)",
                  "left out: mass: its numbers are in several units, 'kg' in 60 cells, 'g' in 30 cells"):
-        assert told in said
+        assert message in said
     data = ingest("t.csv", MemoryParts(), InProcess(1), load_spec("t.yaml").data.read)
     assert data.feature_names == ["height", "crp"]
     assert "left out, as numbers in several units: 'mass'" in " ".join(dataset_notes({
@@ -261,7 +261,7 @@ def test_beside_a_quantity_in_the_last_column_those_that_may_be_classes_are_name
     assert likely_target([column("a", missing=10), with_gaps], 1000, "t.csv")[1] == "it is the last column"
 
 
-@pytest.mark.parametrize(("change", "arguments", "told"), [
+@pytest.mark.parametrize(("change", "arguments", "message"), [
     (lambda frame: frame[["height", "width", "id"]], (), "and of the others none has few"),
     (lambda frame: frame[["soil", "kind", "seen"]].assign(kind=frame["soil"]), (), "several have few"),
     (lambda frame: frame[["height", "age", "soil"]], (),
@@ -270,11 +270,11 @@ def test_beside_a_quantity_in_the_last_column_those_that_may_be_classes_are_name
     (lambda frame: frame, ("--target", "seen"), "more than" if N > 1000 else "no class has two labels"),
     (lambda frame: frame.assign(kind="oak"), ("--target", "kind"), "the target has one value"),
 ])
-def test_a_target_that_cannot_be_is_refused_with_what_to_say(here, change, arguments, told):
+def test_a_target_that_cannot_be_is_refused_with_what_to_say(here, change, arguments, message):
     change(trees()).to_csv("t.csv", index=False)
     done = init("t.csv", *arguments)
     assert done.exit_code == 1
-    assert told in done.stderr
+    assert message in done.stderr
     assert not (here / "t.yaml").exists()
 
 
@@ -283,9 +283,9 @@ def test_a_target_whose_labels_are_of_one_class_so_far_is_the_target_and_its_spe
     frame[["height", "kind", "width"]].to_csv("t.csv", index=False)
     done = init("t.csv", "--json")
     assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["target"] == "kind"
-    assert "all labels are 'oak'" in " ".join(told["chosen"])
+    evidence = json.loads(done.stdout)
+    assert evidence["target"] == "kind"
+    assert "all labels are 'oak'" in " ".join(evidence["chosen"])
 
 
 def test_a_filled_column_of_a_target_s_name_beside_one_that_is_nearly_empty_is_in_doubt(here):
@@ -328,16 +328,16 @@ def arrays(here, y, X=None):
 def test_blank_text_of_an_array_is_no_label_for_a_first_spec_as_for_a_run(here):
     done = arrays(here, np.array(["", "", "", "cat", "dog"])[np.arange(100) % 5])
     assert done.exit_code == 0, done.stderr
-    told = " ".join(json.loads(done.stdout)["chosen"])
-    assert "40 rows have one, 60 do not: class cat: 20 rows, class dog: 20 rows" in told
+    message = " ".join(json.loads(done.stdout)["chosen"])
+    assert "40 rows have one, 60 do not: class cat: 20 rows, class dog: 20 rows" in message
 
 
 def test_one_class_beside_minus_one_is_told_as_one_class(here):
     done = arrays(here, np.where(np.arange(100) < 30, 0, -1))
     assert done.exit_code == 0, done.stderr
-    told = " ".join(json.loads(done.stdout)["chosen"])
-    assert "30 rows have one, 70 do not: class 0: 30 rows" in told
-    assert "all labels are 0: a classifier needs two classes" in told
+    message = " ".join(json.loads(done.stdout)["chosen"])
+    assert "30 rows have one, 70 do not: class 0: 30 rows" in message
+    assert "all labels are 0: a classifier needs two classes" in message
     assert load_spec("a.yaml").data.unlabeled is None
 
 
@@ -431,8 +431,8 @@ def written(made, here):
 
 @pytest.mark.parametrize("made", FORMATS)
 def test_the_spec_of_every_format_is_understood(here, made):
-    told, known = written(made, here)
-    assert f"{known} rows have one, {N - known} do not" in told
+    message, known = written(made, here)
+    assert f"{known} rows have one, {N - known} do not" in message
     spec = load_spec("s.yaml")
     assert spec.data.task == "classification"
     assert spec.data.read.labels == ("l.npy" if made is as_npy else None)
@@ -524,10 +524,10 @@ def test_infinite_cells_are_named_as_missing_with_their_places(here, ending):
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 2)), columns=["a", "y"])
     table.loc[3, "a"], table.loc[5, "a"], table.loc[7, "y"] = np.inf, -np.inf, np.inf
     getattr(table, f"to_{ending}")(f"t.{ending}", index=False)
-    told = " ".join(init(f"t.{ending}", "--target", "y").stdout.split())
-    assert "data.read.missing: [inf, -inf]: infinite cells: column 'a' has 'inf' in row 3 (counted from 0)" in told
-    assert "the target 'y' has 'inf' in row 7 (counted from 0)" in told
-    assert ("line 5;" in told) == (ending == "csv")
+    message = " ".join(init(f"t.{ending}", "--target", "y").stdout.split())
+    assert "data.read.missing: [inf, -inf]: infinite cells: column 'a' has 'inf' in row 3 (counted from 0)" in message
+    assert "the target 'y' has 'inf' in row 7 (counted from 0)" in message
+    assert ("line 5;" in message) == (ending == "csv")
     data = ingest(f"t.{ending}", MemoryParts(), InProcess(1), load_spec("t.yaml").data.read)
     assert np.isnan(data.targets()).sum() == 1
 
@@ -543,9 +543,9 @@ def balances(low, n=200, random_state=0):
 
 def test_a_code_among_the_values_of_a_column_that_comes_again_as_none_of_them_is_asked_about(here):
     balances(-1400).to_csv("t.csv", index=False)
-    told = init("t.csv").stdout
+    message = init("t.csv").stdout
     asked = "does -999 stand for a missing cell? No other value comes so often: column 'balance' 16; if it does, add"
-    assert asked in " ".join(told.split())
+    assert asked in " ".join(message.split())
     assert asked in " ".join((here / "t.yaml").read_text().replace("#", "").split())
     assert load_spec("t.yaml").data.read.missing is None
 
@@ -556,9 +556,9 @@ def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_
     far.loc[3:5, "a"] = -999
     far.to_csv("far.csv", index=False)
     for name, counts in (("edge", "column 'balance' 16"), ("far", "column 'a' 3, column 'balance' 16")):
-        told = init(f"{name}.csv").stdout
+        message = init(f"{name}.csv").stdout
         assert ("data.read.missing: ['-999']: -999 is far from all other values, or comes again as none of them does: "
-                + counts) in told
+                + counts) in message
         assert load_spec(f"{name}.yaml").data.read.missing == ("-999",)
 
 
@@ -641,10 +641,10 @@ def test_a_code_of_missing_cells_is_named_as_missing_with_columns_and_counts(her
     getattr(frame, f"to_{ending}")(f"t.{ending}", index=False)
     done = init(f"t.{ending}")
     text = " ".join((here / "t.yaml").read_text().replace("#", "").split())
-    for told in ("-999 is far from all other values: column 'a' 3, column 'b' 3", "every number is -999",
+    for message in ("-999 is far from all other values: column 'a' 3, column 'b' 3", "every number is -999",
                  "row 31 (counted from 0)"):
-        assert told in text
-        assert told in " ".join(done.stdout.split())
+        assert message in text
+        assert message in " ".join(done.stdout.split())
     read = load_spec("t.yaml").data.read
     assert (read.missing, read.when_missing) == (("-999",), "impute")
     assert "row 30 lies far" not in done.stdout

@@ -69,16 +69,16 @@ def test_of_a_dropped_run_goes_what_no_other_needs_and_it_is_told(twice, finishe
     assert open_model(model).model.attributes == before
 
 
-@pytest.mark.parametrize(("content", "told"), [
+@pytest.mark.parametrize(("content", "message"), [
     (None, "has no stages.json"), ("", "stages.json is cut short or damaged"), ('["dataset/12', "cut short or damaged"),
     ("{}", "holds no list of artifacts"), ("[1]", "holds no list of artifacts")])
-def test_a_run_that_does_not_say_what_it_needs_is_told_of_and_nothing_is_removed(twice, content, told):
+def test_a_run_that_does_not_say_what_it_needs_is_told_of_and_nothing_is_removed(twice, content, message):
     workspace, second = twice
     file = workspace.root / "runs" / second.run / STAGES
     file.write_text(content) if content is not None else file.unlink()
     before = sorted(workspace.root.glob("artifacts/*/*/manifest.json"))
     for act in (find_garbage, collect_garbage):
-        with pytest.raises(IntegrityError, match=rf"(?s){told}.*--drop {second.run}"):
+        with pytest.raises(IntegrityError, match=rf"(?s){message}.*--drop {second.run}"):
             act(workspace)
     assert sorted(workspace.root.glob("artifacts/*/*/manifest.json")) == before
     assert {item.what for item in find_garbage(workspace, drop=[second.run]).items} == {"run", "artifact"}

@@ -66,7 +66,7 @@ def test_class_sizes_by_name_are_those_of_the_estimator_in_the_order_of_its_clas
     assert result.transductive["n_test"] == unseen.sum()
     assert set(result.baselines) == {"nearest", "base", "majority"}
     assert set(result.gain) == {"over_nearest", "over_base", "over_majority", "unlabeled_data", "by_labels"}
-    assert result.unreached["handled"] == "no prediction"
+    assert result.unreachable["handled"] == "no prediction"
 
 
 def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_path):
@@ -104,8 +104,8 @@ def test_quantities(points_file, tmp_path, learner):
 
 def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path):
     result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
-    lost = result.unreached["count"]
-    assert 15 <= lost <= 20  # some are drawn for the test, and left out since they have no label
+    unreachable = result.unreachable["count"]
+    assert 15 <= unreachable <= 20  # some are drawn for the test, and left out since they have no label
     assert result.metrics["unsupported"] == 0
     fitted, source = open_model(result.model_path), islands["data"]["source"]
     X = fitted.dataset_of(source, InProcess(1)).X
@@ -116,25 +116,25 @@ def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path)
         assert ((np.load(tmp_path / "labels.npy") == -1) == (arrays["y"] == -1)).all()
     fitted.write(X, tmp_path / "labels.csv", InProcess(1))
     table = pd.read_csv(tmp_path / "labels.csv")
-    assert table["abstained"].sum() == table["label"].isna().sum() == 20
+    assert table["rejected"].sum() == table["label"].isna().sum() == 20
     assert table.columns.tolist()[:2] == ["row", "label"]
     page = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
-    assert f"{lost}; they have no prediction" in page
+    assert f"{unreachable}; they have no prediction" in page
 
 
 def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
     with np.load(islands["data"]["source"]) as arrays:
         X, y = arrays["X"], arrays["y"]
-    np.savez(tmp_path / "lost.npz", X=X, y=np.maximum(y, 0))
+    np.savez(tmp_path / "unreachable.npz", X=X, y=np.maximum(y, 0))
     del islands["data"]["unlabeled"]
-    islands["data"] |= {"source": str(tmp_path / "lost.npz"), "test": {"count": 70}}
+    islands["data"] |= {"source": str(tmp_path / "unreachable.npz"), "test": {"count": 70}}
     islands["labels"] = {"count": 4}
     result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
-    assert result.unreached["count"] > 0
-    lost = result.metrics["unsupported"]
-    assert lost > 0
-    assert result.metrics["error"] == pytest.approx(lost / 70)  # the others are right
-    assert result.transductive["unsupported"] == result.unreached["count"]
+    assert result.unreachable["count"] > 0
+    unreachable = result.metrics["unsupported"]
+    assert unreachable > 0
+    assert result.metrics["error"] == pytest.approx(unreachable / 70)  # the others are right
+    assert result.transductive["unsupported"] == result.unreachable["count"]
     page = (tmp_path / "work" / "runs" / result.run / "report.html").read_text()
     assert "test points unreachable from any label" in page
 

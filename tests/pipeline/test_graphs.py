@@ -79,7 +79,7 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     assert len(set(chosen["vertices"].tolist())) == 30
     assert set(vertices["vertex"][labels["labeled"]].tolist()) <= set(chosen["vertices"].tolist())
     assert f"{len(vertices['first'])} distinct points" in Path(result.report).read_text()
-    assert result.unreached["count"] == 0
+    assert result.unreachable["count"] == 0
     kept = run(spec, set=["graph.duplicates=keep"], workspace=tmp_path / "work", execution=InProcess(2))
     assert "vertices" in ran(kept)
     assert "Duplicates fill the neighbor lists of one another" in Path(kept.report).read_text()
@@ -238,26 +238,26 @@ def test_points_that_no_label_reaches_are_listed_by_source_row(spec, tmp_path):
     points[place[1]] = points[place[0]]  # two rows of the island are copies
     save(spec, points, labels)
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    unreached = result.unreached
-    assert unreached["count"] == 25
-    assert unreached["handled"] == "ambient kernel"
-    assert unreached["ids"] == place[:20].tolist()
-    assert Path(unreached["file"]) == tmp_path / "work" / "runs" / result.run / "unreached.csv"
-    with open(unreached["file"], newline="") as file:
+    unreachable = result.unreachable
+    assert unreachable["count"] == 25
+    assert unreachable["handled"] == "ambient kernel"
+    assert unreachable["ids"] == place[:20].tolist()
+    assert Path(unreachable["file"]) == tmp_path / "work" / "runs" / result.run / "unreachable.csv"
+    with open(unreachable["file"], newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["row"]) for row in rows] == place.tolist()
     assert {row["component_size"] for row in rows} == {"25"}
-    assert json.loads((Path(unreached["file"]).parent / "result.json").read_text())["unreached"] == unreached
+    assert json.loads((Path(unreachable["file"]).parent / "result.json").read_text())["unreachable"] == unreachable
     report = Path(result.report).read_text()
     assert f"rows {', '.join(map(str, place[:10]))}, … of the source" in report
-    assert "unreached.csv" in report
+    assert "unreachable.csv" in report
 
 
 def test_without_islands_there_is_no_list(spec, tmp_path):
     save(spec, *blobs(160))
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    assert result.unreached == {"count": 0, "ids": [], "handled": "ambient kernel", "file": None}
-    assert not (tmp_path / "work" / "runs" / result.run / "unreached.csv").exists()
+    assert result.unreachable == {"count": 0, "ids": [], "handled": "ambient kernel", "file": None}
+    assert not (tmp_path / "work" / "runs" / result.run / "unreachable.csv").exists()
 
 
 # Points beyond the support, vanishing weights, hubs

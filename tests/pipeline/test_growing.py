@@ -264,18 +264,18 @@ def test_several_graphs_grow(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("harm", "told", "counts"), [
+@pytest.mark.parametrize(("harm", "message", "counts"), [
     (lambda folder: edit(folder / "part-1.csv"), "part-1.csv changed", (1, 1 + 50)),
     (lambda folder: os.remove(folder / "part-2.csv"), "part-2.csv vanished", (250, 50)),
     (lambda folder: (edit(folder / "part-1.csv"), os.remove(folder / "part-2.csv")),
      "part-1.csv changed and part-2.csv vanished", (251, 51))])
-def test_files_that_changed_or_vanished_are_told_with_their_rows(growing, harm, told, counts):
+def test_files_that_changed_or_vanished_are_told_with_their_rows(growing, harm, message, counts):
     before = growing.result.run
     harm(growing.folder)
     growing.run()
     gone, new = counts
     had = {1: 300, 250: 250, 251: 550}[gone]
-    assert growing.notes[0] == f"all rows are read anew: {told} since run {before}"
+    assert growing.notes[0] == f"all rows are read anew: {message} since run {before}"
     assert (f"of the {had} rows that these files had, {gone} are gone; {new} rows of changed and new files are new"
             in growing.result.notes)
     arrays = growing.arrays()
@@ -291,13 +291,13 @@ def edit(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("change", "sections", "told"), [
+@pytest.mark.parametrize(("change", "sections", "message"), [
     (lambda new: new.assign(a=new["a"] * 2.5), {"data": {"scale": "standardize"}}, "the new rows change the spread of"),
     (lambda new: new.assign(b=new["b"] + 1e3), {}, "the features have cells out of range, which the old rows do not"),
     (lambda new: new.assign(kind="new"), {"labels": {"given": False, "per_class": 3}},
      "new rows are of the class 'new', and labels are drawn of every class"),
     (lambda new: new.assign(d="much"), {"data": {"read": {"when_text": "one_hot"}}}, "has texts in the column 'd'")])
-def test_rows_that_do_not_fit_the_old_ones_have_all_read_anew(tmp_path, change, sections, told):
+def test_rows_that_do_not_fit_the_old_ones_have_all_read_anew(tmp_path, change, sections, message):
     growing, table = Growing(tmp_path, **sections), points(500)
     if "when_text" in str(sections):
         table["d"] = np.where(table["d"] > 0, "high", "low")
@@ -305,7 +305,7 @@ def test_rows_that_do_not_fit_the_old_ones_have_all_read_anew(tmp_path, change, 
     growing.run()
     growing.write(2, change(table[450:]))
     growing.run()
-    assert any(note.startswith("all rows are read anew: ") and told in note for note in growing.result.notes), \
+    assert any(note.startswith("all rows are read anew: ") and message in note for note in growing.result.notes), \
         growing.result.notes
     arrays = growing.arrays()
     growing.run()

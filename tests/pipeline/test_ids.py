@@ -58,12 +58,12 @@ def error(labels):
 
 def test_an_identifier_is_left_out_and_new_files_may_have_it_or_not(runs):
     folder, found = runs
-    result, told = found[False]
-    assert told == list(result.notes) == ["left out, as identifiers: 'id': its whole numbers rise from row to row. "
+    result, messages = found[False]
+    assert messages == list(result.notes) == ["left out, as identifiers: 'id': its whole numbers rise from row to row. "
                                           "data.read.keep_ids: [id] keeps them"]
-    labels, document, stderr = predicted(folder, result, "new.csv", "--abstain")
+    labels, document, stderr = predicted(folder, result, "new.csv", "--reject")
     assert error(labels) < 0.1
-    assert (document["far"], "warning" in stderr) == (0, False)
+    assert (document["outliers"], "warning" in stderr) == (0, False)
     np.testing.assert_array_equal(predicted(folder, result, "without.csv")[0], labels)
     pd.read_csv(folder / "without.csv").drop(columns="side").to_csv(folder / "points.csv", index=False)
     model = result.model()
@@ -77,27 +77,27 @@ def test_an_identifier_is_left_out_and_new_files_may_have_it_or_not(runs):
 
 def test_an_identifier_that_is_kept_is_told_of_and_points_beyond_it_get_no_label(runs):
     folder, found = runs
-    result, told = found[True]
-    assert told[0].startswith("warning: identifiers among the features: 'id'")
-    assert told[0].endswith("leave them out with data.read.drop: [id]")
+    result, messages = found[True]
+    assert messages[0].startswith("warning: identifiers among the features: 'id'")
+    assert messages[0].endswith("leave them out with data.read.drop: [id]")
     labels, document, stderr = predicted(folder, result, "new.csv")
     assert error(labels) > 0.3  # which nothing but the warning says
     assert "50 of 50 values of column 'id' are out of the range of the training points: from 5000 to 5049" in stderr
-    assert "--abstain gives them no label" in stderr
+    assert "--reject gives them no label" in stderr
     assert document["drift"]["alarm"]
     assert document["drift"]["columns"][0] | {"p_value": 0} == {
         "column": "id", "above_median": 1.0, "usual_above": pytest.approx(0.5, abs=0.01), "between_quartiles": 0.0,
         "usual_between": pytest.approx(0.5, abs=0.01), "p_value": 0}
     assert "columns are distributed otherwise than in training, most clearly column 'id': 100% of its values" in stderr
-    column, = [own for own in document["beyond_range"] if own["notable"]]
-    assert (column["column"], column["above"], column["far"], column["max"]) == ("id", NEW, NEW, 5049)
+    column, = [own for own in document["out_of_range"] if own["notable"]]
+    assert (column["column"], column["above"], column["outliers"], column["max"]) == ("id", NEW, NEW, 5049)
     assert column["training_min"] >= 1000
     assert column["training_max"] <= 1000 + N - 1
-    abstained, document, _ = predicted(folder, result, "new.csv", "--abstain")
-    assert set(abstained) == {""}
-    assert document["far"] == document["abstained"] == NEW
+    rejected, document, _ = predicted(folder, result, "new.csv", "--reject")
+    assert set(rejected) == {""}
+    assert document["outliers"] == document["rejected"] == NEW
     files = str(result.model_path), str(folder / "new.csv"), str(folder / "out.csv")
-    said = CliRunner().invoke(main, ["predict", *files, "--on", "in-process", "--abstain"])
+    said = CliRunner().invoke(main, ["predict", *files, "--on", "in-process", "--reject"])
     assert f"; without a label {NEW}" in said.stdout
     model = result.model()
     X = model.dataset_of(str(folder / "new.csv"), InProcess(1)).X
@@ -119,7 +119,7 @@ def test_probabilities_of_points_far_beyond_a_range_are_withheld(runs, ending, t
     folder, found = runs
     out = tmp_path / f"out.{ending}"
     model, source = found[True][0].model_path, folder / "new.csv"
-    done = CliRunner().invoke(main, ["predict", str(model), str(source), str(out), "--on", "in-process", "--abstain",
+    done = CliRunner().invoke(main, ["predict", str(model), str(source), str(out), "--on", "in-process", "--reject",
                                      "--probabilities"])
     assert done.exit_code == 0, done.stderr
     assert np.isnan(np.load(out) if ending == "npy" else zarr.open_array(out, mode="r")[:]).all()

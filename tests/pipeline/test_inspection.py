@@ -61,11 +61,11 @@ def test_a_data_set(tmp_path):
     assert [array["name"] for array in found["arrays"]] == ["shared/X", "shared/y"]
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("colums", "'colums' names nothing"), ("abc", "names nothing"), ("", "names nothing"),
 ])
-def test_what_names_nothing(finished, name, told):
-    with pytest.raises(DataError, match=told) as error:
+def test_what_names_nothing(finished, name, message):
+    with pytest.raises(DataError, match=message) as error:
         inspect(name, Workspace.at(finished[0]))
     assert "columns, covariance" in str(error.value)
 

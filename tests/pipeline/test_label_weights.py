@@ -74,8 +74,8 @@ def test_labels_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, e
     P = weighed.predict_proba(X)
     assert_allclose(P, expected.predict_proba(X), atol=1e-6)
     assert np.abs(P - plain.predict_proba(X)).max() > 0.02
-    errors, expected_errors = ({name: scores["error"] for name, scores in told["scores"].items()}
-                               for told in (weighed.gain["by_labels"], expected.by_labels_))
+    errors, expected_errors = ({name: scores["error"] for name, scores in evidence["scores"].items()}
+                               for evidence in (weighed.gain["by_labels"], expected.by_labels_))
     assert errors == pytest.approx(expected_errors, abs=1e-12)
 
 
@@ -113,12 +113,12 @@ def labels_made(path, tmp_path, **labels):
 def test_weights_are_stored_with_the_labels_and_move_their_address(table, tmp_path):
     path = tmp_path / "t.csv"
     table.to_csv(path, index=False, sep=";", decimal=",")
-    rows, weight, told = labels_made(path, tmp_path)
+    rows, weight, evidence = labels_made(path, tmp_path)
     expected = np.setdiff1d(np.arange(LABELED), [3, 11])
     assert_array_equal(rows, expected)
     assert_allclose(weight, table["w"].to_numpy()[expected])
-    assert told["n_labeled"] == LABELED - 2
-    assert told["weights"] == {"column": "w", "least": 0.125, "most": pytest.approx(weight.max()), "zero": 2}
+    assert evidence["n_labeled"] == LABELED - 2
+    assert evidence["weights"] == {"column": "w", "min": 0.125, "max": pytest.approx(weight.max()), "zero": 2}
     two = [plan(spec_of(path, more, {"read": {"drop": ["w"]}}, kind="graph"), workspace=tmp_path / "work")
            for more in ({}, {"weight": None})]
     assert two[0].artifact("dataset").address == two[1].artifact("dataset").address
@@ -129,20 +129,20 @@ def test_files_of_labels_may_have_the_weights(table, tmp_path):
     path, beside = tmp_path / "t.csv", tmp_path / "told.csv"
     unlabeled = table.drop(columns="w").assign(kind=np.where(np.arange(N) < 2, table["kind"], np.nan))
     unlabeled.to_csv(path, index=False)
-    told = pd.DataFrame({"row": np.arange(LABELED), "label": table["kind"][:LABELED].astype(int),
+    labels = pd.DataFrame({"row": np.arange(LABELED), "label": table["kind"][:LABELED].astype(int),
                          "w": table["w"][:LABELED]})
-    told.to_csv(beside, index=False)
+    labels.to_csv(beside, index=False)
     rows, weight, _ = labels_made(path, tmp_path, file=str(beside))
     assert_array_equal(rows, np.setdiff1d(np.arange(LABELED), [3, 11]))
     assert_allclose(weight, table["w"].to_numpy()[rows])
-    told[1:].to_csv(beside, index=False)
+    labels[1:].to_csv(beside, index=False)
     with pytest.raises(DataError, match=r"(?s)told.csv, column 'w': 1 of 50 .*row 0 has ''.*a line in the files"):
         labels_made(path, tmp_path, file=str(beside))
     table.fillna({"w": 1.0}).to_csv(path, index=False)
-    told.to_csv(beside, index=False)
+    labels.to_csv(beside, index=False)
     with pytest.raises(DataError, match=r"is a column of .*told.csv and a feature of the source"):
         labels_made(path, tmp_path, file=str(beside))
-    told.drop(columns="w").to_csv(beside, index=False)  # the source has them then
+    labels.drop(columns="w").to_csv(beside, index=False)  # the source has them then
     assert_allclose(labels_made(path, tmp_path, file=str(beside))[1], weight)
 
 

@@ -103,8 +103,8 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert item["max_residual"] < 1e-10
         assert item["landmarks"]["count"] == item["whitening"]["rank"] == 40
         assert item["held_out"] == {"method": "closed_form", "held_out_points": "transductive"}
-        left_out = {"left_out"} if "model" in item["models"] else set()
-        assert set(item["seconds"]) == {"prepare", "cross_validation", "solve", *left_out}
+        held_out = {"held_out"} if "model" in item["models"] else set()
+        assert set(item["seconds"]) == {"prepare", "cross_validation", "solve", *held_out}
 
 
 def test_refits_find_the_same(fields, chosen, tmp_path):
@@ -122,7 +122,7 @@ def test_penalties_and_bandwidth_are_chosen_by_default_with_a_label_a_class(fiel
     result = run({**fields, "labels": {"per_class": 1}}, workspace=tmp_path, execution=InProcess(2))
     selection = selection_of(result)
     assert selection["folds"] == 0
-    assert selection["rule"]["structure"] > 0
+    assert selection["rule"]["spectral_concentration"] > 0
     assert selection["choices"]["base"]["gamma_I"] == 0
     assert selection["choices"]["model"]["bandwidth"] == "0.5*median"
     text = (tmp_path / "runs" / result.run / "report.html").read_text()
@@ -137,7 +137,7 @@ def test_the_bandwidth_alone_is_chosen_where_penalties_are_given(fields, tmp_pat
     rows = {name: [row["bandwidth"] for row in rows] for name, rows in selection["grid"].items()}
     assert rows == {"model": list(BANDWIDTHS), "base": list(BANDWIDTHS)}
     assert dict(selection["rule"]["of_bandwidths"]).keys() == {*BANDWIDTHS}
-    assert selection["rule"]["structure"] > 0
+    assert selection["rule"]["spectral_concentration"] > 0
     planned = {stage["name"]: stage["status"] for stage in plan(fields, set=overrides, workspace=tmp_path).records()}
     assert planned["selection"] == planned["models"] == "cached"
 
@@ -436,7 +436,7 @@ def test_a_regression(tmp_path):
 class Counting(InProcess):
     """Counts its tasks by name; those left out are as many as iterations, samples and the form of the rows make."""
 
-    left_out = ("SystemProductTask", "SampleTask", "DrawTask")
+    skipped = ("SystemProductTask", "SampleTask", "DrawTask")
 
     def __init__(self):
         super().__init__(1)
@@ -448,7 +448,7 @@ class Counting(InProcess):
 
     @property
     def count(self):
-        return sum(count for name, count in self.names.items() if name not in self.left_out)
+        return sum(count for name, count in self.names.items() if name not in self.skipped)
 
 
 @pytest.mark.parametrize(("kind", "solver", "repetitions"), [
@@ -492,21 +492,21 @@ def test_commands_on_two_worker_processes(fields, tmp_path):
     (tmp_path / "spec.yaml").write_text(yaml.safe_dump({**fields, "selection": GRID}))
     runs = CliRunner()
 
-    def told(*arguments):
+    def invoked(*arguments):
         done = runs.invoke(main, [*map(str, arguments), "--workspace", str(tmp_path / "work"), "--json"])
         assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
 
     spec = tmp_path / "spec.yaml"
-    planned = told("plan", spec)
+    planned = invoked("plan", spec)
     assert [stage["name"] for stage in planned["stages"]] == NAMES
     (tmp_path / "two.yaml").write_text("kind: local\nworkers: 2\nthreads_per_worker: 1\n")
-    result = told("run", spec, "--on", tmp_path / "two.yaml")
+    result = invoked("run", spec, "--on", tmp_path / "two.yaml")
     assert result["status"] == "done"
     assert all(stage["predicted_peak_bytes"] > 0 for stage in result["stages"])
-    assert {stage["status"] for stage in told("plan", spec)["stages"]} == {"cached"}
-    assert told("inspect", "selection")["attributes"]["choices"]["model"] == result["selection"]["model"]
-    told("verify")
+    assert {stage["status"] for stage in invoked("plan", spec)["stages"]} == {"cached"}
+    assert invoked("inspect", "selection")["attributes"]["choices"]["model"] == result["selection"]["model"]
+    invoked("verify")
 
 
 # Points that are held out and leave the graph
@@ -523,9 +523,9 @@ def test_points_that_are_held_out_may_leave_the_graph(fields, tmp_path):
         assert selection["held_out_points"] == points
         assert all(item["held_out"]["held_out_points"] == points for item in selection["evidence"])
         page = (Workspace.at(result.model_path).root.parents[2] / "runs" / result.run / "report.html").read_text()
-        told = {"inductive": "are removed from the graph", "transductive": "stay in the graph"}
-        assert f"{told[points]}" in page
-        assert all(text not in page for name, text in told.items() if name != points)
+        sentences = {"inductive": "are removed from the graph", "transductive": "stay in the graph"}
+        assert f"{sentences[points]}" in page
+        assert all(text not in page for name, text in sentences.items() if name != points)
     by_penalty = [{(row["gamma_A"], row["gamma_I"], row["bandwidth"]): row["loss"]
                    for row in selection_of(result)["grid"]["model"]} for result in (found, other)]
     differ = {key[1] > 0 for key in by_penalty[0] if abs(by_penalty[0][key] - by_penalty[1][key]) > 1e-9}

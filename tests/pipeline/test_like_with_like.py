@@ -40,14 +40,14 @@ def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "labels", "told", "sign"), [
+@pytest.mark.parametrize(("model", "labels", "settings", "sign"), [
     ({"kind": "automatic"}, {"per_class": 10}, {"class_prior": [0.9, 0.1]}, -1),
     ({"kind": "graph", "learner": "ridge"}, {"count": 80}, {"class_weight": {1: 9.0}}, 1)])
-def test_the_nearest_label_is_told_the_prior_and_the_weights(one_in_ten, tmp_path, model, labels, told, sign):
+def test_the_nearest_label_is_told_the_prior_and_the_weights(one_in_ten, tmp_path, model, labels, settings, sign):
     spec = {"name": "told", "data": {"source": str(one_in_ten), "test": {"count": 200}}, "labels": labels,
             "graph": {"n_neighbors": 6}, "model": model}
     shares = []
-    for own in (spec, {**spec, "model": {**model, **told}}):
+    for own in (spec, {**spec, "model": {**model, **settings}}):
         result = run(own, workspace=tmp_path, execution=InProcess(1))
         shares.append(np.array(result.baselines["nearest"]["confusion"]).sum(axis=0)[1] / 200)
     assert sign * (shares[1] - shares[0]) > 0.05

@@ -54,7 +54,7 @@ OTHER_DEFAULTS = {
     ("graph", "tol"),  # null here: 0.1 of ridge, 1e-5 of the others, as there
     ("graph", "power"), ("graph", "by_degree"),  # lists here, a tuple or one value there
     ("clustering", "n_clusters"), ("kernel_clustering", "n_clusters"),  # required here, 8 there, as in scikit-learn
-    ("kernel_clustering", "space")}  # graph there, which is the kind clustering here
+    ("kernel_clustering", "feature_map")}  # graph there, which is the kind clustering here
 REQUIRED = object()
 
 
@@ -132,7 +132,7 @@ def test_the_keys_of_a_solver_are_the_fields_of_their_parameters():
     assert arguments_of("LaplaceLearning")["tol"] == TOLERANCE
 
 
-@pytest.mark.parametrize(("given", "told"), [
+@pytest.mark.parametrize(("given", "message"), [
     ({"data": {"source": "digits", "seed": 1}}, "data.seed: there is no such key here; did you mean data.random_state"),
     ({"labels": {"per_class": 2, "seed": 1}}, "did you mean labels.random_state?"),
     ({"graph": {"seed": 1}}, "did you mean graph.random_state?"),
@@ -153,8 +153,8 @@ def test_the_keys_of_a_solver_are_the_fields_of_their_parameters():
     ({"selection": {"folds": 3}}, "did you mean selection.cv?"), ({"solver": {"tolerance": 1e-6}}, "solver.tol?"),
     ({"solver": {"max_iterations": 9}}, "did you mean solver.max_iter?"),
 ])
-def test_an_older_name_is_refused_with_the_one_of_today(given, told):
+def test_an_older_name_is_refused_with_the_one_of_today(given, message):
     with pytest.raises(SpecError) as refused:
         load_spec({"name": "older", "data": {"source": "digits"}, "model": {"kind": "svm"},
                    **({"labels": {"per_class": 2}} if "clustering" not in str(given) else {}), **given})
-    assert told in str(refused.value)
+    assert message in str(refused.value)

@@ -133,13 +133,13 @@ def test_tables_that_cannot_be_gone_on_from_are_refused(models, tmp_path):
     table[:50].to_csv(tmp_path / "part-1.csv", index=False)
     source, out = tmp_path / "part-*.csv", tmp_path / "out.csv"
     assert predict(model, source, out).exit_code == 0
-    for harm, name, code, told in ((lambda: None, "out.csv", 1, "no out.csv.files.json beside it"),
+    for harm, name, code, message in ((lambda: None, "out.csv", 1, "no out.csv.files.json beside it"),
                                    (lambda: None, "out.npy", 2, "ends in .csv or .parquet"),
                                    (lambda: (out.unlink(), written(model, tmp_path, out), out.write_text("row\n")),
                                     "out.csv", 1, "not the table that was written")):
         harm()
         refused = predict(model, source, tmp_path / name, "--new-only")
-        assert (refused.exit_code, told in refused.stderr) == (code, True), refused.stderr
+        assert (refused.exit_code, message in refused.stderr) == (code, True), refused.stderr
 
 
 def test_tables_in_an_object_store_grow_too(models, s3, tmp_path):

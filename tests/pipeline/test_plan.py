@@ -193,11 +193,11 @@ def test_a_budget_that_nobody_gave_follows_from_the_smallest_worker(spec, tmp_pa
 
 @pytest.mark.slow
 def test_a_run_whose_workers_are_small_takes_a_smaller_budget_and_says_so(tmp_path):
-    execution, told = InProcess(1), []
+    execution, recorded = InProcess(1), []
     execution.smallest_worker = WorkerRoom(WorkerRoom(1).limit_for(40 << 20))
     spec = {"name": "wide", "data": {"source": "manifolds:30000x500"}, "labels": {"per_class": 2}}
-    run(spec, workspace=tmp_path / "work", execution=execution, until="dataset", events=told.append)
-    note, = (event["text"] for event in told if event["event"] == "note")
+    run(spec, workspace=tmp_path / "work", execution=execution, until="dataset", events=recorded.append)
+    note, = (event["text"] for event in recorded if event["event"] == "note")
     assert note.startswith("the memory budget of this run is 41.9MB: a worker has 41.9MB for a task")
     with pytest.raises(BudgetError, match="lower memory_budget to"):
         run(spec | {"memory_budget": "1GiB"}, workspace=tmp_path / "other", execution=execution, until="dataset")
@@ -392,13 +392,13 @@ def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option)
     assert "columns, covariance" in str(error.value)
 
 
-@pytest.mark.parametrize(("overrides", "told"), [
+@pytest.mark.parametrize(("overrides", "message"), [
     (["data.points=201"], "data.points=201, data.test.count=60, and the source has 260 rows"),
     (["data.test.count=260"], "data.test.count=260, and the source has 260 rows"),
     (["labels={count: 201}"], "labels.count=201"), (["labels={count: 50}", "data.points=40"], "labels.count=50"),
 ])
-def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(spec, tmp_path, overrides, told):
-    with pytest.raises(DataError, match=told) as error:
+def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(spec, tmp_path, overrides, message):
+    with pytest.raises(DataError, match=message) as error:
         plan(spec, set=overrides, workspace=tmp_path / "work")
     assert error.value.exit_code == 1
     assert plan(spec, set=["data.points=200"], workspace=tmp_path / "work").inputs

@@ -165,6 +165,6 @@ def test_what_no_plugin_registers_is_refused_with_the_names_there_are(dssl, spec
                "selection.cv=3": "selection: model.kind is nearest_label, which has no use for it",
                "baselines=[base]": "transductive have it, nearest_label has here name, data, labels, model"}
     for overrides, names in refused.items():
-        told = dssl("plan", spec_file, *(part for override in overrides.split(";") for part in ("--set", override)))
-        assert told.returncode == 2
-        assert names in " ".join(told.stderr.split()), told.stderr
+        planned = dssl("plan", spec_file, *(part for override in overrides.split(";") for part in ("--set", override)))
+        assert planned.returncode == 2
+        assert names in " ".join(planned.stderr.split()), planned.stderr

@@ -65,10 +65,10 @@ def test_a_missing_column_is_named(trained):
                                         r"[\s\S]*fix: add them; its columns are a, b, d$"):
         predict(trained, trained[2][["a", "b", "d", "kind"]], "narrow.csv")
     renamed = trained[2].rename(columns={"c": "cc"})
-    told = r"no column c[\s\S]*add it, or name it so if it is one of cc$"
-    with pytest.raises(DataError, match=told):
+    message = r"no column c[\s\S]*add it, or name it so if it is one of cc$"
+    with pytest.raises(DataError, match=message):
         predict(trained, renamed, "renamed.csv")
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         trained[1].rows_of(renamed, InProcess(1))
 
 
@@ -77,10 +77,10 @@ def test_columns_of_plain_numbers_are_numbers_in_a_new_file_too(trained):
     table = trained[2][NAMES].head(40)
     bounded = table.astype({"b": str}).assign(b=[f"<{value}" for value in table["b"]])
     np.testing.assert_array_equal(predict(trained, bounded, "bounded.csv"), predict(trained, table, "plain.csv"))
-    for cells, told in ((["yes", "no"] * 20, "'b' holds text: 'yes' in row 0"),
+    for cells, message in ((["yes", "no"] * 20, "'b' holds text: 'yes' in row 0"),
                         (["5 cm"] * 40, "'b' holds text: '5 cm' in row 0"),
                         ([*["5"] * 39, "maybe"], "'b' holds text: 'maybe' in row 39")):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             predict(trained, table.assign(b=cells), "odd.csv")
 
 
@@ -298,7 +298,7 @@ def test_without_a_label_an_integer_is_minus_one(finished, points_file, tmp_path
         X = np.concatenate([arrays["X"][:20], [[1e6, 0, 0, 0]]]).astype(np.float32)
     np.savez(tmp_path / "new.npz", X=X)
     done = CliRunner().invoke(main, ["predict", str(finished[1].model_path), str(tmp_path / "new.npz"),
-                                     str(tmp_path / "out.npy"), "--abstain"], catch_exceptions=False)
+                                     str(tmp_path / "out.npy"), "--reject"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     labels = np.load(tmp_path / "out.npy")
     assert labels.dtype.kind == "i"

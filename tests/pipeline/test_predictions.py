@@ -89,14 +89,14 @@ def test_a_table_is_left_out_or_written_as_parquet_where_the_spec_says_so(tmp_pa
     table = pd.read_parquet(run(spec, workspace=tmp_path / "work", execution=InProcess(1)).predictions)
     assert table["code"].tolist() == trees()["code"].tolist()
     assert table["given"].isna().sum() == N * 2 // 3
-    assert load_spec({**spec, "predictions": {}}).predictions.most == 10_000_000
+    assert load_spec({**spec, "predictions": {}}).predictions.limit == 10_000_000
 
 
 def test_more_rows_than_a_limit_are_not_predicted_and_the_run_says_so(finished):
     folder, = (finished[0] / "artifacts" / "predictions").iterdir()
     context = Context(artifacts_behind(folder), {}, InProcess(1).scratch(), InProcess(1))
     made = make_predictions(context, PredictionParams(259))
-    assert made == {"n": 260, "made": False, "most": 259}
+    assert made == {"n": 260, "made": False, "limit": 259}
     assert "260 rows, more than the 259" in PREDICTIONS.notes(made)[0]
     assert not PREDICTIONS.notes(make_predictions(context, PredictionParams(0)))
 

@@ -95,7 +95,7 @@ def test_a_point_without_a_label_has_none(made, tmp_path):
     far.iloc[0] = made[2].drop(columns="kind").iloc[0]
     far.to_csv(tmp_path / "far.csv", index=False)
     for name in ("out.csv", "out.npy", "out.zarr"):
-        done = predict(model, tmp_path / "far.csv", tmp_path / name, "--probabilities", "--abstain")
+        done = predict(model, tmp_path / "far.csv", tmp_path / name, "--probabilities", "--reject")
         assert done.exit_code == 0, done.output
     table = pd.read_csv(tmp_path / "out.csv", keep_default_na=False)
     assert table.iloc[1].tolist() == [1, "", "", True, "", "", ""]

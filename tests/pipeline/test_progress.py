@@ -17,7 +17,7 @@ from dssl.cli.progress import EVERY, Activity, Reporter
 from dssl.pipeline.progress import BEAT, Board, in_notebook
 
 
-def told(events, **options):
+def printed(events, **options):
     """Return the lines of a list of (seconds, event)."""
     out, now = io.StringIO(), [0.0]
     with Reporter("two processes", Console(file=out, width=100), clock=lambda: now[0], **options) as reporter:
@@ -36,7 +36,7 @@ def run_of(stage, seconds, tasks):
 
 
 def test_a_long_stage_tells_at_most_every_ten_seconds():
-    lines = told(run_of("columns", 60.0, 600))
+    lines = printed(run_of("columns", 60.0, 600))
     assert lines[0] == "running on two processes"
     assert "0 of 600 tasks" in lines[1]
     assert "columns  done       60.00 s" in lines[-1]
@@ -45,17 +45,17 @@ def test_a_long_stage_tells_at_most_every_ten_seconds():
 
 
 def test_a_stage_of_one_task_is_one_line():
-    assert len(told(run_of("system", 60.0, 1))) == 2
+    assert len(printed(run_of("system", 60.0, 1))) == 2
 
 
 def test_a_stage_without_tasks_and_a_cached_one():
     events = [(0, {"event": "stage", "stage": "split", "status": "cached"}),
               (0, {"event": "stage", "stage": "split", "status": "cached", "seconds": 0.0})]
-    assert told(events)[1].split() == ["split", "cached", "0.00", "s"]
+    assert printed(events)[1].split() == ["split", "cached", "0.00", "s"]
 
 
 def test_quiet_tells_nothing():
-    assert told(run_of("columns", 60.0, 600), quiet=True) == []
+    assert printed(run_of("columns", 60.0, 600), quiet=True) == []
 
 
 def test_a_heartbeat_tells_rate_and_time_left():
@@ -64,7 +64,7 @@ def test_a_heartbeat_tells_rate_and_time_left():
         return seconds, {"event": "heartbeat", "stage": "columns", "seconds": seconds, "done": None, "of": None,
                          "rate": None, "time_left": None} | known
 
-    lines = told([(0.0, {"event": "stage", "stage": "columns", "status": "to run"}),
+    lines = printed([(0.0, {"event": "stage", "stage": "columns", "status": "to run"}),
                   beat(10.0), (12.0, {"event": "progress", "stage": "columns", "done": 0, "of": 9}),
                   (18.0, {"event": "progress", "stage": "columns", "done": 1, "of": 9, "rate": 0.1, "time_left": 80.0}),
                   beat(20.0, done=1, of=9, rate=0.1, time_left=80.0),

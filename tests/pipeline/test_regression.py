@@ -139,13 +139,13 @@ def test_predictions_are_values(finished, tmp_path):
     X[0] = 1e6
     np.savez(tmp_path / "new.npz", X=X)
     runs = CliRunner()
-    for file, options in (("out.csv", ()), ("out.npy", ("--abstain",))):
+    for file, options in (("out.csv", ()), ("out.npy", ("--reject",))):
         arguments = ["predict", result.model_path, tmp_path / "new.npz", tmp_path / file, "--json", *options]
         done = runs.invoke(main, [*map(str, arguments)])
         assert done.exit_code == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert set(told["values"]) == {"min", "mean", "max"}
-        assert (told["n"], told["unsupported"], "counts" in told) == (50, 1, False)
+        evidence = json.loads(done.stdout)
+        assert set(evidence["values"]) == {"min", "mean", "max"}
+        assert (evidence["n"], evidence["unsupported"], "counts" in evidence) == (50, 1, False)
     table = pd.read_csv(tmp_path / "out.csv")
     assert table.columns.tolist() == ["row", "value"]
     found = np.load(tmp_path / "out.npy")
@@ -212,15 +212,15 @@ def test_one_value_throughout_is_refused(fields, tmp_path):
 
 
 
-@pytest.mark.parametrize(("path", "value", "told"), [
+@pytest.mark.parametrize(("path", "value", "message"), [
     ("data.keep", [1, 2], r"data\.keep=\[1, 2\], and data\.task is regression"),
     ("data.classes", {"low": [1], "high": [2]}, r"data\.classes=.* and data\.task is regression"),
     ("data.unlabeled", "none", r"data\.unlabeled='none', and data\.task is regression"),
     ("model.kind", "svm", r"model\.kind is svm, and data\.task is regression"),
     ("data.task", "ranking", r"data\.task: Input should be 'classification', 'regression' or 'clustering'"),
 ])
-def test_what_asks_for_classes_is_refused_before_any_work(fields, path, value, told):
-    with pytest.raises(SpecError, match=told):
+def test_what_asks_for_classes_is_refused_before_any_work(fields, path, value, message):
+    with pytest.raises(SpecError, match=message):
         load_spec(changed(fields, path, value))
 
 
@@ -230,14 +230,14 @@ def test_labels_per_class_are_refused(fields):
     assert "set labels.count or labels.fraction" in str(error.value)
 
 
-@pytest.mark.parametrize(("y", "told"), [
+@pytest.mark.parametrize(("y", "message"), [
     (np.where(np.arange(N) == 7, np.inf, 1.0), "infinite"), (np.where(np.arange(N) == 7, 1e200, 1.0), "beyond 1e"),
     (np.full(N, np.nan), "has a target"),
     (np.array(["a", "b"])[np.arange(N) % 2], r"the target holds \['a', 'b', 'a'\]"),
     (np.ones((N, 2)), r"y.* shape|one label|two dimensions"),
 ])
-def test_targets_that_are_no_quantities(fields, tmp_path, y, told):
-    with pytest.raises(DataError, match=told):
+def test_targets_that_are_no_quantities(fields, tmp_path, y, message):
+    with pytest.raises(DataError, match=message):
         run({**fields, "data": {**fields["data"], "source": write(tmp_path, y)}}, workspace=tmp_path / "work",
             execution=InProcess(1))
 

@@ -44,7 +44,7 @@ def folder_of(workspace, spec, stage, *overrides):
 
 
 def outcome(result):
-    return result.metrics, result.baselines, result.gain, result.unreached
+    return result.metrics, result.baselines, result.gain, result.unreachable
 
 
 # Result
@@ -324,15 +324,15 @@ def test_named_and_joined_classes(spec, points_file, tmp_path):
     assert set(found.tolist()) == {"first", "others"}
 
 
-@pytest.mark.parametrize(("given", "error", "told"), [
+@pytest.mark.parametrize(("given", "error", "message"), [
     ({"wait": -1}, ParameterError, "wait=-1"), ({"wait": math.nan}, ParameterError, "wait=nan"),
     ({"wait": "1"}, ParameterError, "wait='1'"), ({"events": 5}, ParameterError, "events=5"),
     ({"execution": 5}, ParameterError, "execution=5"), ({"set": "model.eta=3"}, ParameterError, "set='model.eta=3'"),
     ({"set": 5}, ParameterError, "set=5"), ({"set": [5]}, SpecError, "an override 5"),
     ({"workspace": 5}, ParameterError, "workspace=5"), ({"workspace": __file__}, ParameterError, "is a file"),
     ({"spec": 5}, SpecError, "spec=5"), ({"until": 5}, SpecError, "--until 5 is not a stage")])
-def test_arguments_that_are_none_are_told_of_before_anything_is_made(spec, tmp_path, given, error, told):
-    with pytest.raises(error, match=told):
+def test_arguments_that_are_none_are_told_of_before_anything_is_made(spec, tmp_path, given, error, message):
+    with pytest.raises(error, match=message):
         run(**{"spec": spec, "workspace": tmp_path / "work", **given})
     assert not (tmp_path / "work").exists()
 

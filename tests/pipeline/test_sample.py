@@ -58,21 +58,21 @@ def test_the_least_certain_have_the_smallest_gap_of_probabilities_and_no_label(f
     free = np.delete(source, labeled)
     P = np.sort(open_model(finished[1].model_path).predict_proba(rows[0][free]), axis=1)
     gaps = dict(zip(free.tolist(), P[:, -1] - P[:, -2], strict=True))
-    listed = [row["row"] for row in found["least"]]
+    listed = [row["row"] for row in found["least_certain"]]
     assert_allclose([gaps[row] for row in listed], np.sort(list(gaps.values()))[:sample.LISTED], atol=1e-6)
-    assert_allclose([row["score"] - row["second_score"] for row in found["least"]], [gaps[row] for row in listed],
-                    atol=1e-4)
-    assert found["judged"] == len(free)
+    assert_allclose([row["score"] - row["second_score"] for row in found["least_certain"]],
+                    [gaps[row] for row in listed], atol=1e-4)
+    assert found["n_examined"] == len(free)
 
 
 def test_those_to_label_next_are_those_that_the_command_tells(finished, found):
-    told = finished[1].suggest(sample.LISTED, execution=InProcess(1))
-    assert found["next"] == told.records()
+    suggested = finished[1].suggest(sample.LISTED, execution=InProcess(1))
+    assert found["next"] == suggested.records()
 
 
 def test_of_many_points_a_sample_is_drawn_with_the_labeled_ones_first(context, monkeypatch):
     monkeypatch.setattr(sample, "DRAWN", 60)
-    monkeypatch.setattr(sample, "JUDGED", 80)
+    monkeypatch.setattr(sample, "MAX_EXAMINED", 80)
     params = SampleParams("euclidean", 4, 3, IngestParams())
     found = make_sample(context, params)
     assert found == make_sample(context, params)
@@ -81,6 +81,6 @@ def test_of_many_points_a_sample_is_drawn_with_the_labeled_ones_first(context, m
     assert len(own["points"]) == 60
     assert own["labeled"] == list(range(len(context.arrays("labels")["labeled"])))
     assert own["lines"] >= 60 * 4 / 2
-    assert found["judged"] <= 80 + len(own["labeled"])
+    assert found["n_examined"] <= 80 + len(own["labeled"])
     other = make_sample(context, SampleParams("euclidean", 4, 4, IngestParams()))
     assert other["picture"]["points"] != own["points"]

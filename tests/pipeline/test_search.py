@@ -60,7 +60,7 @@ def before_selection(workspace, place):
         "selection", "vertex_values", "models", "scores", "runs", "lock.json"))
 
 
-def told(row, kind):
+def candidate_of(row, kind):
     return tuple(str(row.get(name)) for name in PARAMETERS[kind])
 
 
@@ -73,26 +73,26 @@ def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
         execution=InProcess(2), until="selection")
     result = run(spec_of(kind, cv=9, search="halving", random_state=0), workspace=before_selection(whole, halved),
                  execution=InProcess(2))
-    every = {told(row, kind): row for row in selected(whole)["grid"]["model"]}
+    every = {candidate_of(row, kind): row for row in selected(whole)["grid"]["model"]}
     assert len(every) == COUNTS[kind]
     drawn = selected(some)
-    assert len({told(row, kind) for row in drawn["grid"]["model"]}) == 7
+    assert len({candidate_of(row, kind) for row in drawn["grid"]["model"]}) == 7
     assert drawn["search"] == {"n_candidates": 7, "factor": None, "random_state": 0}
     by = "error" if "loss" in drawn["choices"]["model"] else "rmse"
     for row in drawn["grid"]["model"]:
         for name in (by, f"{by}_se"):
-            assert row[name] == pytest.approx(every[told(row, kind)][name])
+            assert row[name] == pytest.approx(every[candidate_of(row, kind)][name])
     assert drawn["choices"]["model"][by] == min(row[by] for row in drawn["grid"]["model"])
     found = selected(halved)
     rows = found["grid"]["model"]
-    assert {told(row, kind) for row in rows} == set(every)
+    assert {candidate_of(row, kind) for row in rows} == set(every)
     counts = sorted(row["n_folds"] for row in rows)
     assert counts[0] < counts[-1] == 9
     assert counts.count(9) in (2, 3)
     choice = found["choices"]["model"]
     assert choice["n_folds"] == 9
     assert choice[by] == min(row[by] for row in rows if row["n_folds"] == 9)
-    assert choice[by] == pytest.approx(every[told(choice, kind)][by])
+    assert choice[by] == pytest.approx(every[candidate_of(choice, kind)][by])
     assert result.selection["model"] == choice
     page = (halved / "runs" / result.run / "report.html").read_text()
     assert "Selected parameters" in page

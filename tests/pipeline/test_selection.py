@@ -122,7 +122,7 @@ def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, 
     assert sum(row["share"] for row in models["model"]["eta"]) == pytest.approx(1)
     assert models["shuffled"]["eta"] == models["model"]["eta"], "the control is the model, but for its graph"
     assert "eta" not in models["base"]
-    assert list(facts(tmp_path, "covariance")["structure"]) == ["2"]
+    assert list(facts(tmp_path, "covariance")["spectral_concentration"]) == ["2"]
     assert models["model"]["coding"] == ("one_vs_rest" if loss == "squared" else "one_vs_one")
 
 

@@ -88,7 +88,7 @@ def test_an_unknown_key_is_named_with_its_path(path):
         assert f"  {path}: " in text
 
 
-@pytest.mark.parametrize(("path", "told"), [
+@pytest.mark.parametrize(("path", "message"), [
     ("grpah", "did you mean graph?"), ("target", "did you mean data.read.target?"),
     ("data.target", "did you mean data.read.target?"), ("data.read.targt", "did you mean data.read.target?"),
     ("graph.n_neighbours", "did you mean graph.n_neighbors?"), ("n_neighbours", "did you mean graph.n_neighbors?"),
@@ -99,11 +99,11 @@ def test_an_unknown_key_is_named_with_its_path(path):
     ("count", "did you mean labels.count or data.test.count?"), ("graph.neighbors", "did you mean graph.n_neighbors?"),
 ])
 @pytest.mark.parametrize("by", ["file", "override"])
-def test_an_unknown_key_is_told_where_it_belongs(tmp_path, path, told, by):
+def test_an_unknown_key_is_told_where_it_belongs(tmp_path, path, message, by):
     file = tmp_path / "spec.yaml"
     file.write_text(yaml.safe_dump(with_value(path, 3) if by == "file" else LEAST, sort_keys=False))
     text = message_of(file, () if by == "file" else (f"{path}=3",))
-    line = next(line for line in text.splitlines() if told in line)
+    line = next(line for line in text.splitlines() if message in line)
     if by == "override":
         assert line.startswith(f"  --set {path}=3: {path}: there is no such key")
     else:
@@ -135,7 +135,7 @@ def test_keys_of_an_unknown_kind_of_model_are_no_mistakes(tmp_path):
     assert lines[0].endswith("(given: 'svmm'); did you mean svm?")
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("data:\nsource: digits\nread: {target: y}\n",
      "line 2: data: the section is empty, and source (line 3), read (line 4) below it begin in its column: indent"),
     ("data:\n  source: digits\n  test:\n  fraction: 0.5\n",
@@ -152,11 +152,11 @@ def test_keys_of_an_unknown_kind_of_model_are_no_mistakes(tmp_path):
     ("data: {source: digits}\nlabels: count: 5\n", "line 3 has a second colon, in 'labels: count: 5'"),
     ("data: {source: @home}\n", "put text with such a character into quotes"),
 ])
-def test_mistakes_of_yaml_are_told_with_their_line_and_what_to_do(tmp_path, text, told):
+def test_mistakes_of_yaml_are_told_with_their_line_and_what_to_do(tmp_path, text, expected):
     path = tmp_path / "spec.yaml"
     path.write_text("name: a\n" + text)
     message = message_of(path)
-    assert told in message, message
+    assert expected in message, message
     assert "there is no such key" not in message
 
 
@@ -258,7 +258,7 @@ def test_booleans_where_they_belong():
     assert load_spec(with_value("data.read", {"header": True})).data.read.header
 
 
-@pytest.mark.parametrize(("path", "value", "told"), [
+@pytest.mark.parametrize(("path", "value", "message"), [
     ("graph.n_neighbors", 0, "graph.n_neighbors=0"), ("graph.ridge", 0.0, "graph.ridge=0.0"),
     ("graph.ridge", -1.0, "graph.ridge=-1"), ("graph.power", 0, "graph.power=0"),
     ("graph.bandwidth", 1.0, "graph.bandwidth=1.0"), ("graph.random_state", -1, "graph.random_state=-1"),
@@ -271,9 +271,9 @@ def test_booleans_where_they_belong():
     ("kernel.parameters.degree", 2, "kernel: kernel 'rbf' has no parameter degree"),
     ("kernel.bandwidth", "-2*median", "kernel.bandwidth='-2*median'"),
 ])
-def test_a_value_that_no_computation_can_use_is_told_before_the_run(path, value, told):
+def test_a_value_that_no_computation_can_use_is_told_before_the_run(path, value, message):
     text = message_of(with_value(path, value))
-    assert told in text
+    assert message in text
 
 
 @pytest.mark.parametrize(("kernel", "parameters"), [
@@ -310,17 +310,17 @@ def test_labels_that_are_missing_are_told_with_what_to_write():
 # Files
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "expected"), [
     ("name: [a\n", "is not YAML"), ("name: 'a\n", "is not YAML"), ("- 1\n- 2\n", "holds list, expected a mapping"),
     ("", "is empty"), ("# nothing yet\n", "is empty"), ("just text\n", "holds str, expected a mapping"),
     ("name: a\n\tdata: b\n", "is not YAML"), ("? [1, 2]\n: a\n", "is not a word or a number"),
     ("name: !!python/object/apply:os.system ['true']\n", "is not YAML"), ("a" * (1 << 20) + "b", "characters"),
 ])
-def test_a_file_that_is_not_a_spec(tmp_path, text, told):
+def test_a_file_that_is_not_a_spec(tmp_path, text, expected):
     path = tmp_path / "spec.yaml"
     path.write_text(text)
     message = message_of(path)
-    assert told in message
+    assert expected in message
     assert str(path) in message
 
 
@@ -375,14 +375,14 @@ def test_the_last_override_wins():
     assert load_spec(LEAST, ("model.eta=1", "model.eta=2")).model.eta == 2
 
 
-@pytest.mark.parametrize(("override", "told"), [
+@pytest.mark.parametrize(("override", "message"), [
     ("model.eta", "not of the form"), ("=3", "not of the form"), ("model..eta=3", "not of the form"),
     ("name.first=3", "'name' is a value, not a section"), ("model.eta=[1", "is not YAML"),
     ("model.etta=3", ": model.etta: "), ("model.eta=ten", ": model.eta='ten'"),
     ("model.loss=log", ": model.loss: "), ("model={eta: 1, eta: 2}", "given twice"),
 ])
-def test_a_wrong_override_is_named(override, told):
-    assert told in message_of(LEAST, (override,))
+def test_a_wrong_override_is_named(override, message):
+    assert message in message_of(LEAST, (override,))
 
 
 # Before any work

@@ -66,15 +66,15 @@ def test_classes_that_differ_in_capitals_or_spaces_are_told_with_what_joins_them
     np.savez(tmp_path / "points.npz", X=np.arange(2.0 * N).reshape(N, 2), y=y)
     spec = {"name": "split", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 200}},
             "labels": {"count": 40}, "model": {"kind": "laprls"}}
-    told = []
-    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split", events=told.append)
-    note, = [event["text"] for event in told if event["event"] == "note" and event["stage"] == "split"]
+    recorded = []
+    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split", events=recorded.append)
+    note, = [event["text"] for event in recorded if event["event"] == "note" and event["stage"] == "split"]
     assert note.startswith("warning: classes that differ in capitals or spaces alone: 'Ham' and 'ham '. ")
     joined = note.partition("data.classes: ")[2]
     spec["data"]["classes"] = yaml.safe_load(joined)
-    told.clear()
-    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split", events=told.append)
-    assert not [event for event in told if event["event"] == "note" and event["stage"] == "split"]
+    recorded.clear()
+    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split", events=recorded.append)
+    assert not [event for event in recorded if event["event"] == "note" and event["stage"] == "split"]
     assert plan(spec, workspace=tmp_path / "work").artifact("split").attributes["per_class"] == [500, 250, 250]
 
 

@@ -25,10 +25,10 @@ def quick(folder, tell):
 
 
 def test_a_heartbeat_comes_while_nothing_else_does(tmp_path):
-    told = []
-    with quick(tmp_path, told.append) as status:
+    events = []
+    with quick(tmp_path, events.append) as status:
         time.sleep(0.25)
-        assert told == []  # no stage has begun
+        assert events == []  # no stage has begun
         status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
                      "later": 2.0})
         status.tell({"event": "progress", "stage": "columns", "done": 4, "of": 10})
@@ -37,10 +37,10 @@ def test_a_heartbeat_comes_while_nothing_else_does(tmp_path):
         time.sleep(0.25)
         seen = json.loads((tmp_path / "status.json").read_text())
         status.end("done")
-    beats = [event for event in told if event["event"] == "heartbeat"]
+    beats = [event for event in events if event["event"] == "heartbeat"]
     assert 3 <= len(beats) <= 5
     assert (beats[0]["stage"], beats[0]["done"], beats[0]["of"], beats[0]["rate"]) == ("columns", 4, 10, None)
-    progress = [event for event in told if event["event"] == "progress"]
+    progress = [event for event in events if event["event"] == "progress"]
     assert progress[0]["time_left"] is None
     assert 4 < progress[1]["rate"] < 8.1  # the four that were there are not of this run
     assert progress[1]["time_left"] == pytest.approx(4 / progress[1]["rate"], abs=0.1)
@@ -56,7 +56,7 @@ def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path):
         if event["event"] == "heartbeat":
             raise ValueError("enough")
 
-    def told():
+    def invoked():
         with quick(tmp_path, listener) as status:
             status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
                      "later": 2.0})
@@ -64,7 +64,7 @@ def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path):
             status.tell({"event": "progress", "stage": "columns", "done": 1, "of": 2})
 
     with pytest.raises(ValueError, match="enough"):
-        told()
+        invoked()
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "failed"
 
 

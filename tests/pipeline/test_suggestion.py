@@ -146,10 +146,10 @@ def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
 
 
 def test_labels_that_were_suggested_are_noted_as_no_random_draw():
-    note, = labels_notes({"told": 8, "n_labeled": 14, "classes": [0, 1]})
+    note, = labels_notes({"from_file": 8, "n_labeled": 14, "classes": [0, 1]})
     assert "8 of the 14 labels come from labels.file" in note
     assert "probabilities can be overconfident" in note
-    assert "probabilities" not in labels_notes({"told": 8, "n_labeled": 14})[0]
+    assert "probabilities" not in labels_notes({"from_file": 8, "n_labeled": 14})[0]
     assert labels_notes({"n_labeled": 14, "classes": [0, 1]}) == []
     assert LABELS.notes is labels_notes
 
@@ -188,8 +188,8 @@ def test_rows_that_were_named_as_far_from_all_others_are_not_suggested(problem, 
     named = plan(spec, workspace=tmp_path / "work").artifact("points").attributes["scaling"]["outliers"]["rows"]
     assert named
     assert set(named) <= set(far)
-    told = f"{named[0]} (line {named[0] + 2}, id p{named[0]})"
-    assert any(told in note for note in json.loads((done.folder / "result.json").read_text())["notes"])
-    assert told in (done.folder / "report.html").read_text(encoding="utf-8")
+    named_row = f"{named[0]} (line {named[0] + 2}, id p{named[0]})"
+    assert any(named_row in note for note in json.loads((done.folder / "result.json").read_text())["notes"])
+    assert named_row in (done.folder / "report.html").read_text(encoding="utf-8")
     found = suggest_rows(done.folder, InProcess(1), count=200, workspace=tmp_path / "work")
     assert not set(found.rows.tolist()) & set(named)

@@ -172,7 +172,7 @@ def test_a_spec_that_makes_no_sense_is_refused(moons):
         load_spec({**moons[0], "graph": {"n_neighbors": 5}})
 
 
-@pytest.mark.parametrize(("selection", "told"), [
+@pytest.mark.parametrize(("selection", "message"), [
     ("{grid: {C: [1, 0]}}", "selection.grid.C=0.0, expected a finite number > 0"),
     ("{grid: {unlabeled_weight: [-1]}}", "selection.grid.unlabeled_weight=-1.0"),
     ("{grid: {C: [1, 1.0]}}", "selection.grid.C=[1.0, 1.0] names a value twice"),
@@ -184,12 +184,12 @@ def test_a_spec_that_makes_no_sense_is_refused(moons):
     ("{held_out_points: inductive}", "Input should be 'transductive'"),
     ("{scoring: neg_mean_absolute_error}", "selection.scoring='neg_mean_absolute_error' of classes"),
 ])
-def test_a_selection_that_makes_no_sense_is_refused_with_its_line(moons, tmp_path, selection, told):
+def test_a_selection_that_makes_no_sense_is_refused_with_its_line(moons, tmp_path, selection, message):
     path = tmp_path / "spec.yaml"
     path.write_text(f"{json.dumps(moons[0])[:-1]},\n'selection':\n  {selection}\n}}")
     with pytest.raises(SpecError) as refused:
         load_spec(path)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert "line 2" in str(refused.value) or "line 3" in str(refused.value)
 
 

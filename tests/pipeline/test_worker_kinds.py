@@ -62,28 +62,29 @@ def test_a_worker_with_another_version_is_refused_whenever_it_joins(client, tmp_
 
 def test_unlike_processors_are_said_and_stored(client, small_spec, tmp_path):
     own = this_kind()["processor"]
-    told = []
+    recorded = []
     with joined(client, OPENBLAS_CORETYPE="Nehalem" if "Haswell" in own else "Haswell"):
         execution = OnDask(client)
-        made = run(small_spec, workspace=tmp_path, execution=execution, events=told.append)
+        made = run(small_spec, workspace=tmp_path, execution=execution, events=recorded.append)
     assert len(execution.processors) == 2
     assert any("2 kinds of processors" in note for note in made.notes)
-    assert [event for event in told if event["event"] == "note" and "2 kinds of processors" in event["text"]]
+    assert [event for event in recorded if event["event"] == "note" and "2 kinds of processors" in event["text"]]
 
 
 def test_a_processor_that_comes_later_is_said_and_stored(client, small_spec, tmp_path):
     """Its worker joins when the first stage has ended, and takes tasks beside the one that was there."""
-    own, told = this_kind()["processor"], []
+    own, recorded = this_kind()["processor"], []
     with ExitStack() as stack:
         def join(event):
-            told.append(event)
+            recorded.append(event)
             if event["event"] == "stage" and event["status"] == "done" and len(client.nthreads()) == 1:
                 stack.enter_context(joined(client, OPENBLAS_CORETYPE="Nehalem" if "Haswell" in own else "Haswell"))
 
         execution = OnDask(client)
         assert len(execution.processors) == 1
         made = run(small_spec, workspace=tmp_path, execution=execution, events=join)
-    said = [event["text"] for event in told if event["event"] == "note" and "2 kinds of processors" in event["text"]]
+    said = [event["text"] for event in recorded if event["event"] == "note" and
+            "2 kinds of processors" in event["text"]]
     assert said == [note for note in made.notes if "kinds of processors" in note]
     assert len(said) == 1
 

@@ -31,11 +31,11 @@ class Page:
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Return the result of a method of the protocol."""
         self.count += 1
-        told = {"id": self.count, "method": method, "params": params}
+        request = {"id": self.count, "method": method, "params": params}
         own = self.count
 
         async def answer() -> dict[str, Any]:
-            await self.socket.write_message(json.dumps(told | ({"sessionId": self.session} if self.session else {})))
+            await self.socket.write_message(json.dumps(request | ({"sessionId": self.session} if self.session else {})))
             while True:
                 text = await self.socket.read_message()
                 assert text is not None, "the browser closed the connection"

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from dssl.base.wilson import interval_of_share
 from dssl.report.page import page
 from dssl.report.record import RunRecord
+from dssl.report.report_text import Baseline, ReportText
 from dssl.report.sections.answer import answer_section
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section
@@ -18,9 +19,8 @@ from dssl.report.sections.sample import sample_section
 from dssl.report.sections.scores import curve_section, scores_section
 from dssl.report.sections.selection import selection_section
 from dssl.report.sections.solver import solver_section
-from dssl.report.words import Baseline, ReportText
 
-WORDS = ReportText(model="The learner in a changed kernel.", changed="kernel that merely changed",
+REPORT_TEXT = ReportText(model="The learner in a changed kernel.", changed="kernel that merely changed",
                    cause="changed kernel", graph="model.eta", norm="model.C", folds="Nothing else is held out.",
                    penalties=("C", "eta"))
 BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled", "The control."),
@@ -31,10 +31,10 @@ def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Markup:
     """Return the page of all sections of a kind of model that solves columns."""
     run = example_record(result, facts)
     rest = (files_section, data_section, graph_section, solver_section, stages_section, spec_section)
-    others = [answer_section(run, WORDS, BASELINES), curve_section(run), scores_section(run), sample_section(run),
-              selection_section(run, WORDS), *(section(run) for section in rest)]
+    others = [answer_section(run, REPORT_TEXT, BASELINES), curve_section(run), scores_section(run), sample_section(run),
+              selection_section(run, REPORT_TEXT), *(section(run) for section in rest)]
     return page(result.get("name", "example"), result.get("run", "of today"),
-                in_order(run, WORDS, quality_section(run), others))
+                in_order(run, REPORT_TEXT, quality_section(run), others))
 
 
 def example_record(result: dict[str, Any], facts: dict[str, Any]) -> RunRecord:
@@ -84,7 +84,7 @@ def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:
                "second_score": 0.5 - i / 100} for i in range(10)]
     following = [{"row": 9 * i, "identifier": f"u{i}", "file": "t.csv", "line": 9 * i + 2, "score": 0.5, "cells": {
         "who": f"u{i}", "size": "<1>"}, "predicted": classes[0], "probability": 0.6} for i in range(10)]
-    return {"n": 2000, "judged": 1900, "calibrated": True, "least": listed, "next": following, "picture": {
+    return {"n": 2000, "n_examined": 1900, "calibrated": True, "least_certain": listed, "next": following, "picture": {
         "points": places.tolist(), "codes": (np.arange(120) * len(classes) // 120).tolist(), "classes": classes,
         "edges": [[i, i + 1] for i in range(119)], "labeled": list(range(min(n_labeled, 120))), "whole": False,
         "plane": False, "lines": 119}}
@@ -92,7 +92,7 @@ def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:
 
 def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: int = 4, wrong_base: int = 11,
                 p: float = 3.21e-5, subsample_graph: bool = False,
-                unreached: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
+                unreachable: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (result, facts) of a run whose model gets `wrong` points of each class wrong, its base `wrong_base`."""
     classes = classes or [f"class {i}" for i in range(n_classes)]
     metrics = example_scores(example_confusion(n_classes, wrong))
@@ -116,7 +116,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
               for i, name in enumerate(names)]
     result = {"run": "20250101T000000-abcdef", "name": "example", "status": "done", "metrics": metrics,
               "baselines": baselines, "gain": gain, "stages": stages, "peak_rss_bytes": 512_000_000,
-              "unreached": {"count": unreached, "ids": list(range(20))[:unreached]}, "model": "/somewhere/models"}
+              "unreachable": {"count": unreachable, "ids": list(range(20))[:unreachable]}, "model": "/somewhere/models"}
     considered = [{"method": "cholesky", "factor_entries": 21_000, "fill": 1.583, "probe_iterations": 12.0,
                    "work": "4.75e+10"},
                   {"method": "deflated", "n_vectors": 16, "probe_iterations": 203.4, "work": "9.1e+10"}]
@@ -132,13 +132,13 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
             "n": 2000, "edges": 13456, "labeled": 5 * n_classes,
             "recall": {"certified": "sample", "recall": 0.9824, "lower": 0.9764, "worst_row": 0.2, "rows": 500,
                        "trials": 5000},
-            "components": {"count": 1 + (unreached > 0), "largest": [2000 - unreached],
-                           "largest_share": 1 - unreached / 2000},
+            "components": {"count": 1 + (unreachable > 0), "largest": [2000 - unreachable],
+                           "largest_share": 1 - unreachable / 2000},
             "isolated": {"count": 0, "ids": []}, "degree": {"min": 10.0, "median": 13.0, "mean": 13.456, "max": 71.0},
             "hubs": {"rule": "more than 10 times the median degree", "count": 0, "largest": []},
             "duplicates": {"points": 0, "share": 0.0},
-            "unreached": {"count": unreached, "ids": list(range(100, 200))[:unreached],
-                          "components": int(unreached > 0)},
+            "unreachable": {"count": unreachable, "ids": list(range(100, 200))[:unreachable],
+                          "components": int(unreachable > 0)},
             "homophily": {"edges": 44, "share": 0.93, "by_chance": 1 / n_classes}},
         "subsample": {"n_landmarks": 500, "n_labeled": 5 * n_classes},
         "system": {"laplacian": "normalized", "ridge": 0.01, "power": 2, "n": 2000,

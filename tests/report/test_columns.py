@@ -18,10 +18,10 @@ Y = np.arange(N) % 2
 RNG = np.random.default_rng(0)
 
 
-def facts_of(table, left_out=(), named=True):
+def facts_of(table, excluded=(), named=True):
     names = [str(name) for name in table.columns] if named else None
     records = examined(Traits.of(table, Y), Survey.of(table).levels, names)
-    survey = [record | {"used": record["name"] not in left_out} for record in to_json(records)]
+    survey = [record | {"used": record["name"] not in excluded} for record in to_json(records)]
     return {"dataset": {"dataset": {"survey": survey, "format": "csv", "feature_names": names}}}
 
 
@@ -38,7 +38,7 @@ def small():
 
 
 def test_each_column_has_its_type_range_missing_cells_levels_and_use(small):
-    text = shown(facts_of(small, left_out=["id"]))
+    text = shown(facts_of(small, excluded=["id"]))
     assert "The source has 5 columns (2 integer, 2 category, 1 number), and the model uses 4 of them." in text
     assert "1 of them has missing values. 1 column is constant. 1 column looks like the target." in text
     assert "id integer 1,000 to 1,059 0 excluded , identifier: its whole numbers rise from row to row" in text

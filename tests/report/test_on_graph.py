@@ -21,10 +21,10 @@ def test_an_automatic_scaling_says_what_it_did_and_why_it_is_kept(losses, is_kep
     assert ("only where its error is clearly lower" in page) == is_kept
 
 
-@pytest.mark.parametrize(("judged", "is_drawn"), [(1900, True), (1985, False)])
-def test_points_that_were_looked_at_are_drawn_where_they_are_not_all(judged, is_drawn):
+@pytest.mark.parametrize(("n_examined", "is_drawn"), [(1900, True), (1985, False)])
+def test_points_that_were_looked_at_are_drawn_where_they_are_not_all(n_examined, is_drawn):
     result, facts = example_run(3)
-    facts["sample"]["judged"] = judged
+    facts["sample"]["n_examined"] = n_examined
     assert facts["labels"]["n_labeled"] == 15
     body = sample_section(example_record(result, facts)).html
     assert ("drawn from the 2,000 training points" in body) == is_drawn

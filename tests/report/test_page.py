@@ -188,7 +188,7 @@ def test_many_classes_show_the_most_confused_pairs():
 @pytest.mark.parametrize(("stage", "change", "words"), [
     ("health", {"recall": {"certified": "sample", "recall": 0.93, "lower": 0.91, "rows": 500}},
      "Below 95 % the graph misses true neighbors"),
-    ("health", {"components": {"count": 31, "largest_share": 0.7}, "unreached": {"count": 3, "ids": [1, 2, 9]}},
+    ("health", {"components": {"count": 31, "largest_share": 0.7}, "unreachable": {"count": 3, "ids": [1, 2, 9]}},
      "The graph has several large components"),
     ("health", {"duplicates": {"points": 1555, "share": 0.7775}}, "drop equal rows"),
     ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs connect points"),
@@ -227,7 +227,7 @@ def test_labels_per_class_fit_a_line(n_classes, first, words):
 
 @pytest.mark.usefixtures("without_figures")
 def test_unreached_points_are_counted_and_the_first_named():
-    found = example_page(*example_run(3, unreached=57))
+    found = example_page(*example_run(3, unreachable=57))
     assert "57 (2.85 %) in 1 component; rows 100, 101, 102" in found
     assert "109, …" in found
     assert ", 110" not in Reader(found).text

@@ -11,7 +11,7 @@ from dssl.report.sections.quality import class_rows, quality_section
 from dssl.report.sections.scores import scores_section
 
 from ..figures import unrendered
-from .examples import WORDS, example_record, example_run
+from .examples import REPORT_TEXT, example_record, example_run
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_without_test_points_the_labels_that_were_held_out_say_how_good():
 def steps_of(result, facts):
     run = example_record(result, facts)
     others = [None, *(None for _ in range(2))]
-    (section,) = [section for section in in_order(run, WORDS, quality_section(run), others)
+    (section,) = [section for section in in_order(run, REPORT_TEXT, quality_section(run), others)
                   if section is not None and section.key == "next"]
     return section.html
 

@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 
 from dssl.data.findings import unread_columns
-from dssl.report.error_measure import gain_over
+from dssl.report.error_metric import gain_over
 from dssl.report.verdict import ALL_LABELED, Verdict
 
-from .examples import WORDS, example_page, example_pair, example_run
+from .examples import REPORT_TEXT, example_page, example_pair, example_run
 
 HELPED, HURT = "helped", "hurt"
 
@@ -20,7 +20,7 @@ def run_of(wrong, wrong_base, p, labels, *, guess_gain=0.5, guess_p=1e-9, balanc
     result["gain"]["over_majority"] = {"gain": guess_gain, "p_value": guess_p}
     if balanced is not None:
         result["metrics"]["balanced_accuracy"] = balanced
-    return Verdict.of(result, WORDS)
+    return Verdict.of(result, REPORT_TEXT)
 
 
 CASES = list(product(((4, 11, 1e-4), (11, 4, 1e-4), (4, 5, 0.3), (5, 5, 1.0)), (HELPED, HURT, "no clear difference"),
@@ -40,12 +40,12 @@ def test_the_headline_says_where_held_out_labels_beat_the_guess_and_the_test_doe
     labels = result["gain"]["by_labels"]
     labels["scores"]["majority"], labels["over_majority"] = {"error": 0.7}, {"gain": 0.15, "p_value": 2e-5}
     said = "although it is better on the "
-    headline = Verdict.of(result, WORDS).sentences[0]
+    headline = Verdict.of(result, REPORT_TEXT).sentences[0]
     assert said in headline
     assert "held-out labels, by 15.0 percentage points (p < 0.0001)" in headline
     for changed in ({"tried": {"model": 9, "base": 3}}, {"over_majority": {"gain": 0.15, "p_value": 0.2}}):
         result["gain"]["by_labels"] = labels | changed
-        assert said not in Verdict.of(result, WORDS).sentences[0]
+        assert said not in Verdict.of(result, REPORT_TEXT).sentences[0]
 
 
 def assert_consistent(verdict, labels, guess_gain, guess_p):
@@ -76,12 +76,12 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
     for key in ("metrics", "baselines"):
         del result[key]
     result["gain"] = {"by_labels": result["gain"]["by_labels"] | {"unlabeled_data": HELPED}}
-    headline, *_ = Verdict.of(result, WORDS).sentences
+    headline, *_ = Verdict.of(result, REPORT_TEXT).sentences
     assert headline == "According to the held-out labels, the unlabeled data helped."
     result["gain"]["by_labels"]["unlabeled_data"] = "no clear difference"
     assert ("There are too few labels to tell whether the unlabeled data helped. There are no test points, so the "
             "labels judge the model. In 5-fold cross-validation on the 15 labels, the error is 8.0 %"
-            ) in " ".join(Verdict.of(result, WORDS).sentences)
+            ) in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
 
 
 def test_the_difference_has_its_interval_on_test_points_and_on_held_out_labels():
@@ -99,7 +99,7 @@ def test_too_few_labels_are_told_once():
     result, _ = example_run(3)
     result["gain"] = {"by_labels": result["gain"]["by_labels"] | {"unlabeled_data": "too few points to tell"}}
     result["metrics"], result["baselines"] = {}, {}
-    text = " ".join(Verdict.of(result, WORDS).sentences)
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
     assert text.count("too few labels to tell") == 1
     assert "cannot be distinguished from chance" in text
 
@@ -112,7 +112,7 @@ def test_without_unlabeled_points_nothing_is_claimed_of_them(answer, has_test):
     result["gain"]["unlabeled_data"] = result["gain"]["by_labels"]["unlabeled_data"] = answer
     if not has_test:
         result["metrics"], result["baselines"], result["gain"] = {}, {}, {"by_labels": result["gain"]["by_labels"]}
-    verdict = Verdict.of(result, WORDS, all_labeled=True)
+    verdict = Verdict.of(result, REPORT_TEXT, all_labeled=True)
     headline, *others = verdict.sentences
     assert headline.startswith(ALL_LABELED)
     assert "unlabeled data" not in " ".join([headline, *others])
@@ -127,10 +127,10 @@ def test_without_unlabeled_points_nothing_is_claimed_of_them(answer, has_test):
 def test_labels_that_chose_among_many_say_so():
     result, _ = example_run(3)
     labels = result["gain"]["by_labels"]
-    assert "candidates" not in " ".join(Verdict.of(result, WORDS).sentences)
+    assert "candidates" not in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
     labels |= {"unlabeled_data": "no claim", "tried": {"model": 36, "base": 3},
                "errors_without_choice": {"model": 0.12, "base": 0.14}}
-    text = " ".join(Verdict.of(result, WORDS).sentences)
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
     assert "selected the model among 36 candidates and the base model among 3 candidates, so both look better" in text
     assert "the labels cannot tell whether the unlabeled data helps" in text
     assert "the errors are 12.0 % and 14.0 %" in text
@@ -142,7 +142,7 @@ def test_without_test_points_a_model_no_better_than_the_majority_is_called_that(
     pair = {"n": 30, "gain": -0.1, "p_value": 0.5, "smallest": 0.2, "found": 0.25}
     by_labels = {"n": 30, "folds": 30, "scores": scores, "over_base": pair, "over_majority": pair,
                  "unlabeled_data": "too few points to tell"}
-    verdict = Verdict.of({"metrics": {}, "gain": {"by_labels": by_labels}}, WORDS)
+    verdict = Verdict.of({"metrics": {}, "gain": {"by_labels": by_labels}}, REPORT_TEXT)
     assert verdict.level == "warning"
     assert " ".join(verdict.sentences).startswith(
         "The model is no better than always predicting class “oak”, which has an error of 30.0 % (McNemar's "
@@ -150,20 +150,20 @@ def test_without_test_points_a_model_no_better_than_the_majority_is_called_that(
         "the 30 labels, the error is 40.0 %")
 
 
-@pytest.mark.parametrize(("scoring", "key", "ours", "base", "told"), [
+@pytest.mark.parametrize(("scoring", "key", "ours", "base", "message"), [
     ("balanced_accuracy", "balanced_accuracy", 0.92, 0.8, "the test balanced accuracy is 92.0 % with it and 80.0 % "
      "without it, 12.0 percentage points higher (95 % interval 9.0 to 15.0; paired test, p < 0.0001)"),
     ("roc_auc", "roc_auc", 0.95, 0.9, "the test AUC is 0.95 with it and 0.9 without it, 0.05 higher (95 % "
      "interval 0.0375 to 0.0625; paired test"),
     ("neg_log_loss", "log_loss", 0.25, 0.5, "the test log loss is 0.25 with it and 0.5 without it, 0.25 lower")])
-def test_a_run_is_told_in_the_metric_that_its_spec_asks_for(scoring, key, ours, base, told):
+def test_a_run_is_told_in_the_metric_that_its_spec_asks_for(scoring, key, ours, base, message):
     result, _ = example_run(3)
     for scores, value in ((result["metrics"], ours), (result["baselines"]["base"], base)):
         scores |= {"scoring": scoring, key: value, f"{key}_interval": [value - 0.01, value + 0.01]}
     result["gain"]["over_base"] = example_pair(abs(ours - base), 1e-5)
     del result["baselines"]["shuffled"]
-    text = " ".join(Verdict.of(result, WORDS).sentences)
-    assert told in text
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
+    assert message in text
     assert "McNemar's test, p < 0.0001" not in text
     assert "says the opposite" not in text
 
@@ -175,9 +175,9 @@ def test_a_gain_is_negligible_against_the_loss_of_its_metric():
     for scores, value in ((result["metrics"], 0.9995), (result["baselines"]["base"], 0.999)):
         scores |= {"scoring": "balanced_accuracy", "balanced_accuracy": value}
     result["gain"]["over_base"]["gain"] = 0.0005
-    assert "too small to matter" not in " ".join(Verdict.of(result, WORDS).sentences)
+    assert "too small to matter" not in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
     result["gain"]["over_base"]["gain"] = 5e-7
-    assert "less than a thousandth of the balanced error" in " ".join(Verdict.of(result, WORDS).sentences)
+    assert "less than a thousandth of the balanced error" in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
 
 
 def test_a_gain_has_its_interval_and_over_a_model_without_the_metric_is_not_defined():
@@ -195,13 +195,13 @@ def test_a_useless_model_is_told_which_columns_it_lacks_and_what_to_do():
     pair = {"gain": 0.0, "p_value": 1.0, "n": 100, "smallest": 0.06, "found": 0.1}
     result = {"metrics": scores, "gain": {"over_majority": pair},
               "baselines": {"majority": scores | {"predicts": "a"}}}
-    sentences = Verdict.of(result, WORDS, unread).sentences
+    sentences = Verdict.of(result, REPORT_TEXT, unread).sentences
     assert sentences[0].startswith("The model is no better than always")
     assert sentences[1] == (
         "The table has columns that the model did not see. Left out: 'code', as identifiers. data.read.keep_ids: "
         "[code] keeps them. Left out: 'comment', as free text. To learn from it, add embeddings of it (such as those "
         "of sentence-transformers) as columns of numbers, or as a list column of Parquet.")
     assert unread_columns([{"name": "x", "finding": "identifier", "used": True}]) == ""
-    assert Verdict.of(result, WORDS).sentences == [sentences[0], *sentences[2:]]
+    assert Verdict.of(result, REPORT_TEXT).sentences == [sentences[0], *sentences[2:]]
     better = result | {"gain": {"over_majority": pair | {"gain": 0.2, "p_value": 1e-6}}}
-    assert "columns" not in " ".join(Verdict.of(better, WORDS, unread).sentences)
+    assert "columns" not in " ".join(Verdict.of(better, REPORT_TEXT, unread).sentences)

@@ -104,8 +104,8 @@ def pool_in(folder, **fields):
 def test_who_waited_for_the_first_worker_waits_as_long_for_the_next():
     assert pool_in(".").patience == 90
     assert pool_in(".", patience=7).patience == 7
-    with pytest.raises(ValueError, match="least_workers: 3"):
-        pool_in(".", least_workers=3)
+    with pytest.raises(ValueError, match="min_workers: 3"):
+        pool_in(".", min_workers=3)
 
 
 @pytest.mark.cluster

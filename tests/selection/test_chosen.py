@@ -1,4 +1,4 @@
-"""Bandwidth and penalties that are chosen: by refits without each label, and by the structure where labels are few."""
+"""Bandwidth and penalties that are chosen: by refits without each label, and by the graph where labels are few."""
 
 from collections import Counter
 
@@ -72,9 +72,9 @@ def test_what_is_chosen_is_the_most_probable_by_refits_without_each_label(n_clas
     # Two columns of 0 and 1 for one of -1 and 1, a quarter of the squares for each; the variance of quantities is free.
     likelihoods = -np.array(losses) * (2 if n_classes == 2 else 1) / 8 if n_classes else -M / 2 * np.log(losses)
     scaled = [Penalties(item.gamma_A, item.gamma_I / N**2) for item in pairs]
-    structure = actual.evidence_["structure"]
-    of_bandwidth = dict(zip(sorted(set(bandwidths)), log_priors_of_bandwidths(structure), strict=True))
-    order = np.argsort(-(likelihoods + log_priors(scaled, structure) + [of_bandwidth[item] for item in bandwidths]))
+    concentration = actual.evidence_["spectral_concentration"]
+    of_bandwidth = dict(zip(sorted(set(bandwidths)), log_priors_of_bandwidths(concentration), strict=True))
+    order = np.argsort(-(likelihoods + log_priors(scaled, concentration) + [of_bandwidth[item] for item in bandwidths]))
     chosen = results["params"][int(order[0])]
     assert (actual.bandwidth_, actual.gamma_A_, actual.gamma_I_) == pytest.approx(
         (chosen["bandwidth"], chosen["gamma_A"], chosen["gamma_I"]))
@@ -94,7 +94,7 @@ def test_with_one_label_a_class_the_structure_decides():
     without, with_graph = (LapRLSClassifier().fit(X, y) for X in (noise, apart))
     assert without.gamma_I_ == 0
     assert with_graph.gamma_I_ > 0
-    assert without.evidence_["structure"] < 5 < with_graph.evidence_["structure"]
+    assert without.evidence_["spectral_concentration"] < 5 < with_graph.evidence_["spectral_concentration"]
     assert without.cv_results_ == {}
     assert without.bandwidth_ == LapRLSClassifier(bandwidth="0.5*median").fit(noise, y).bandwidth_
     assert without.evidence_["folds"] == 0
@@ -106,7 +106,7 @@ def test_labels_that_do_not_follow_the_graph_choose_against_it():
     X = np.linspace(0, 1, 400)[:, None]  # on a line, the classes in bands narrower than a neighborhood
     y = np.where(np.arange(400) % 2 == 0, np.arange(400) // 4 % 2, -1)
     actual = LapRLSClassifier(bandwidth=0.003).fit(X, y)
-    assert actual.evidence_["structure"] > 25
+    assert actual.evidence_["spectral_concentration"] > 25
     assert actual.gamma_I_ == 0
 
 

@@ -57,11 +57,11 @@ def features(m, r, c=2, random_state=0):
     return rng.normal(size=(m, r)), rng.normal(size=(m, c)) + 5, rng.uniform(0.2, 4, m)
 
 
-def dealt(m, n_folds, random_state=0, left_out=0):
+def dealt(m, n_folds, random_state=0, n_in_no_fold=0):
     """Return folds of unequal sizes; some points are in none."""
     rng = np.random.default_rng(random_state)
     number = rng.integers(0, n_folds, m)
-    number[rng.choice(m, left_out, replace=False)] = n_folds
+    number[rng.choice(m, n_in_no_fold, replace=False)] = n_folds
     return [np.flatnonzero(number == fold) for fold in range(n_folds)]
 
 
@@ -77,7 +77,7 @@ def test_held_out_values_are_those_of_refits(m, r, penalties, weighted, centered
     """Folds of unequal sizes, one of which may hold more points than there are features; some points are in none."""
     Phi, Y, weight = features(m, r)
     weight = weight if weighted else None
-    folds = dealt(m, 5, left_out=4)
+    folds = dealt(m, 5, n_in_no_fold=4)
     folds = [np.concatenate(folds[:2]), *folds[2:]] if m == 60 else folds
     assert m != 60 or len(folds[0]) > r
     F = len(folds)
@@ -128,7 +128,7 @@ def test_the_size_of_weights_and_penalties_changes_nothing(m, r, n_folds, random
     """The same points with all weights, and the penalties with them, times a number are the same function."""
     Phi, Y, weight = features(m, r, random_state=random_state)
     weight = weight if weighted else np.ones(m)
-    folds = [fold for fold in dealt(m, n_folds, random_state, left_out=1) if len(fold)]
+    folds = [fold for fold in dealt(m, n_folds, random_state, n_in_no_fold=1) if len(fold)]
     if not folds:
         return
     penalty = np.random.default_rng(random_state).choice([0.3, 1.0], len(folds))
@@ -282,7 +282,7 @@ def assert_same_values(actual, expected, share=EXACT):
     "whitening": ["auto", None]})
 def test_laprls_of_landmarks(m, s, copies, laplacian, whitening):
     """More features than labels, and fewer; folds of unequal sizes and weights, one beyond the number of landmarks."""
-    folds = dealt(m, 4, left_out=3)
+    folds = dealt(m, 4, n_in_no_fold=3)
     folds = [np.concatenate(folds[:2]), *folds[2:]]
     assert m < s or len(folds[0]) > s
     values = laprls(folds, m, s=s, copies=copies, laplacian=laplacian)
@@ -294,7 +294,7 @@ def test_laprls_of_landmarks(m, s, copies, laplacian, whitening):
 
 @in_pairs({"fit_intercept": [True, False], "weighted": [True, False], "solver": ["nystrom-direct", "direct"]})
 def test_laprls_with_and_without_intercept_and_weights(solver, weighted, fit_intercept):
-    values = laprls(dealt(40, 5, left_out=2), weighted=weighted, fit_intercept=fit_intercept, classes=True)
+    values = laprls(dealt(40, 5, n_in_no_fold=2), weighted=weighted, fit_intercept=fit_intercept, classes=True)
     assert_same_values(values("closed_form", solver), values("refit", solver))
 
 

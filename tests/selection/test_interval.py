@@ -93,19 +93,19 @@ def test_an_interval_of_rmse_has_the_unit_of_the_target_and_covers():
     assert interval_of_rmse(np.array([1.0, 4.0]))[0] < np.sqrt(2.5)
 
 
-def power_by_enumeration(m, gained, lost):
+def power_by_enumeration(m, wins, losses):
     """Return the sum of the probabilities of all outcomes that the exact test calls better for the first model."""
     actual = 0.0
     for right in range(m + 1):
         for wrong in range(m + 1 - right):
             if right > wrong and binomtest(right, right + wrong).pvalue < 0.05:
-                actual += multinomial.pmf([right, wrong, m - right - wrong], m, [gained, lost, 1 - gained - lost])
+                actual += multinomial.pmf([right, wrong, m - right - wrong], m, [wins, losses, 1 - wins - losses])
     return actual
 
 
-@pytest.mark.parametrize(("m", "gained", "lost"), [(5, 0.9, 0.0), (6, 1.0, 0.0), (18, 0.5, 0.1), (25, 0.3, 0.2)])
-def test_the_power_is_that_of_all_outcomes(m, gained, lost):
-    assert_allclose(mcnemar_power(m, gained, lost), power_by_enumeration(m, gained, lost), atol=1e-9)
+@pytest.mark.parametrize(("m", "wins", "losses"), [(5, 0.9, 0.0), (6, 1.0, 0.0), (18, 0.5, 0.1), (25, 0.3, 0.2)])
+def test_the_power_is_that_of_all_outcomes(m, wins, losses):
+    assert_allclose(mcnemar_power(m, wins, losses), power_by_enumeration(m, wins, losses), atol=1e-9)
 
 
 def test_many_points_have_the_power_that_their_number_tends_to():
@@ -116,9 +116,9 @@ def test_many_points_have_the_power_that_their_number_tends_to():
 
 
 def test_the_least_difference_is_found_in_four_of_five_test_sets():
-    for m, lost in ((18, 0.0), (60, 0.05), (1000, 0.02)):
-        actual = detectable_error_difference(m, lost)
-        assert_allclose(mcnemar_power(m, lost + actual, lost), POWER, atol=0.01)
+    for m, losses in ((18, 0.0), (60, 0.05), (1000, 0.02)):
+        actual = detectable_error_difference(m, losses)
+        assert_allclose(mcnemar_power(m, losses + actual, losses), POWER, atol=0.01)
     assert detectable_error_difference(5) is None  # all five go one way by chance in 1 of 16
     assert comb(6, 6) * 2 / 2**6 < 0.05 < 2 / 2**5
 
@@ -171,18 +171,18 @@ def test_quantities_are_compared_by_what_the_t_test_can_see():
     assert_allclose(many.p_value, ttest_rel((near - true) ** 2, (far - true) ** 2).pvalue)
 
 
-@given(gained=st.integers(0, 60), lost=st.integers(0, 60), t=st.floats(-50, 50), freedom=st.floats(1, 1e4))
-def test_tests_of_differences_are_those_of_scipy(gained, lost, t, freedom):
-    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-    assert_allclose(sign_test(gained, lost), expected, rtol=1e-12)
+@given(wins=st.integers(0, 60), losses=st.integers(0, 60), t=st.floats(-50, 50), freedom=st.floats(1, 1e4))
+def test_tests_of_differences_are_those_of_scipy(wins, losses, t, freedom):
+    expected = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+    assert_allclose(sign_test(wins, losses), expected, rtol=1e-12)
     assert_allclose(t_test(t, freedom), 2 * student.sf(abs(t), freedom), rtol=1e-12)
     assert_allclose(significant_t(freedom), student.isf(0.025, freedom), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("m", "gained", "lost"), [(6, 1.0, 0.0), (40, 0.3, 0.05), (360, 0.1, 0.02), (5000, 0.1, 0.05)])
-def test_the_power_of_mcnemars_test_is_the_sum_over_discordant_points(m, gained, lost):
-    differ = gained + lost
+@pytest.mark.parametrize(("m", "wins", "losses"), [(6, 1.0, 0.0), (40, 0.3, 0.05), (360, 0.1, 0.02), (5000, 0.1, 0.05)])
+def test_the_power_of_mcnemars_test_is_the_sum_over_discordant_points(m, wins, losses):
+    differ = wins + losses
     d = np.arange(1, m + 1)
     rejected = binom.isf(0.025, d, 0.5)
-    exact = binom.pmf(d, m, differ) @ binom.sf(rejected, d, gained / differ)
-    assert_allclose(mcnemar_power(m, gained, lost), exact, rtol=1e-8)
+    exact = binom.pmf(d, m, differ) @ binom.sf(rejected, d, wins / differ)
+    assert_allclose(mcnemar_power(m, wins, losses), exact, rtol=1e-8)

@@ -16,8 +16,8 @@ from dssl.selection.interval import sign_test
 from dssl.selection.paired_interval import interval_of_paired_rmse, interval_of_paired_shares
 
 
-def paired_shares(gained, lost, n):
-    return interval_of_paired_shares(gained, lost, n, significant=sign_test(gained, lost) < LEVEL)
+def paired_shares(wins, losses, n):
+    return interval_of_paired_shares(wins, losses, n, significant=sign_test(wins, losses) < LEVEL)
 
 
 def assert_agrees(pair):
@@ -32,30 +32,30 @@ def assert_agrees(pair):
 def test_the_interval_of_paired_shares_excludes_zero_exactly_where_mcnemars_test_is_significant():
     for n in (1, 5, 6, 20, 61, 400, 10**6):
         counts = sorted({*range(min(n, 30) + 1), n // 3, n // 2, n})
-        for gained, lost in ((gained, lost) for gained in counts for lost in counts if gained + lost <= n):
-            low, high = paired_shares(gained, lost, n)
-            assert -1 <= low <= (gained - lost) / n <= high <= 1
-            assert (low > 0 or high < 0) == (sign_test(gained, lost) < LEVEL), (n, gained, lost)
-            assert_allclose(paired_shares(lost, gained, n), [-high, -low], atol=1e-12)
+        for wins, losses in ((wins, losses) for wins in counts for losses in counts if wins + losses <= n):
+            low, high = paired_shares(wins, losses, n)
+            assert -1 <= low <= (wins - losses) / n <= high <= 1
+            assert (low > 0 or high < 0) == (sign_test(wins, losses) < LEVEL), (n, wins, losses)
+            assert_allclose(paired_shares(losses, wins, n), [-high, -low], atol=1e-12)
 
 
-@pytest.mark.parametrize(("gained", "lost", "n"), [(12, 2, 50), (40, 10, 300), (9, 0, 30), (30, 25, 60)])
-def test_the_ends_are_where_the_score_statistic_of_the_likeliest_shares_is_the_quantile(gained, lost, n):
-    for difference in paired_shares(gained, lost, n):
+@pytest.mark.parametrize(("wins", "losses", "n"), [(12, 2, 50), (40, 10, 300), (9, 0, 30), (30, 25, 60)])
+def test_the_ends_are_where_the_score_statistic_of_the_likeliest_shares_is_the_quantile(wins, losses, n):
+    for difference in paired_shares(wins, losses, n):
         if difference == 0:  # extended to it
             continue
 
         def unlikely(only_second, difference=difference):
             only_first = only_second + difference
             with np.errstate(divide="ignore", invalid="ignore"):
-                value = -(gained * np.log(only_first) + (lost * np.log(only_second) if lost else 0.0)
-                          + (n - gained - lost) * np.log(1 - only_first - only_second))
+                value = -(wins * np.log(only_first) + (losses * np.log(only_second) if losses else 0.0)
+                          + (n - wins - losses) * np.log(1 - only_first - only_second))
             return value if np.isfinite(value) else 1e9
 
         best = minimize_scalar(unlikely, bounds=(max(0.0, -difference), (1 - difference) / 2), method="bounded",
                                options={"xatol": 1e-12})
         spread = n * (2 * best.x + difference - difference**2)
-        assert abs(gained - lost - n * difference) / np.sqrt(spread) == pytest.approx(Z, rel=1e-4)
+        assert abs(wins - losses - n * difference) / np.sqrt(spread) == pytest.approx(Z, rel=1e-4)
 
 
 @pytest.mark.parametrize("only_second", [0.02, 0.1, 0.25])
@@ -63,12 +63,12 @@ def test_the_ends_are_where_the_score_statistic_of_the_likeliest_shares_is_the_q
 def test_the_interval_of_paired_shares_holds_the_difference_of_new_points(only_second, difference):
     n, p = 40, only_second + difference
     covered = 0.0
-    for gained in range(n + 1):
-        for lost in range(n + 1 - gained):
-            probability = (comb(n, gained) * comb(n - gained, lost) * p**gained * only_second**lost
-                           * (1 - p - only_second) ** (n - gained - lost))
+    for wins in range(n + 1):
+        for losses in range(n + 1 - wins):
+            probability = (comb(n, wins) * comb(n - wins, losses) * p**wins * only_second**losses
+                           * (1 - p - only_second) ** (n - wins - losses))
             if probability > 1e-12:
-                low, high = paired_shares(gained, lost, n)
+                low, high = paired_shares(wins, losses, n)
                 covered += probability * (low <= difference <= high)
     assert covered >= 0.94
     assert difference == 0 or covered <= 0.98  # McNemar's exact test, which 0 follows, is conservative

@@ -75,12 +75,12 @@ def test_terms_of_points_sum_to_the_difference(scoring):
     assert_allclose(terms_of(other, ours, scoring).values, -terms.values, atol=1e-15)
 
 
-@pytest.mark.parametrize(("gained", "lost"), [(5, 0), (6, 0), (12, 3), (40, 38)])
-def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges_the_error(gained, lost):
+@pytest.mark.parametrize(("wins", "losses"), [(5, 0), (6, 0), (12, 3), (40, 38)])
+def test_of_classes_of_equal_size_the_balanced_error_is_judged_as_mcnemar_judges_the_error(wins, losses):
     true = np.tile([0, 1], 100)
     right = np.ones((2, 200), bool)
-    right[1, :gained] = False
-    right[0, gained:gained + lost] = False
+    right[1, :wins] = False
+    right[0, wins:wins + losses] = False
     ours, other = (Predicted(true, np.where(item, true, 1 - true), 2, np.full(200, 1 / 200)) for item in right)
     by_class, plain = compare_in_scoring("balanced_accuracy", ours, other), compare_classes(*right)
     assert_allclose((by_class.gain, by_class.baseline), (plain.gain, plain.baseline), atol=1e-12)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.solvers.cholesky import Cholesky, most_fill
+from dssl.solvers.cholesky import Cholesky, max_fill
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import prepare, solve
 from dssl.solvers.solver_params import SolverParams
@@ -133,7 +133,7 @@ def test_evidence():
 def test_the_fill_of_random_graphs_is_foretold(n, degree):
     W = random_graph(n, degree, random_state=n)
     factor = Cholesky.prepare(scaled_matrix(regularizer(W, 1e-3, False)[0]), 1)
-    assert factor.fill <= 0.7 * most_fill(n)
+    assert factor.fill <= 0.7 * max_fill(n)
     assert sum(array.nbytes for array in factor.to_arrays().values()) <= Cholesky.stored_bytes(n, len(factor.A.data), 1)
 
 

@@ -48,6 +48,6 @@ def test_a_folder_with_a_file_of_another_stays(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is no /proc")
 def test_a_folder_that_cannot_be_made_is_told_with_another_place():
-    told = r"the folder /proc/dssl-work cannot be made(.|\n)*--workspace"
-    with pytest.raises(DataError, match=told), FolderLock(Path("/proc/dssl-work/lock")):
+    message = r"the folder /proc/dssl-work cannot be made(.|\n)*--workspace"
+    with pytest.raises(DataError, match=message), FolderLock(Path("/proc/dssl-work/lock")):
         raise AssertionError("no lock can be there")

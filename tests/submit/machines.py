@@ -117,7 +117,7 @@ class Submitted:
         """Return the processes of the workers that are there, each with what it has started."""
         return [self.rank(run, number, start) for number in (2, 3) if self.rank(run, number, start) is not None]
 
-    def reached(self, run, stage, parts=1):
+    def wait_for(self, run, stage, parts=1):
         """Wait until so many parts of a stage are finished, or until it has begun where that is 0."""
         def is_so():
             if (run / "exit.json").exists():

@@ -162,16 +162,16 @@ def test_whatever_goes_wrong_in_a_firing_is_told(tmp_path, monkeypatch):
     """Here no run can be written down."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.yaml").write_text(yaml.safe_dump(SPEC))
-    work, told = tmp_path / "work", tmp_path / "told"
+    work, log = tmp_path / "work", tmp_path / "told"
     fields = {"spec": str(tmp_path / "here.yaml"), "set": [], "on": "in-process", "at": "0 2 * * *", "to": "cron",
-              "retries": 0, "on_failure": f"echo failed > {told}", "cwd": str(tmp_path), "environment": {}}
+              "retries": 0, "on_failure": f"echo failed > {log}", "cwd": str(tmp_path), "environment": {}}
     schedule = Schedule.of(Workspace.at(work), fields)
     with schedule.kept(fields, {}):
         (work / "runs").write_text("a file, where the folder of runs should be")
     done = CliRunner().invoke(main, ["fire", str(schedule.folder)])
     assert done.exit_code == 1
     assert "Error: [Errno" in done.output
-    assert told.read_text() == "failed\n"
+    assert log.read_text() == "failed\n"
 
 
 # ---- secrets

@@ -70,16 +70,16 @@ def test_a_kubernetes_that_is_not_there(operator, tmp_path):
         pass
 
 
-@pytest.mark.parametrize(("change", "told"), [
+@pytest.mark.parametrize(("change", "message"), [
     ("insecure: true", "kind: dask-operator without insecure: true"), ("memory_limit: 4GiB", "1GiB or more"),
     ("join_timeout: 3600", "idle_timeout: 3600"), ("mount: /work", "absolute path below /")])
-def test_what_no_pool_of_pods_can_be_is_refused(tmp_path, change, told):
+def test_what_no_pool_of_pods_can_be_is_refused(tmp_path, change, message):
     wrong = {"insecure": "false", "memory_limit": "100MB", "join_timeout": "7200", "mount": "/"}
     key = change.partition(":")[0]
     text = (REPOSITORY / "cluster" / "dask-operator.yaml").read_text()
     assert change in text
     (tmp_path / "pool.yaml").write_text(text.replace(change, f"{key}: {wrong[key]}"))
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         load_runtime(tmp_path / "pool.yaml")
 
 

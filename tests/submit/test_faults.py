@@ -101,18 +101,18 @@ def disk(tmp_path, request):
     return mount
 
 
-def ended_with(submitted, run, told):
+def ended_with(submitted, run, message):
     """The run has failed, and says why."""
     submitted.dssl("wait", run.name, code=1)
     ending = json.loads((run / "exit.json").read_text())
     assert ending["state"] == "failed"
-    assert told in ending["why"]
+    assert message in ending["why"]
     wait_until(lambda: not [number for number in range(4) if submitted.rank(run, number)], "the processes to end")
 
 
 def full_disk(submitted, stage):
     run = submitted.submit()
-    submitted.reached(run, stage, FIRST[stage])
+    submitted.wait_for(run, stage, FIRST[stage])
     ballast = submitted.workspace / "ballast"
     with open(ballast, "wb", buffering=0) as file:
         try:
@@ -126,7 +126,7 @@ def full_disk(submitted, stage):
 
 def read_only(submitted, stage):
     run = submitted.submit()
-    submitted.reached(run, stage, FIRST[stage])
+    submitted.wait_for(run, stage, FIRST[stage])
     artifacts = submitted.workspace / "artifacts"
     wait_until(lambda: subprocess.run(["mount", "-o", "remount,ro", artifacts], check=False,
                                       capture_output=True).returncode == 0, "no file to be open", 30)
@@ -150,7 +150,7 @@ def cells(faults, stages=STAGES):
 def test_the_same_bytes_after(submitted, undisturbed, fault, stage):
     begun = time.monotonic()
     run = submitted.submit()
-    submitted.reached(run, stage, FIRST[stage])
+    submitted.wait_for(run, stage, FIRST[stage])
     starts = fault(submitted, run, stage)
     ended_alike(submitted, run, undisturbed, starts)
     note(run, begun)

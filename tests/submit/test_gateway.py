@@ -90,29 +90,29 @@ def test_a_run_on_a_gateway(gateway, undisturbed, tmp_path):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-@pytest.mark.parametrize(("fields", "password", "code", "told"), [
+@pytest.mark.parametrize(("fields", "password", "code", "message"), [
     ({}, "guess", 4, r"refuses you \(401"), ({"options": {"worker_memory": 4}}, PASSWORD, 2, "choose worker_cores"),
     ({"options": {"worker_cores": 7}}, PASSWORD, 2, "options: worker_cores: 7"),
     ({"address": "{address}/elsewhere"}, PASSWORD, 4, "gives no cluster"),
     ({"address": "http://127.0.0.1:9"}, PASSWORD, 4, "gives no cluster"),
 ], ids=["password", "unknown option", "value of an option", "no gateway", "nobody there"])
-def test_what_a_gateway_refuses_has_its_message(gateway, fields, password, code, told):
+def test_what_a_gateway_refuses_has_its_message(gateway, fields, password, code, message):
     fields = {"address": "{address}"} | fields
     address = fields.pop("address").format(address=gateway.address)
     runtime = GatewayRuntime(address=address, workers=2, **fields)
     with dask.config.set({"gateway.auth.type": "basic", "gateway.auth.kwargs": {"password": password}}), \
-            pytest.raises(DsslError, match=told) as error, runtime.start(1 << 28):
+            pytest.raises(DsslError, match=message) as error, runtime.start(1 << 28):
         pass
     assert error.value.exit_code == code
 
 
-@pytest.mark.parametrize(("address", "told"), [
+@pytest.mark.parametrize(("address", "message"), [
     ("http://gateway.example", "neither encrypted nor on this machine"), ("tls://head:8786", "is not a gateway"),
     ("https://me:hush@gateway.example", "credentials never belong in a URL")])
-def test_a_gateway_is_reached_by_https_alone(tmp_path, address, told):
+def test_a_gateway_is_reached_by_https_alone(tmp_path, address, message):
     path = tmp_path / "gateway.yaml"
     path.write_text(f"{{kind: gateway, workers: 2, address: '{address}'}}")
-    with pytest.raises(ValueError, match=told) as error:
+    with pytest.raises(ValueError, match=message) as error:
         load_runtime(path)
     assert "hush" not in str(error.value)
 

@@ -284,7 +284,7 @@ def pods_of(submitted):
 def test_a_pod_that_is_lost_is_replaced(submitted, undisturbed, rank, starts):
     run = submitted.submit()
     assert submitted.submit() == run
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     pods_of(submitted).pods[rank].kill()
     ended_alike(submitted, run, undisturbed, starts)
     wait_until(lambda: pods_of(submitted).condition == "Complete", "Kubernetes to say so")
@@ -296,7 +296,7 @@ def test_a_pod_that_is_lost_is_replaced(submitted, undisturbed, rank, starts):
 @pytest.mark.extended
 def test_a_drained_driver_comes_back(submitted, undisturbed):
     run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     pod = pods_of(submitted).pods[1]
     pod.disrupted = True
     pod.stop()
@@ -309,7 +309,7 @@ def test_a_drained_driver_comes_back(submitted, undisturbed):
 @pytest.mark.extended
 def test_a_run_that_is_cancelled_has_no_pods(submitted):
     run = submitted.submit()
-    submitted.reached(run, "points", 1)
+    submitted.wait_for(run, "points", 1)
     pods = pods_of(submitted).pods
     submitted.dssl("cancel", run.name)
     submitted.dssl("wait", run.name, code=143)

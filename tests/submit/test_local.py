@@ -67,7 +67,7 @@ def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted, inside):
     address, security = Meeting(run, "0").wait(120)
     with Client(address, security=security) as client:  # an engine may take workers away, of which no task is guilty
         assert client.run_on_scheduler(dask.config.get, "distributed.scheduler.allowed-failures") == 10
-    submitted.reached(run, "points", 1)
+    submitted.wait_for(run, "points", 1)
     submitted.inside = inside
     assert "finished parts are kept" in submitted.dssl("cancel", run.name)
     submitted.inside = ()
@@ -79,7 +79,7 @@ def test_a_run_that_is_cancelled_ends_and_keeps_its_parts(submitted, inside):
 
 def test_the_end_of_the_time_stops_a_start_and_not_the_run(submitted, undisturbed):
     run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     launcher = psutil.Process(json.loads((run / "submission" / "engine.json").read_text())["handle"]["pid"])
     launcher.send_signal(signal.SIGUSR1)
     ended_alike(submitted, run, undisturbed, 2)
@@ -104,7 +104,7 @@ def test_a_run_that_makes_no_progress_is_not_started_for_ever(submitted):
 @pytest.mark.extended
 def test_a_run_whose_launcher_is_gone_is_lost(submitted):
     run = submitted.submit()
-    submitted.reached(run, "points", 1)
+    submitted.wait_for(run, "points", 1)
     launcher = psutil.Process(json.loads((run / "submission" / "engine.json").read_text())["handle"]["pid"])
     for process in (launcher, *launcher.children(recursive=True)):
         process.kill()

@@ -236,11 +236,11 @@ def test_a_failure_is_tried_again_later_and_later(tmp_path):
 
 
 def test_whoever_is_told_of_failures_is_told_once(tmp_path):
-    told = tmp_path / "told"
-    schedule = schedule_in(tmp_path, retries=0, on_failure=f"echo x >> {told}")
+    log = tmp_path / "told"
+    schedule = schedule_in(tmp_path, retries=0, on_failure=f"echo x >> {log}")
     for code in (1, 3, 0, 2, 2):
         assert schedule.fire(lambda code=code: code, lambda text: None) == code
-    assert told.read_text() == "x\nx\n", "once before it succeeded, and once after"
+    assert log.read_text() == "x\nx\n", "once before it succeeded, and once after"
 
 
 def test_one_firing_is_at_work_at_a_time(tmp_path):

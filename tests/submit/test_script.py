@@ -74,7 +74,7 @@ def test_the_template_is_filled(tmp_path):
     assert 'echo "${code} is what' in script, "braces of the shell are none of ours"
 
 
-@pytest.mark.parametrize(("change", "told"), [
+@pytest.mark.parametrize(("change", "message"), [
     ({"template": "mpiexec {{command}} {{setle}}"}, r"\{\{setle\}\} is not a placeholder"),
     ({"template": "mpiexec {{command}}"}, r"\{\{settle\}\} is missing"),
     ({"template": "mpiexec {{}}"}, r"\{\{\}\} is not a placeholder"),
@@ -83,9 +83,9 @@ def test_the_template_is_filled(tmp_path):
     ({"cancel": "qdel {{script}}"}, r"\{\{script\}\} is not a placeholder"),
     ({"gone": "(unknown"}, r"'\(unknown' is not a regular expression"),
     ({"memory_limit": "auto"}, "memory_limit: auto")])
-def test_a_description_that_cannot_work_is_refused(tmp_path, change, told):
+def test_a_description_that_cannot_work_is_refused(tmp_path, change, message):
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(cluster(tmp_path, **change)))
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         load_runtime(tmp_path / "c.yaml")
 
 
@@ -182,7 +182,7 @@ def whole(test):
 def test_a_run_whose_driver_was_killed_goes_on_in_the_same_job(submitted, undisturbed):
     run = submitted.submit()
     assert submitted.submit() == run, "a job that the batch system knows is not handed over twice"
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     kill(submitted.rank(run, 1))
     ended_alike(submitted, run, undisturbed, 2)
     assert "models" in submitted.dssl("logs", run.name)
@@ -194,7 +194,7 @@ def test_a_run_whose_driver_was_killed_goes_on_in_the_same_job(submitted, undist
 @pytest.mark.extended
 def test_a_run_that_is_cancelled_has_no_processes(submitted):
     run = submitted.submit()
-    submitted.reached(run, "points", 1)
+    submitted.wait_for(run, "points", 1)
     pid = int(json.loads((run / "submission" / "engine.json").read_text())["handle"]["job"])
     assert psutil.pid_exists(pid)
     submitted.dssl("cancel", run.name)

@@ -72,7 +72,7 @@ def test_two_who_submit_at_once_get_one_job_whose_script_can_be_read(submitted, 
 
 def test_a_job_of_a_node_that_is_drained_goes_on_at_another(submitted, slurm, undisturbed):
     run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     node = slurm.jobs("%N")[job_of(run)]
     slurm.drain(node)
     slurm.call("scontrol", "requeue", job_of(run))
@@ -83,7 +83,7 @@ def test_a_job_of_a_node_that_is_drained_goes_on_at_another(submitted, slurm, un
 @pytest.mark.extended
 def test_a_job_that_gives_way_to_an_urgent_one_comes_back(submitted, slurm, undisturbed):
     run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     slurm.call("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
     ended_alike(submitted, run, undisturbed, 2)
 
@@ -92,7 +92,7 @@ def test_a_job_that_gives_way_to_an_urgent_one_comes_back(submitted, slurm, undi
 def test_a_job_of_a_node_without_power_goes_on_at_another(submitted, slurm, undisturbed):
     slurm.drain("node1")
     run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     slurm.resume()
     slurm.power_off()
     try:
@@ -108,7 +108,7 @@ def test_a_node_that_is_cut_off_goes_on_while_its_job_is_started_elsewhere(submi
     submitted.environment |= {SECONDS: "4"}
     slurm.drain("node1")
     run = submitted.submit()
-    submitted.reached(run, "points", 1)
+    submitted.wait_for(run, "points", 1)
     slurm.resume()
     slurm.cut_off()
     try:
@@ -148,7 +148,7 @@ def test_a_job_is_cancelled_before_it_begins(submitted, slurm):
 @pytest.mark.extended
 def test_a_job_that_is_cancelled_ends(submitted, slurm):
     run = submitted.submit()
-    submitted.reached(run, "points", 1)
+    submitted.wait_for(run, "points", 1)
     submitted.dssl("cancel", run.name)
     submitted.dssl("wait", run.name, code=143)
     wait_until(lambda: slurm.jobs()[job_of(run)] not in ("RUNNING", "COMPLETING"), "Slurm to end it")
@@ -157,7 +157,7 @@ def test_a_job_that_is_cancelled_ends(submitted, slurm):
 @pytest.mark.extended
 def test_a_job_that_somebody_ended_is_lost_and_submitted_again(submitted, slurm, undisturbed):
     run = submitted.submit()
-    submitted.reached(run, "points", 2)
+    submitted.wait_for(run, "points", 2)
     slurm.call("scancel", job_of(run))
     submitted.dssl("wait", run.name, code=4)
     again = submitted.submit()

@@ -17,8 +17,7 @@ import numpy as np
 
 from ...base.errors import DataError, require
 from ...base.yaml import yaml_of
-from ...data.findings import ColumnRecord, SurveyRecord, to_json
-from ...data.findings import left_out as left_out_by_itself
+from ...data.findings import ColumnRecord, SurveyRecord, excluded_columns, to_json
 from ...data.floats import RESOLVED
 from ...data.readers.base import NO_TARGET
 from ...data.readers.cells import MAX_LEVELS
@@ -192,11 +191,11 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         if labels is None and "labels" in look.reader.options:
             about += "; --read labels=FILE names a file of labels"
         out.add(f"task: {task}", about, message=f"task: {task}: {about}")
-    left_out = _left_out(records, look)
+    excluded = _excluded(records, look)
     if tags is not None:
         look.without(tags.columns)
         out.add(f"tags: {yaml_of(tags.section)}", tags.in_words, message=f"data.tags: {tags.in_words}")
-    _read(out, look, labels, why, records, left_out)
+    _read(out, look, labels, why, records, excluded)
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], message=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
     classes = list(labels.counts or ()) if labels is not None and task == "classification" else []
@@ -223,14 +222,14 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     extents = extents_of(look.reader, look.ranges, look.execution)
     spans = [] if extents is None else [
         float(extents.largest[j] - extents.smallest[j]) for j, record in enumerate(records)
-        if record.name not in left_out and record.kind in ("number", "integer")
+        if record.name not in excluded and record.kind in ("number", "integer")
         and extents.largest[j] > extents.smallest[j]]
     if extents is not None and extents.outliers and extents.outliers["n_rows"]:
         identifier = next((record.name for record in records if record.finding == "identifier"), None)
         file_rows = FileRows.of(look.reader, look.scan.n_rows)
         called = [] if file_rows is None else file_rows.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
-        far = describe_outlier_rows(extents.outliers, look.scan.feature_names, called)
-        out.messages.append(f"{far}; if that is a code of a missing cell, mark it as missing")
+        found = describe_outlier_rows(extents.outliers, look.scan.feature_names, called)
+        out.messages.append(f"{found}; if that is a code of a missing cell, mark it as missing")
     chosen = "ranges" if task == "clustering" else "ranges and labels"
     scale = f"the run chooses it by the columns' {chosen}"
     if spans:
@@ -238,7 +237,7 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     out.add("# scale: auto", scale, message=f"data.scale: auto: {scale}")
 
 
-def _left_out(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
+def _excluded(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
     """Return the columns of a table that are no features, with the reason; none where no other is left."""
     if not look.is_table:
         return {}
@@ -259,13 +258,13 @@ def _identifiers(records: Sequence[ColumnRecord], look: Look) -> dict[str, str]:
     if not look.is_table or names is None or len(set(names)) < len(names):
         return {}
     return {records[j].name: str(records[j].why)
-            for j in sorted(left_out_by_itself(records, look.options.get("keep_ids", False)))}
+            for j in sorted(excluded_columns(records, look.options.get("keep_ids", False)))}
 
 
 def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Sequence[ColumnRecord],
-          left_out: dict[str, str]) -> None:
+          excluded: dict[str, str]) -> None:
     """Add the section `data.read`."""
-    used = [record for record in records if record.name not in left_out]
+    used = [record for record in records if record.name not in excluded]
     given = {key: value for key, value in look.options.items() if key not in ("target", "drop")}
     texts = [record for record in used if record.kind in ("category", "text", "time")]
     empty = [record for record in used if record.missing]
@@ -273,7 +272,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     settable = "target" in look.reader.options and (labels is not None or "target" in look.options)
     identifiers = _identifiers(records, look)
     dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | {
-        column: reason for column, reason in left_out.items() if column not in identifiers}
+        column: reason for column, reason in excluded.items() if column not in identifiers}
     if "categories" in given:  # which are features
         categories = [column for column in listed(given.pop("categories")) if column not in dropped]
         given |= {"categories": categories} if categories else {}
@@ -309,9 +308,9 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             out.add("when_missing: impute", f"empty cells: {shown}; a number takes the mean of its column",
                     message=f"data.read.when_missing: impute: empty cells: {shown}")
         written = {records[j].name: text for j, text in look.scan.written.items() if j < len(records)}
-        if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in left_out]):
+        if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in excluded]):
             out.add("# numbers as they are written", shown, message=f"read as numbers: {shown}")
-        if bounds := _bounds(look, left_out):
+        if bounds := _bounds(look, excluded):
             out.add("# numbers with a bound", f"read as the bound: {bounds}", message=f"read as its bound: {bounds}")
         if texts:
             shown = _some([f"{record.name} ({record.levels} different)" for record in texts])
@@ -323,12 +322,12 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
                     message=f"data.read.dtype: float64: float32 would lose digits of {shown}")
 
 
-def _bounds(look: Look, left_out: Collection[str]) -> str:
+def _bounds(look: Look, excluded: Collection[str]) -> str:
     """Return which cells of the features have a bound, such as <5, a few with their places."""
     names, texts = look.scan.feature_names, []
     for j, cells in look.scan.bounds.items():
         label = names[j] if names else str(j)
-        if label not in left_out:
+        if label not in excluded:
             places = look.reader.places([row for row, _ in cells.shown])
             shown = ", ".join(f"{text!r} in {place}" for (_, text), place in zip(cells.shown, places, strict=True))
             texts.append(f"{label} ({cells.texts:,}: {shown})")

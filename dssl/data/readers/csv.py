@@ -129,7 +129,7 @@ class CsvReader(TableReader, lines.LineReader):
         header = looks_like_header(records, [*MISSING, *self.missing]) if self.header is None else self.header
         names = tuple(name.strip() for name in records[0]) if header else tuple(map(str, range(len(records[0]))))
         features, target = features_and_target(names, self.name, target=self.target, drop=self.drop, header=header)
-        features = tuple(i for i in features if not (header and names[i] in self._left_out))
+        features = tuple(i for i in features if not (header and names[i] in self._excluded))
         return RecordFormat(delimiter, header, bom, names, target, features)
 
     # ---- all records, by their newlines

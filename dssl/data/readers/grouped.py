@@ -124,7 +124,7 @@ class GroupedReader(TableReader):
         index = {column for column in (schema.pandas_metadata or {}).get("index_columns", []) if column in names}
         features, target = features_and_target(names, self.name, target=self.target, drop=self._dropped(self._fields),
                                                never=[names.index(name) for name in index])
-        self._features = tuple(j for j in features if names[j] not in self._left_out)
+        self._features = tuple(j for j in features if names[j] not in self._excluded)
         self._target = target
         self._require_features(schema)
         if target is not None:

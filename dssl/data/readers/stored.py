@@ -12,7 +12,7 @@ from ...storage.store import MANIFEST, StoredParts
 from ..dataset import Dataset, open_stored
 from .base import NO_TARGET, Block, Reader, Scan
 
-LEFT_OUT = {"receipts", "unpacked", "lock.json", ".lock"}  # bookkeeping that is not part of the data
+BOOKKEEPING = {"receipts", "unpacked", "lock.json", ".lock"}  # bookkeeping that is not part of the data
 
 
 def segments_of(folder: Path) -> list[str]:
@@ -34,7 +34,7 @@ def stored_files(folder: Path) -> dict[str, str]:
     segments, files = segments_of(folder), dict[str, str]()
     for name in all_files(folder):
         steps = Path(name).parts
-        if LEFT_OUT & set(steps) or (steps[0] == "segments" and steps[1] not in segments):
+        if BOOKKEEPING & set(steps) or (steps[0] == "segments" and steps[1] not in segments):
             continue
         parts_at = steps.index("parts") if "parts" in steps else None
         if parts_at is not None:

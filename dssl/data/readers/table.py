@@ -69,7 +69,7 @@ class TableReader(Reader):
     _readings: Mapping[int, Reading] = {}  # of the same columns
     _codes: frozenset[int] = frozenset()  # the columns that `categories` names
     _number_format = NumberFormat()
-    _left_out: frozenset[str] = frozenset()  # names of features that are not read
+    _excluded: frozenset[str] = frozenset()  # names of features that are not read
     _fixed: Mapping[str | int, Reading] = {}  # the readings of columns that another file decided
 
     def __init__(self, *, target: Column | None, drop: Column | tuple[Column, ...],
@@ -202,7 +202,7 @@ class TableReader(Reader):
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)
         refuse_no_features(named, self._target, [field for field in named if field not in self._columns_in_use
-                           and self._names[field] not in self._left_out], self._label, self.name)
+                           and self._names[field] not in self._excluded], self._label, self.name)
         self._codes = frozenset(named)
         readings |= {field: Reading("text") for field in named if field in self._columns_in_use}
         self._readings = readings = readings | self._split({
@@ -288,7 +288,7 @@ class TableReader(Reader):
             features += [] if count else [field]
         self._sides = sides
         self._features = tuple(field for field in features
-                               if not self._has_names or self._name_of(field) not in self._left_out)
+                               if not self._has_names or self._name_of(field) not in self._excluded)
         return readings
 
     def _prefers(self) -> str:
@@ -304,7 +304,7 @@ class TableReader(Reader):
 
     def without(self, names: Collection[str]) -> Self:
         reader = copy(self)
-        reader._left_out = self._left_out | frozenset(names)
+        reader._excluded = self._excluded | frozenset(names)
         if self._scan is not None:
             remaining = [j for j, field in enumerate(self._features) if self._name_of(field) not in names]
             reader._features = tuple(self._features[j] for j in remaining)

@@ -22,7 +22,7 @@ from .out_of_range import LARGEST_BLOCK
 from .outliers import MAX_LISTED, Reaches, sampled_positions
 
 PAIRS = 2  # shares that are combined at a time
-LISTED = {"sample": None, "far": MAX_LISTED}  # arrays of rows in the shares of blocks, and their maximum length
+LISTED = {"sample": None, "outlier_rows": MAX_LISTED}  # arrays of rows in the shares of blocks, and their maximum
 
 
 def moments_of(X: Any) -> Share:
@@ -68,7 +68,8 @@ def merged(share: Share, later: Share) -> Share:
     return {"count": np.array(n + m), "mean": mean, "squares": squares,
             "smallest": np.minimum(share["smallest"], later["smallest"]),
             "largest": np.maximum(share["largest"], later["largest"]),
-            **{name: share[name] + later[name] for name in ("zero_rows", "n_far", "n_out") if name in share},
+            **{name: share[name] + later[name] for name in ("zero_rows", "n_outlier_rows", "n_outlier_cells")
+               if name in share},
             **{name: np.concatenate([share[name], later[name]])[:limit] for name, limit in LISTED.items()
                if name in share}}
 

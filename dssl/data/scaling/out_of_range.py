@@ -70,19 +70,19 @@ class Ranges:
         parts = execution.scratch() if parts is None else parts
         rows = execution.share_rows(rows)
         height = max(1, min(rows_that_fit(execution.memory_budget, 24 * d, n), LARGEST_BLOCK // (8 * d)))
-        parts.allocate("far", (n,), bool, height)
+        parts.allocate("outliers", (n,), bool, height)
         shared = execution.share(**self.to_arrays())
         spans = row_ranges(n, height)
         receipts = execution.map([RangeTask(rows, shared, start, stop) for start, stop in spans], parts)
         columns = dict[int, ColumnOutOfRange]()
         up_to = np.zeros((len(QUARTILES) if self.usual else 0, d), np.int64)
         for index in range(len(spans)):
-            part = parts.read(index, ("beyond", "up_to"))
+            part = parts.read(index, ("columns", "up_to"))
             up_to += part["up_to"]
-            for j, below, above, n_outliers, low, high in part["beyond"].tolist():
+            for j, below, above, n_outliers, low, high in part["columns"].tolist():
                 column = ColumnOutOfRange(int(j), int(below), int(above), int(n_outliers), low, high)
                 columns[int(j)] = columns[int(j)].merge(column) if int(j) in columns else column
-        return Comparison(self, n, parts.rows("far"), sum(receipt["far"] for receipt in receipts),
+        return Comparison(self, n, parts.rows("outliers"), sum(receipt["outliers"] for receipt in receipts),
                           [columns[j] for j in sorted(columns)], sum(receipt["out"] for receipt in receipts), up_to)
 
 
@@ -121,7 +121,7 @@ class RangeDescription(TypedDict):
     column: str
     below: int
     above: int
-    far: int
+    outliers: int
     min: float
     max: float
     training_min: float
@@ -175,8 +175,8 @@ class RangeTask:
         if "quartiles" in ranges:
             n_out, up_to = counted(X.toarray() if sparse.issparse(X) else X, ranges["quartiles"], ranges["smallest"],
                                    ranges["largest"])
-        return {**out.write(beyond=columns, up_to=up_to), **out.write_rows(self.start, far=outliers),
-                "far": int(outliers.sum()), "out": n_out}
+        return {**out.write(columns=columns, up_to=up_to), **out.write_rows(self.start, outliers=outliers),
+                "outliers": int(outliers.sum()), "out": n_out}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,7 @@ class Comparison:
     def described(self, names: Sequence[str] | None) -> list[RangeDescription]:
         """Return the JSON form of the columns with values out of range."""
         return [{"column": names[column.column] if names else str(column.column), "below": column.below,
-                 "above": column.above, "far": column.outliers, "min": column.low, "max": column.high,
+                 "above": column.above, "outliers": column.outliers, "min": column.low, "max": column.high,
                  "training_min": float(self.ranges.smallest[column.column]),
                  "training_max": float(self.ranges.largest[column.column]), "notable": self.is_notable(column)}
                 for column in self.columns]

@@ -84,9 +84,9 @@ class Reaches:
     def inliers(self, X: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, Share]:
         """Return a copy of rows (b, d), float64, in which medians replace outliers; and a record of the outliers.
 
-        numbers (b,) : of the rows. The record has `n_far`, the outlier rows; `n_out`, the outlier cells; and `far`
-        (k, 4), for at most `MAX_LISTED` outlier rows: the row number, its outlier cells, and the column and value of
-        the worst cell. Holds three arrays of the size of the rows.
+        numbers (b,) : of the rows. The record has `n_outlier_rows`, `n_outlier_cells` and `outlier_rows`
+        (k, 4), for at most `MAX_LISTED` of these: the row number, its outlier cells, and the column and value of the
+        worst cell. Holds three arrays of the size of the rows.
         """
         X = np.array(X, np.float64)
         with np.errstate(over="ignore"):
@@ -97,8 +97,9 @@ class Reaches:
         away *= out
         outliers = np.flatnonzero(np.minimum(away, OUTLIER_CUT) @ self.rare.astype(np.float64) >= OUTLIER_CUT)
         worst = away[outliers].argmax(axis=1)
-        share = {"n_far": np.array(len(outliers)), "n_out": np.array(int(out.sum())), "far": np.column_stack([
-            numbers[outliers], out[outliers].sum(axis=1), worst, X[outliers, worst]])[:MAX_LISTED].astype(np.float64)}
+        rows = np.column_stack([numbers[outliers], out[outliers].sum(axis=1), worst, X[outliers, worst]])
+        share = {"n_outlier_rows": np.array(len(outliers)), "n_outlier_cells": np.array(int(out.sum())),
+                 "outlier_rows": rows[:MAX_LISTED].astype(np.float64)}
         out[outliers] = True
         np.copyto(X, self.median, where=out)
         return X, share
@@ -136,8 +137,9 @@ class Outliers(TypedDict):
 
 def outliers_of(share: Share) -> Outliers:
     """Return the JSON form of the records of `Reaches.inliers` for all rows."""
-    rows = share["far"]
-    return {"cells": int(share["n_out"]), "n_rows": int(share["n_far"]), "rows": rows[:, 0].astype(int).tolist(),
+    rows = share["outlier_rows"]
+    return {"cells": int(share["n_outlier_cells"]), "n_rows": int(share["n_outlier_rows"]),
+            "rows": rows[:, 0].astype(int).tolist(),
             "examples": [{"row": int(row), "cells": int(cells), "column": int(column), "value": float(value)}
                          for row, cells, column, value in rows[:5].tolist()]}
 

@@ -202,7 +202,7 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     made = {kind: replace(scaling, seen=seen) for kind, scaling in made.items()}
     if "auto" in made and reaches is not None and reaches.narrow:
         made["auto"].attributes["narrow_columns"] = reaches.narrow
-    if reaches is None or "n_out" not in moments:
+    if reaches is None or "n_outlier_cells" not in moments:
         return made
     return {kind: _cut(scaling, reaches, moments) for kind, scaling in made.items()}
 

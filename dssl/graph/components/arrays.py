@@ -16,7 +16,7 @@ MAX_LISTED = 10  # of the largest components
 class ComponentArrays:
     """Where what is known of each vertex goes, and how many points each stands for.
 
-    The shared arrays `component` (v,), its number; `points` (v,), those of the component; `alone` (v,), whether the
+    The shared arrays `component` (v,), its number; `points` (v,), those of the component; `isolated` (v,), whether the
     component is this vertex.
 
     multiplicity : (v,), the points of each vertex; None for one each.
@@ -34,7 +34,7 @@ class ComponentArrays:
 
     def allocate(self) -> None:
         """Create the arrays."""
-        for name, dtype in (("component", id_type(self.v)), ("points", np.int64), ("alone", np.bool_)):
+        for name, dtype in (("component", id_type(self.v)), ("points", np.int64), ("isolated", np.bool_)):
             self.parts.allocate(name, (self.v,), dtype, self.height)
 
     def count(self, labels: np.ndarray, count: int, blocks: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +50,7 @@ class ComponentArrays:
         """Write what is known of the vertices of some blocks; number (c,) : of each component, its place by default."""
         for part, start, _ in _within(labels, blocks):
             self.parts.write_range(start, {"component": part if number is None else number[part],
-                                           "points": points[part], "alone": vertices[part] == 1})
+                                           "points": points[part], "isolated": vertices[part] == 1})
 
 
 def _within(array: np.ndarray, blocks: Sequence[tuple[int, int]]) -> Iterator[tuple[np.ndarray, int, int]]:
@@ -62,5 +62,5 @@ def _within(array: np.ndarray, blocks: Sequence[tuple[int, int]]) -> Iterator[tu
 
 def described(points: np.ndarray, vertices: np.ndarray) -> dict[str, Any]:
     """Return how many components there are, of one vertex too, and the `points` of the largest; JSON."""
-    return {"components": len(points), "alone": int((vertices == 1).sum()),
+    return {"components": len(points), "isolated": int((vertices == 1).sum()),
             "largest": np.sort(points)[::-1][:MAX_LISTED].tolist()}

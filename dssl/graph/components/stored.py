@@ -61,7 +61,7 @@ class Components:
     """The components of a graph: their number, those of one vertex, the points of the largest; and their vertices'."""
 
     count: int
-    alone: int
+    isolated: int
     largest: list[int]
     arrays: ComponentArrays
 
@@ -86,7 +86,7 @@ def find_components(weights: Parts, v: int, height: int, multiplicity: Rows | No
         receipts = join_ranges(weights, arrays, execution, parts)
     largest = sorted((points for receipt in receipts for points in receipt["largest"]), reverse=True)[:MAX_LISTED]
     count = sum(receipt["components"] for receipt in receipts)
-    return Components(count, sum(receipt["alone"] for receipt in receipts), largest, arrays)
+    return Components(count, sum(receipt["isolated"] for receipt in receipts), largest, arrays)
 
 
 def components_cost(v: int, height: int, nnz: int, budget: int) -> Cost:

@@ -125,8 +125,8 @@ class EndsTask:
             ends = gather(permutation.position_parts, len(permutation.ranges), self.index)
             place[ends["vertex"]] = ends["place"]
         W = permutation.weights(self.index)
-        joint = sp.csr_array((permutation.point_weights(self.index, W), W.indices, W.indptr), shape=W.shape)
-        degree = np.asarray(joint.sum(axis=1)).ravel()
+        combined = sp.csr_array((permutation.point_weights(self.index, W), W.indices, W.indptr), shape=W.shape)
+        degree = np.asarray(combined.sum(axis=1)).ravel()
         multiplicities = permutation.graph.multiplicities
         m = None if multiplicities is None else multiplicities.read(start, stop)
         scale = scales(permutation.graph.kind, degree, m)
@@ -229,7 +229,7 @@ def energy_blocks(graph: StoredGraph | None, n: int, block_rows: int, execution:
     height = receipts[0]["rows"][1]
     block_rows = min(block_rows, max(1, int(execution.memory_budget // 2 // (ENTRY_BYTES * (nnz / n + 1)))))
     permutation = BlockPermutation(graph, n, height, block_rows, order, *(parts.within(name) for name in (
-        "places", "copies", "ends", "entries", "blocks")))
+        "places", "duplicates", "ends", "entries", "blocks")))
     permutation.blocks.allocate("order", (n,), np.int64, block_rows)
     permutation.blocks.allocate("place", (n,), np.int64, height)
     described = parts.receipt_of(0)

@@ -105,11 +105,11 @@ class PermutedLists:
         n, leaf_rows = len(search.X), search.sizes.leaf_rows
         n_leaves = max(min_leaves(n), block_count(n, leaf_rows))
         for _ in range(ATTEMPTS):
-            cells = search.fit_partition(projection, n_leaves, leaf_rows, width.max_leaves, width.distance_ratio,
+            partition = search.fit_partition(projection, n_leaves, leaf_rows, width.max_leaves, width.distance_ratio,
                                          number)
-            if cells is None:
+            if partition is None:
                 return False
-            fitted, leaves, overlap = cells
+            fitted, leaves, overlap = partition
             seconds = round_seconds(search.X, search.k, width, overlap)
             if seconds > most:
                 return False

@@ -83,22 +83,22 @@ class Search:
                 fitted = self._fitting(coordinates, leaves, rows, max_leaves, ratio, attempt)
             if fitted is None:
                 return {"leaves": 0}
-            cells, overlap = fitted
-            step_parts.write(0, {**projection.read(0), "centers": cells.centers, "leaf": cells.leaf})
-            return {"leaves": cells.leaves, "overlap": overlap}
+            partition, overlap = fitted
+            step_parts.write(0, {**projection.read(0), "centers": partition.centers, "leaf": partition.leaf})
+            return {"leaves": partition.leaves, "overlap": overlap}
 
-        step_parts, fitted = self.steps.run("cells", fit)
+        step_parts, fitted = self.steps.run("partition", fit)
         return (step_parts.arrays(0), fitted["leaves"], fitted["overlap"]) if fitted["leaves"] else None
 
     def _fitting(self, coordinates: np.ndarray, leaves: int, rows: int, max_leaves: int, ratio: float, attempt: int
                  ) -> tuple[Partition, float] | None:
         for _ in range(ATTEMPTS):
-            cells = fit_partition(coordinates, leaves, block_rng(self.random_state, CELLS, attempt),
+            partition = fit_partition(coordinates, leaves, block_rng(self.random_state, CELLS, attempt),
                                   rotated=attempt > 0)
-            members = np.bincount(cells.members(coordinates, max_leaves, ratio)[1])
+            members = np.bincount(partition.members(coordinates, max_leaves, ratio)[1])
             largest_leaf = members.max() / len(coordinates) * len(self.X)
-            if largest_leaf <= FILL_RATIO * rows or cells.leaves == 1 == leaves:
-                return cells, float(members.sum() / len(coordinates))
+            if largest_leaf <= FILL_RATIO * rows or partition.leaves == 1 == leaves:
+                return partition, float(members.sum() / len(coordinates))
             leaves = int(np.ceil(leaves * max(GROWTH, largest_leaf / rows)))
             if leaves > len(coordinates) // 8:
                 break
@@ -143,10 +143,10 @@ class Search:
                     for block in range(len(counts))]
 
         parts, ordered = self.steps.map("ordered", tasks, lambda receipts: {
-            "far": sum(receipt["far"] for receipt in receipts)}, [routed])
+            "outliers": sum(receipt["outliers"] for receipt in receipts)}, [routed])
         parts_of_order = [parts.read(block) for block in range(len(counts))]
         rows, place = (np.concatenate([part[name] for part in parts_of_order]) for name in ("wanted", "place"))
-        return PermutedRows(parts, bounds, chunk), place[np.argsort(rows)], ordered["far"]
+        return PermutedRows(parts, bounds, chunk), place[np.argsort(rows)], ordered["outliers"]
 
 
 def undivided(rows: int, budget: int, X: Rows) -> BudgetError:

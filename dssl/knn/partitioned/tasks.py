@@ -60,10 +60,10 @@ class RouteTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         arrays = self.fitted.load()
-        block, cells = measurable(self.rows.read(self.start, self.stop), self.metric), partition_of(arrays)
-        home = cells.homes(projection_of(arrays).coordinates(block))
-        counts = np.bincount(home, minlength=cells.leaves)
-        return scatter(out, home, cells.leaves, rows=block, row=np.arange(self.start, self.stop)) | {
+        block, partition = measurable(self.rows.read(self.start, self.stop), self.metric), partition_of(arrays)
+        home = partition.homes(projection_of(arrays).coordinates(block))
+        counts = np.bincount(home, minlength=partition.leaves)
+        return scatter(out, home, partition.leaves, rows=block, row=np.arange(self.start, self.stop)) | {
             "counts": counts.tolist()}
 
 
@@ -72,7 +72,7 @@ class OrderTask:
     """Permute the rows of a block so that near rows lie together, and report the positions of some rows.
 
     wanted : sorted numbers of the rows to report; those in this block are written as `wanted` and `place`. The receipt
-        counts the outliers of the block as `far`, see `outlier_rows`.
+        counts the outliers of the block as `outliers`, see `outlier_rows`.
     """
 
     routed: Parts
@@ -86,7 +86,7 @@ class OrderTask:
         positions, wanted = BlockPositions(**self.bounds.load()), self.wanted.load()["rows"]
         start, stop = positions.span(self.block)
         if stop == start:
-            return out.write(wanted=wanted[:0], place=wanted[:0]) | {"far": 0}
+            return out.write(wanted=wanted[:0], place=wanted[:0]) | {"outliers": 0}
         routed = gather(self.routed, self.writers, self.block)
         coordinates = projection_of(self.fitted.load()).coordinates(routed["rows"])
         order = bisect(np.ascontiguousarray(coordinates[:, :FIRST_AXES]), tree_depth(len(coordinates)))
@@ -95,10 +95,10 @@ class OrderTask:
         out.write(wanted=row[here], place=here + start)
         receipt = out.write_rows(start, row=positions.filled(self.block, row, -1),
                                  seen=positions.filled(self.block, coordinates, 0, order))
-        far = int(outlier_rows(coordinates).sum())
+        outliers = int(outlier_rows(coordinates).sum())
         del coordinates
         receipt |= out.write_rows(start, rows=positions.filled(self.block, routed["rows"], 0, order))
-        return receipt | {"far": far}
+        return receipt | {"outliers": outliers}
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class SpreadTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         start, stop = self.ordered.positions.span(self.block)
-        coordinates, cells = self.ordered.parts.rows("seen").read(start, stop), partition_of(self.fitted.load())
-        rows, leaves, is_home = cells.members(coordinates, self.max_leaves, self.distance_ratio)
-        counts, home = np.bincount(leaves, minlength=cells.leaves), leaves[is_home == 1]
-        return scatter(out, leaves, cells.leaves, rows, seen=coordinates, place=np.arange(start, stop, dtype=np.int32),
-                       home=home) | {"counts": counts.tolist()}
+        coordinates, partition = self.ordered.parts.rows("seen").read(start, stop), partition_of(self.fitted.load())
+        rows, leaves, is_home = partition.members(coordinates, self.max_leaves, self.distance_ratio)
+        counts, home = np.bincount(leaves, minlength=partition.leaves), leaves[is_home == 1]
+        return scatter(out, leaves, partition.leaves, rows, seen=coordinates, home=home,
+                       place=np.arange(start, stop, dtype=np.int32)) | {"counts": counts.tolist()}
 
 
 @dataclass(frozen=True)

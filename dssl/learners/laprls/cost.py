@@ -97,14 +97,14 @@ class SystemSizes:
         return self.params.inductive and self.held > 0
 
     @property
-    def joint_folds(self) -> bool:
+    def vectorized_folds(self) -> bool:
         """Return whether "nystrom-direct" sums Gram matrices over all folds, not for each fold."""
         return self.closed_form or self.inductive
 
     @property
     def summed_folds(self) -> int:
         """Return the number of folds with their own Gram matrices."""
-        return 0 if self.smooth else 1 if self.joint_folds else self.folds
+        return 0 if self.smooth else 1 if self.vectorized_folds else self.folds
 
     @property
     def split_bytes(self) -> int:
@@ -197,9 +197,9 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
                        max(whitening, sums + features, folds.smallest_peak), seconds, ordering.extra_requests)
     if method == "nystrom-direct":
-        held = of.held if not of.joint_folds else 0
+        held = of.held if not of.vectorized_folds else 0
         right = 8 * s * of.columns * (of.pairs + held)
-        again = 1 if of.joint_folds else of.repetitions
+        again = 1 if of.vectorized_folds else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
                                                   sums + 4 * square + right)
         if of.closed_form:  # beside the sums, the features of labels in the driver, shared and in a task
@@ -207,7 +207,7 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
         if of.fits is not None:
             tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else len(sizes) * (
                 label_gram_tasks(of, blocks) + 1 + blocks))
-        elif of.joint_folds:
+        elif of.vectorized_folds:
             values = blocks + (0 if of.inductive else of.ratios)
             tasks = kernels * (gram + of.repetitions * values + folds.tasks + storing)
         else:

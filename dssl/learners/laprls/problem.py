@@ -82,7 +82,7 @@ class LapRLSParams:
                 f"held_out={self.system.held_out!r} with the squared loss", why="its closed form is exact, and as fast",
                 fix='use held_out "auto" or "closed_form"')
 
-    def most_landmarks(self, n: int, row_bytes: int) -> int:
+    def max_landmarks(self, n: int, row_bytes: int) -> int:
         """Return the number of landmarks of n points that the budget allows, with blocks beside them."""
         itemsize = self.system.itemsize
         return largest_within(self.budget, n, lambda s: max(rank_budget(s), block_budget(s, row_bytes, itemsize)))
@@ -261,7 +261,7 @@ class PreparedLapRLS:
         with one_thread():
             values = self.solver.held_out_pair(lines, replace(pair, scale=scale))
         seconds = self.evidence["seconds"]
-        seconds["left_out"] = round(seconds.get("left_out", 0.0) + time.perf_counter() - begin, 3)
+        seconds["held_out"] = round(seconds.get("held_out", 0.0) + time.perf_counter() - begin, 3)
         return values
 
     def fitted(self, penalties: dict[str, Penalties]) -> FittedLapRLS:
@@ -299,7 +299,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
     if solver in WITHOUT_LANDMARKS:
         return None
     landmark_params = replace(params.landmarks, method="uniform") if solver == "pcg" else params.landmarks
-    count = landmark_count(landmark_params, len(labeled), len(rows), params.most_landmarks(len(rows), rows.row_bytes))
+    count = landmark_count(landmark_params, len(labeled), len(rows), params.max_landmarks(len(rows), rows.row_bytes))
     return choose_landmarks(rows, kernel, count, landmark_params, execution, labeled)
 
 

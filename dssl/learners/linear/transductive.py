@@ -333,4 +333,4 @@ def fit_transductive(features: NystromFeatures, signs: Signs) -> TransductiveFit
     positive = ((values > 0) & unlabeled).sum(axis=0) / np.maximum(unlabeled.sum(axis=0), 1)
     return TransductiveFit(weighted, coef[-1], values, {
         "rank": Psi.shape[1] - 1, "condition": features.condition, "steps": now.steps.tolist(),
-        "objective": objective.tolist(), "share": signs.share.tolist(), "reached_share": positive.tolist()})
+        "objective": objective.tolist(), "share": signs.share.tolist(), "achieved_share": positive.tolist()})

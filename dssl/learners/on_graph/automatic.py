@@ -181,10 +181,10 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     model = blend.model.shifted(np.zeros_like(supervised.columns), supervised.columns)
     assert whole.calibration is not None
     at = blend.values(graph, rows, execution)[graph.vertices.first]
-    scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, blend.on_vertices.reached)
+    scores = VertexValues(np.hstack([-at, at]) / 2 if at.shape[1] == 1 else at, blend.on_vertices.reachable)
     log_odds = whole.calibration.slope * margins_of(at, blend.model.coding)
     sized = with_class_sizes(scores, log_odds, class_sizes, graph, target, weight, execution)
-    model = model.on_graph_alone(signed(sized.values, target))
+    model = model.only_on_graph(signed(sized.values, target))
     # Held-out values ignore the class sizes.
     return AutomaticFit(model, model.supervised, model.values(rows, execution), np.arange(len(target.labeled)),
                         blend.held_out, blend.held_out_supervised, {**blend.attributes, **sized.attributes},
@@ -206,10 +206,10 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
         random_state, execution)
     values, calibration = pooled.with_class_sizes(class_sizes, graph, target, weight, execution)
     model = graph_model(graph, rows, values, target, knn, execution)
-    attributes = {**(own.attributes if own else {}), **values.attributes, "unreached": 0}
+    attributes = {**(own.attributes if own else {}), **values.attributes, "unreachable": 0}
     if own is None:
         supervised: Model = replace(model, values_at=pooled.other)
-        held_out_supervised, of_supervised = pooled.alone, pooled.calibration
+        held_out_supervised, of_supervised = pooled.held_out_other, pooled.calibration
     else:
         supervised, of_supervised = own.supervised, own.calibration_supervised
         held_out_supervised = own.held_out_supervised[np.isin(own.held, pooled.held)]

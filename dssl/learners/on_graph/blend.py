@@ -35,7 +35,7 @@ VERSION = 1
 # The prior of the supervised family against 1 for the graph: 1, or for a spectral concentration above that of noise and
 # of tables (15 / concentration)^2, at least a tenth (`tests/benchmarks/blend_prior.py`).
 MIN_PRIOR, CONCENTRATED = 0.1, 15.0
-BLENDED = {"graph": "graph", "kernels": "kernels", "supervised": "alone"}  # models of a blend: their names when stored
+BLENDED = {"graph": "graph", "kernels": "kernels", "supervised": "supervised"}  # models of a blend: stored names
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class BlendedModel(Model):
         """Return the model plus an offset (c,), with another offset of the supervised model."""
         return replace(self, kernels=self.kernels.shifted(offset), supervised=self.supervised.shifted(of_supervised))
 
-    def on_graph_alone(self, values: np.ndarray) -> "BlendedModel":
+    def only_on_graph(self, values: np.ndarray) -> "BlendedModel":
         """Return the model with values (v, c) on the vertices in place of the sum of both."""
         return replace(self, graph=replace(self.graph, values_at=values), kernels=replace(
             self.kernels, coef=np.zeros_like(self.kernels.coef), offset=np.zeros_like(self.kernels.offset)))
@@ -117,12 +117,12 @@ class Blend:
 
     held_out, held_out_supervised : (l, c), of the labels, which are held out of the functions and of their shares.
     on_vertices, on_graph : the graph's part, and its members. on_labels : the kernels of the supervised family.
-    reached (n,) bool : the reachable points.
+    reachable (n,) bool : the reachable points.
     """
 
     model: BlendedModel
     on_vertices: VertexValues
-    reached: np.ndarray
+    reachable: np.ndarray
     held_out: np.ndarray
     held_out_supervised: np.ndarray
     on_graph: GraphMembers
@@ -172,7 +172,7 @@ class Blend:
     def values(self, graph: Graph, rows: Rows, execution: Execution) -> np.ndarray:
         """Return the values (n, c) at the training points, without a search for neighbors."""
         values = self.model.graph.values_at[graph.vertices.vertex] + self.model.kernels.values(rows, execution)
-        unreachable = np.flatnonzero(~self.reached)
+        unreachable = np.flatnonzero(~self.reachable)
         if len(unreachable):
             values[unreachable] = self.model.supervised.values(SelectedRows(rows, unreachable), execution)
         return values
@@ -210,9 +210,9 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
                          kernels.average(supervised_shares, coding, columns))
     held_out = columns(held_out_average(members, nested_shares))
     held_out_supervised = columns(held_out_average(kernels.members, nested_supervised))
-    attributes = {**average.described(graph.vertices), "structure": concentration,
+    attributes = {**average.described(graph.vertices), "spectral_concentration": concentration,
                   "graph_share": float(shares[:n].sum()), "kernels_of_labels": kernels.described(shares[n:])}
-    return Blend(model, average, average.reached[graph.vertices.vertex], held_out, held_out_supervised, on_graph,
+    return Blend(model, average, average.reachable[graph.vertices.vertex], held_out, held_out_supervised, on_graph,
                  on_labels, attributes)
 
 

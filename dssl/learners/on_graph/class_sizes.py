@@ -31,7 +31,7 @@ HESSIAN_SHIFT = 1e-6  # for classes that no point has
 def balanced(scores: np.ndarray, shares: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return scores (v, c) with an offset a class, such that softened predictions have these shares.
 
-    weight (v,) : the points of a vertex, 0 of one that is not reached. The predictions are the softmax of the
+    weight (v,) : the points of a vertex, 0 of one that is unreachable. The predictions are the softmax of the
     standardized scores at temperature 0.05.
     """
     total = weight.sum()
@@ -108,7 +108,7 @@ class CutTask:
     The offsets of `balanced`, last, give as many points to each class as the cut does, which rows between two classes
     may miss.
 
-    shared : `scores` (v, c), `reached` (v,) bool whether a vertex counts, `lower`, `upper` (c,) the bounds of the
+    shared : `scores` (v, c), `reachable` (v,) bool whether a vertex counts, `lower`, `upper` (c,) the bounds of the
     shares, labels as `VertexLabels`. Memory: `cut_cost`.
     """
 
@@ -121,7 +121,7 @@ class CutTask:
         scores, bounds = arrays["scores"], ClassBounds(arrays["lower"], arrays["upper"])
         laplacian = laplacian_of(self.graph, self.vertices, "unnormalized")
         multiplicity = np.ones(len(scores)) if laplacian.multiplicity is None else laplacian.multiplicity
-        counted = multiplicity * arrays["reached"]
+        counted = multiplicity * arrays["reachable"]
         deviation = float(scores[counted > 0].std()) or 1.0
         likely = balanced(scores, predicted_shares(scores, bounds, counted), counted)
         likely -= likely.mean(axis=1, keepdims=True)
@@ -140,11 +140,11 @@ def fit_class_sizes(graph: Graph, scores: VertexValues, labels: VertexLabels, bo
     Held-out values ignore the sizes, which say nothing of a subset of the labels.
     """
     parts = execution.scratch()
-    shared = execution.share(scores=scores.values, reached=scores.reached, lower=bounds.lower, upper=bounds.upper,
+    shared = execution.share(scores=scores.values, reachable=scores.reachable, lower=bounds.lower, upper=bounds.upper,
                              **labels.to_arrays())
     receipt, = execution.map([CutTask(graph.stored, graph.shared_vertices(execution), shared)], parts)
-    values = np.where(scores.reached[:, None], parts.read(0)["values"], 0.0)
-    return VertexValues(values, scores.reached, scores.held_out, {
+    values = np.where(scores.reachable[:, None], parts.read(0)["values"], 0.0)
+    return VertexValues(values, scores.reachable, scores.held_out, {
         **scores.attributes, "class_bounds": described_bounds(bounds),
         **{name: receipt[name] for name in ("cut_rounds", "moved_in_last", "size_error")}})
 
@@ -184,8 +184,8 @@ def with_class_sizes(scores: VertexValues, log_odds: np.ndarray, sizes: ClassSiz
     else:
         labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
         sized = fit_class_sizes(graph, scores, labels, bounds, execution)
-    logs = log_probabilities(log_odds, sized.values, bounds, graph.vertices.multiplicity * scores.reached)
-    return replace(sized, values=np.where(scores.reached[:, None], logs, 0.0))
+    logs = log_probabilities(log_odds, sized.values, bounds, graph.vertices.multiplicity * scores.reachable)
+    return replace(sized, values=np.where(scores.reachable[:, None], logs, 0.0))
 
 
 def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.ndarray) -> VertexValues:
@@ -193,6 +193,6 @@ def mass_normalized(scores: VertexValues, shares: np.ndarray, multiplicity: np.n
 
     scores.values (v, c) >= 0, as harmonic functions of shares of classes are.
     """
-    weight = multiplicity * scores.reached
+    weight = multiplicity * scores.reachable
     mass = np.maximum(weight @ scores.values, np.finfo(float).tiny)
     return replace(scores, values=scores.values * (shares / mass * weight.sum()))

@@ -23,7 +23,7 @@ from ...solvers.krylov import Functions
 from ...storage.blocks import block_rng
 from ..average import Member, fit_member, shares_of
 from ..target.target import Target
-from .vertex_labels import VertexValues, reached_vertices
+from .vertex_labels import VertexValues, reachable_vertices
 
 RIDGES, POWERS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (1, 2, 3)
 MIN_RIDGE_POWER = 1e-9  # lower bound of ridge^power in the default family
@@ -87,12 +87,12 @@ def _number(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class GraphMembers:
-    """The functions of a family, one member for each kernel; reached (v,) bool : the reachable vertices."""
+    """The functions of a family, one member for each kernel; reachable (v,) bool : the reachable vertices."""
 
     kernels: list[Kernel]
     members: list[Member]
     rows: "KernelRows"
-    reached: np.ndarray
+    reachable: np.ndarray
 
     def average(self, shares: np.ndarray) -> VertexValues:
         """Return the average of the members with shares (m,), at all vertices, and its leave-one-out values."""
@@ -107,10 +107,10 @@ class GraphMembers:
         both = rows.functions.combined(coef)
         values = rows.scales[False][:, None] * both[:, :c] + rows.scales[True][:, None] * both[:, c:]
         values -= sum(share * member.center / member.scale for member, share in zip(self.members, shares, strict=True))
-        values[~self.reached] = 0
+        values[~self.reachable] = 0
         held_out = np.sum([share * member.standardized for member, share in zip(self.members, shares, strict=True)],
                           axis=0)
-        return VertexValues(values, self.reached, held_out, {"functions": rows.functions.attributes, "kernels": [
+        return VertexValues(values, self.reachable, held_out, {"functions": rows.functions.attributes, "kernels": [
             {"ridge": ridge_, "power": power, "by_degree": by_degree, "share": float(share)}
             for (ridge_, power, by_degree), share in zip(self.kernels, shares, strict=True)]})
 
@@ -153,8 +153,8 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     vertices, kernels = graph.vertices, params.kernels
     require(len(target.labeled) > 1, "one labeled point", why="kernels are weighted by held-out labels",
             fix="label a second point", error=DataError)
-    reached, _ = reached_vertices(graph, vertices.vertex[target.labeled])
-    sample = sampled(reached[vertices.vertex], params.random_state)
+    reachable, _ = reachable_vertices(graph, vertices.vertex[target.labeled])
+    sample = sampled(reachable[vertices.vertex], params.random_state)
     n_extra = 0 if not blended else CONCENTRATION_VERTICES - len(np.unique(vertices.vertex[target.labeled]))
     extra = block_rng(params.random_state, SAMPLE_STREAM, 1).permutation(sample)[:max(n_extra, 0)]
     last = {} if last is None else last
@@ -164,7 +164,7 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
         last[key] = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution, extra, blended)
     rows = last[key]
     members = [fit_member(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
-    return GraphMembers(kernels, members, rows, reached)
+    return GraphMembers(kernels, members, rows, reachable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +226,10 @@ class KernelRows:
         return K[:len(self.of_label)], K[len(self.of_label):]
 
 
-def sampled(reached: np.ndarray, random_state: int) -> np.ndarray:
-    """Return the numbers of at most `SAMPLE` random points that are `reached` (n,) bool, ascending.
+def sampled(reachable: np.ndarray, random_state: int) -> np.ndarray:
+    """Return the numbers of at most `SAMPLE` random points that are `reachable`, (n,) bool, ascending.
 
-    They are the first in a random order of all points, so the sample changes little with `reached`.
+    They are the first in a random order of all points, so the sample changes little with `reachable`.
     """
-    order = block_rng(random_state, SAMPLE_STREAM).permutation(len(reached))
-    return np.sort(order[reached[order]][:SAMPLE])
+    order = block_rng(random_state, SAMPLE_STREAM).permutation(len(reachable))
+    return np.sort(order[reachable[order]][:SAMPLE])

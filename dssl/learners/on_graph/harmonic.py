@@ -24,14 +24,14 @@ from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import extended, start_arrays
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..target.target import Target
-from .vertex_labels import VertexLabels, VertexValues, reached_vertices
+from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
 
 
 @dataclass(frozen=True)
 class HarmonicTask:
     """Write the harmonic function `values` (v, c).
 
-    shared : `vertex` (u,), `mean` (u, c), `reached` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
+    shared : `vertex` (u,), `mean` (u, c), `reachable` (v,), and perhaps `start` (m, c). Memory: `solve_cost`.
     """
 
     graph: Parts
@@ -49,7 +49,7 @@ class HarmonicTask:
 class FlowTask:
     """Write columns `flow` (u, t) of the Schur complement `L_ll - L_lu L_uu^-1 L_ul` of the labeled vertices.
 
-    shared : `vertex` (u,), `reached` (v,). block : columns that are solved together. Memory: `solve_cost` of a block.
+    shared : `vertex` (u,), `reachable` (v,). block : columns that are solved together. Memory: `solve_cost` of a block.
     """
 
     graph: Parts
@@ -62,7 +62,7 @@ class FlowTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         W, arrays = laplacian_of(self.graph, self.vertices, "unnormalized").point_weights, self.shared.load()
-        vertex, rows = arrays["vertex"], _unlabeled(arrays["vertex"], arrays["reached"])
+        vertex, rows = arrays["vertex"], _unlabeled(arrays["vertex"], arrays["reachable"])
         unit = np.eye(len(vertex))[:, self.first:self.last]
         W_l = W[vertex]
         flow = np.asarray(W_l.sum(axis=1)).reshape(-1, 1) * unit - W_l[:, vertex] @ unit
@@ -76,9 +76,9 @@ class FlowTask:
         return {**out.write(flow=flow), "solver": solution.described(solver.params.method)}
 
 
-def _unlabeled(vertex: np.ndarray, reached: np.ndarray) -> np.ndarray:
+def _unlabeled(vertex: np.ndarray, reachable: np.ndarray) -> np.ndarray:
     """Return the reachable vertices without a label."""
-    unlabeled = reached.copy()
+    unlabeled = reachable.copy()
     unlabeled[vertex] = False
     return np.flatnonzero(unlabeled)
 
@@ -89,14 +89,14 @@ def _eliminated(W: sp.csr_array, vertex: np.ndarray, rows: np.ndarray) -> tuple[
     return sp.csr_array(sp.diags_array(np.asarray(W_u.sum(axis=1)).ravel()) - W_u[:, rows]), W_u[:, vertex]
 
 
-def harmonic(W: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reached: np.ndarray, solver: SolverParams,
+def harmonic(W: sp.csr_array, vertex: np.ndarray, mean: np.ndarray, reachable: np.ndarray, solver: SolverParams,
              start: np.ndarray | None = None) -> tuple[np.ndarray, JsonObject]:
     """Return the function (v, c) that is `mean` (u, c) at labeled vertices (u,), harmonic elsewhere; and evidence.
 
-    W : weights (v, v). reached (v,) bool : the reachable vertices. start (m, c) : the values of the first vertices
+    W : weights (v, v). reachable (v,) bool : the reachable vertices. start (m, c) : the values of the first vertices
     before the graph grew, where the solver starts. Raises NotConverged.
     """
-    rows = _unlabeled(vertex, reached)
+    rows = _unlabeled(vertex, reachable)
     values = np.zeros((W.shape[0], mean.shape[1]))
     values[vertex] = mean
     if not len(rows):
@@ -119,10 +119,10 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
         return fit_harmonic(graph, target.in_units(), weight, solver, execution, begin).times(target.unit)
     Y = target.indicators()
     labels = VertexLabels.of(graph.vertices, target, Y, weight)
-    reached, _ = reached_vertices(graph, labels.vertex)
+    reachable, _ = reachable_vertices(graph, labels.vertex)
     parts = execution.scratch()
     receipt, = execution.map([HarmonicTask(
         graph.stored, graph.shared_vertices(execution),
-        execution.share(vertex=labels.vertex, mean=labels.mean, reached=reached, **start_arrays(start)), solver)],
+        execution.share(vertex=labels.vertex, mean=labels.mean, reachable=reachable, **start_arrays(start)), solver)],
         parts)
-    return VertexValues(parts.read(0)["values"], reached, attributes={"solver": receipt["solver"]})
+    return VertexValues(parts.read(0)["values"], reachable, attributes={"solver": receipt["solver"]})

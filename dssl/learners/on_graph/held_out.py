@@ -26,7 +26,7 @@ from ..target.target import Target
 from .graph_ridge import GraphRidgeParams, Kernel, KernelColumns, KernelRows, sampled
 from .harmonic import FlowTask, fit_harmonic
 from .poisson import PoissonTask, Sources, Unlabeled
-from .vertex_labels import VertexLabels, VertexValues, reached_vertices
+from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
 
 BLOCK_COLUMNS = 256  # of a task
 COLUMN_BYTES = 128  # for each vertex of a column while it is solved
@@ -75,7 +75,7 @@ def held_out_refits(fit: Fit, graph: Graph, target: Target, weight: np.ndarray |
         train = np.setdiff1d(np.arange(len(vertex)), fold)
         fitted = fit(target.take(train), None if weight is None else weight[train])
         values.append(fitted.values[vertex[fold]])
-        reachable.append(fitted.reached[vertex[fold]])
+        reachable.append(fitted.reachable[vertex[fold]])
     return HeldOutValues.of(target, weight, folds, values, reachable)
 
 
@@ -87,13 +87,13 @@ class LabeledVertices:
     target: Target
     weight: np.ndarray | None
     labels: VertexLabels
-    reached: np.ndarray
+    reachable: np.ndarray
     component: np.ndarray
 
     @classmethod
     def of(cls, graph: Graph, target: Target, weight: np.ndarray | None) -> "LabeledVertices":
         labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-        return cls(graph, target, weight, labels, *reached_vertices(graph, labels.vertex))
+        return cls(graph, target, weight, labels, *reachable_vertices(graph, labels.vertex))
 
     def n_columns(self, repetitions: Repetitions) -> int:
         """Return the number of right-hand sides of refits."""
@@ -105,7 +105,7 @@ class LabeledVertices:
         return VertexLabels.of(self.graph.vertices, self.target.take(train), self.target.indicators()[train],
                                None if self.weight is None else self.weight[train])
 
-    def reachable(self, train: VertexLabels, positions: np.ndarray) -> np.ndarray:
+    def reachable_from(self, train: VertexLabels, positions: np.ndarray) -> np.ndarray:
         """Return which labeled vertices, by their positions, share a component with training labels."""
         return np.isin(self.component[self.labels.vertex[positions]], self.component[train.vertex])
 
@@ -116,7 +116,7 @@ class LabeledVertices:
         for fold in folds:
             train, positions = self.training_labels(fold), self.labels.of_point[fold]
             values.append(predict(train, positions))
-            reachable.append(self.reachable(train, positions))
+            reachable.append(self.reachable_from(train, positions))
         return HeldOutValues.of(self.target, self.weight, folds, values, reachable)
 
 
@@ -133,7 +133,7 @@ def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, r
     if u > labeled.n_columns(repetitions):
         fit = partial(fit_harmonic, graph, solver=solver, execution=execution)
         return [held_out_refits(fit, graph, target, weight, folds) for folds in repetitions]
-    shared, parts = execution.share(vertex=labeled.labels.vertex, reached=labeled.reached), execution.scratch()
+    shared, parts = execution.share(vertex=labeled.labels.vertex, reachable=labeled.reachable), execution.scratch()
     vertices, blocks = graph.shared_vertices(execution), row_ranges(u, BLOCK_COLUMNS)
     height = columns_at_once(len(labeled.component), execution.memory_budget)
     execution.map([FlowTask(graph.stored, vertices, shared, *block, height, solver) for block in blocks], parts)
@@ -145,7 +145,7 @@ def held_out_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, r
         values = np.zeros((u, train.mean.shape[1]))
         values[C] = train.mean
         F = np.setdiff1d(positions, C)
-        F = F[labeled.reachable(train, F)]
+        F = F[labeled.reachable_from(train, F)]
         values[F] = np.linalg.solve(S[np.ix_(F, F)], -S[np.ix_(F, C)] @ train.mean)
         return values[positions]
 
@@ -203,7 +203,7 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
     if target.unit != 1:
         values = held_out_graph_ridge(graph, target.in_units(), weight, repetitions, families, execution, columns)
         return [[repeated.times(target.unit) for repeated in of_family] for of_family in values]
-    vertices, (_, component) = graph.vertices, reached_vertices(graph, graph.vertices.vertex[target.labeled])
+    vertices, (_, component) = graph.vertices, reachable_vertices(graph, graph.vertices.vertex[target.labeled])
     labels, of_label = np.arange(len(target.labeled)), component[vertices.vertex[target.labeled]]
     samples: dict[tuple[int, ...], np.ndarray] = {}
 

@@ -63,7 +63,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     vertices = graph.vertices.vertex[target.labeled[test]]
     nearest = fit_nearest(rows, part, knn.distance, execution, k=N_NEAREST)
     by_nearest = nearest.values(SelectedRows(rows, target.labeled[test]), execution)
-    by_graph = np.where(on_graph.reached[vertices][:, None], signed(on_graph.values, target)[vertices], by_nearest)
+    by_graph = np.where(on_graph.reachable[vertices][:, None], signed(on_graph.values, target)[vertices], by_nearest)
     # Both are averages of labels, and so assume the frequencies of the labels.
     graph_shift, nearest_shift = (prior_shift(target, values, target.coding, weight, LABELS, test)
                                   for values in (by_graph, by_nearest))
@@ -79,11 +79,11 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
                              nearest_shift.calibration, nearest_shift.calibration, attributes)
     harmonic = fit_harmonic(graph, target, weight, solver, execution)
     model = graph_model(graph, rows, harmonic, target, knn, execution).shifted(graph_shift.columns)
-    unreachable = np.flatnonzero(~harmonic.reached)
+    unreachable = np.flatnonzero(~harmonic.reachable)
     if len(unreachable):
         model.values_at[unreachable] = supervised.values(SelectedRows(rows, graph.vertices.first[unreachable]),
                                                          execution)
-        model.reached[unreachable] = True
-    attributes |= {**harmonic.attributes, "unreached": int(graph.vertices.multiplicity[unreachable].sum())}
+        model.reachable[unreachable] = True
+    attributes |= {**harmonic.attributes, "unreachable": int(graph.vertices.multiplicity[unreachable].sum())}
     return ManyLabelsFit(model, supervised, model.values_at[graph.vertices.vertex], test, by_graph, by_nearest,
                          graph_shift.calibration, nearest_shift.calibration, attributes)

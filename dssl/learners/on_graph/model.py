@@ -29,23 +29,23 @@ from ..target.coding import ClassCoding, Coding, Scores
 from ..target.target import Classes, Target
 from .vertex_labels import VertexValues
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, eq=False)
 class GraphModel(SearchingModel):
-    """Values (v, c) at the vertices in an index, of which those `reached` (v,) bool are reachable.
+    """Values (v, c) at the vertices in an index, `reachable` (v,) bool from a label or not.
 
     rule, k : weights and number of neighbors. scales (v,) : the distances of vertices to their k-th neighbors; where 0,
     the distance of the new point counts. A point without reachable neighbors is unsupported: it has no class, and the
     mean quantity.
     """
 
-    abstains = True
+    rejects = True
 
     index: NeighborIndex
     values_at: np.ndarray
-    reached: np.ndarray
+    reachable: np.ndarray
     scales: np.ndarray
     rule: WeightRule
     k: int
@@ -64,17 +64,18 @@ class GraphModel(SearchingModel):
         """As in the base class; nearest : the distances (b, k) and ids (b, k) of the nearest vertices, if known."""
         distances, ids = self.index.nearest(X, self.k) if nearest is None else nearest
         logs = self.rule.log_weights(distances, distances[:, -1:], self.scales[ids])
-        logs[~self.reached[ids]] = -np.inf
+        logs[~self.reachable[ids]] = -np.inf
         unsupported: np.ndarray = np.all(np.isneginf(logs), axis=1)
         weights = np.exp(logs - np.where(unsupported, 0.0, logs.max(axis=1))[:, None])
         weights /= np.where(unsupported, 1.0, weights.sum(axis=1))[:, None]
         values = np.einsum("qk,qkc->qc", weights, self.values_at[ids])
         same = np.flatnonzero(distances[:, 0] == 0)
-        equal = (distances[same] == 0) & self.reached[ids[same]]
+        equal = (distances[same] == 0) & self.reachable[ids[same]]
         unsupported[same] = ~equal.any(axis=1)
         values[same] = np.einsum("qk,qkc->qc", equal / np.maximum(equal.sum(axis=1, keepdims=True), 1),
                                  self.values_at[ids[same]])
-        values[unsupported] = 0.0 if isinstance(self.coding, ClassCoding) else self.values_at[self.reached].mean(axis=0)
+        values[unsupported] = 0.0 if isinstance(self.coding, ClassCoding) else (
+            self.values_at[self.reachable].mean(axis=0))
         return values, unsupported
 
     @property
@@ -110,7 +111,8 @@ class GraphModel(SearchingModel):
         return self.index.query_bytes(rows, self.k) + 8 * self.k * (4 + self.n_columns)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
-        return {**self.index.to_arrays(), "values": self.values_at, "reached": self.reached, "scales": self.scales}, {
+        return {**self.index.to_arrays(), "values": self.values_at, "reachable": self.reachable,
+                "scales": self.scales}, {
             "type": "GraphModel", "version": VERSION, "coding": self.coding.name,
             "classes": self.coding.classes.tolist(), "index": self.index.attributes, "n_neighbors": self.k,
             "weights": {"kind": self.rule.name, "scale": self.rule.scale}, **self.attributes}
@@ -119,7 +121,7 @@ class GraphModel(SearchingModel):
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "GraphModel":
         rest = fit_attributes(attributes, "GraphModel", VERSION, ("index", "n_neighbors", "weights"))
         weights = attributes["weights"]
-        return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reached"],
+        return cls(NeighborIndex.from_arrays(arrays, attributes["index"]), arrays["values"], arrays["reachable"],
                    arrays["scales"], WEIGHT_RULES.named(weights["kind"])(weights["scale"]), attributes["n_neighbors"],
                    coding_of(attributes), rest)
 
@@ -137,11 +139,11 @@ def scored(target: Target) -> Coding:
 def graph_model(graph: Graph, rows: Rows, fitted: VertexValues, target: Target, params: KNNGraph, execution: Execution,
                 attributes: JsonObject | None = None) -> GraphModel:
     """Return the model of a target's values on a graph of rows (n, d); see `vertex_model`."""
-    return vertex_model(graph, rows, signed(fitted.values, target), fitted.reached, scored(target), params, execution,
+    return vertex_model(graph, rows, signed(fitted.values, target), fitted.reachable, scored(target), params, execution,
                         attributes)
 
 
-def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarray, coding: Coding, params: KNNGraph,
+def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reachable: np.ndarray, coding: Coding, params: KNNGraph,
                  execution: Execution, attributes: JsonObject | None = None) -> GraphModel:
     """Return the model of values (v, c) on a graph of rows (n, d); params : connect new points to the graph.
 
@@ -152,7 +154,7 @@ def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reached: np.ndarr
     rule = rule_at_new_points(graph.attributes["weights"], params.weighting)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
     return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.distance, execution),
-                      values, reached, scales, rule, k, coding, attributes or {})
+                      values, reachable, scales, rule, k, coding, attributes or {})
 
 
 register_model("GraphModel", GraphModel)

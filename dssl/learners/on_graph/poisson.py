@@ -30,7 +30,7 @@ from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import extended, start_arrays
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target.target import Classes
-from .vertex_labels import VertexLabels, VertexValues, reached_vertices
+from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
 
 MIN_UNLABELED = 20  # vertices of a component for a mean and a standard deviation
 MAX_UNLABELED = 4000  # sampled in all components
@@ -168,7 +168,7 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     NotConverged.
     """
     labels = VertexLabels.of(graph.vertices, target, target.indicators(), weight)
-    reached, component = reached_vertices(graph, labels.vertex)
+    reachable, component = reachable_vertices(graph, labels.vertex)
     sources, parts = Sources.of(labels, component), execution.scratch()
     receipt, = execution.map([PoissonTask(graph.stored, graph.shared_vertices(execution), execution.share(
         vertex=labels.vertex, source=sources.source, component=component, rows=np.arange(len(component)),
@@ -176,7 +176,7 @@ def fit_poisson(graph: Graph, target: Classes, weight: np.ndarray | None, solver
     potentials, unlabeled = parts.read(0)["values"], Unlabeled.of(labels.vertex, component)
     scores = sources.scores(potentials, component, potentials[unlabeled.vertex], unlabeled.component)
     _warn_of_one_class(scores[unlabeled.vertex], target)
-    return VertexValues(scores, reached, attributes={"solver": receipt["solver"]})
+    return VertexValues(scores, reachable, attributes={"solver": receipt["solver"]})
 
 
 def _warn_of_one_class(scores: np.ndarray, target: Classes) -> None:

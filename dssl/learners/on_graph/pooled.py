@@ -31,13 +31,13 @@ SHARPENED = 3.0  # root mean square of the log probabilities of classes that no 
 class OwnValues:
     """What a learner says without the other model.
 
-    values (v, c) : at the vertices, as `signed`. reached (v,) bool : where a label is reachable. held (h,) : the
+    values (v, c) : at the vertices, as `signed`. reachable (v,) bool : from a label. held (h,) : the
     positions of held-out labels; held_out (h, c) : their values, NaN where unknown. calibration : of classes, None
     where no class has two labels.
     """
 
     values: np.ndarray
-    reached: np.ndarray
+    reachable: np.ndarray
     held: np.ndarray
     held_out: np.ndarray
     calibration: Calibration | None
@@ -48,8 +48,8 @@ class Pooled:
     """A pool on the vertices.
 
     on_vertices : the values, of classes log probabilities. Where the learner reaches none, those of the other model if
-    held-out labels say that it is better than chance; if they do not, the vertices are not reached. held (h,) : the
-    positions of held-out labels; held_out, alone, own (h, c) : their cross-fitted values by the pool, and those of the
+    held-out labels say that it is better than chance; if they do not, the vertices are unreachable. held (h,) : the
+    positions of held-out labels; held_out, held_out_other, own (h, c) : their cross-fitted values by the pool, of the
     other model and of the learner alone, as `signed`, NaN where the learner knows no other label of the class. other
     (v, c) : what the other model says alone, as `signed`. calibration : of the pool; None for quantities.
     """
@@ -57,7 +57,7 @@ class Pooled:
     on_vertices: VertexValues
     held: np.ndarray
     held_out: np.ndarray
-    alone: np.ndarray
+    held_out_other: np.ndarray
     own: np.ndarray
     other: np.ndarray
     calibration: Calibration | None
@@ -113,7 +113,7 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     k, even = len(members), np.zeros(others[0].shape)
     if own is None:
         weights, held = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
-        log_values, fitted_to, judged = even, 0, np.arange(0)
+        log_values, fitted_to, calibrated = even, 0, np.arange(0)
         own_held = own_values = np.zeros((0, even.shape[1]))
     else:
         unseen, unseen_held = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
@@ -121,29 +121,29 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
         known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2))
         held, values = own.held[known], own.held_out[known]
         # The only label of a class is predicted wrong without itself, so that it judges the other model alone.
-        judged = calibration_labels(target, values, held)
+        calibrated = calibration_labels(target, values, held)
         own_held = np.zeros((len(held), even.shape[1]))
-        own_held[judged] = _log_probabilities(target, values, own, unseen_held[held])[judged]
+        own_held[calibrated] = _log_probabilities(target, values, own, unseen_held[held])[calibrated]
         own_values, fitted_to = np.full(own_held.shape, np.nan), len(held)
-        own_values[judged] = own_held[judged]
+        own_values[calibrated] = own_held[calibrated]
         weights = pool_weights(target.take(held), own_held, at_labels[:, held], _taken(weight, held))
     of_held, held_weight = target.take(held), _taken(weight, held)
     logs_at_vertices = pool(target, weights, log_values, others)
     held_out = cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight)
-    alone = pool(target, Weights(0.0, np.ones(1)), own_held, at_labels[:1, held] * sizes[0])
-    decision = _decision(target, weight, held_out[judged], held[judged])
+    of_other = pool(target, Weights(0.0, np.ones(1)), own_held, at_labels[:1, held] * sizes[0])
+    decision = _decision(target, weight, held_out[calibrated], held[calibrated])
     calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
     shift = 0.0 if decision is None else decision
-    reached = np.ones(len(even), bool)
-    if own is not None and not own.reached.all():
+    reachable = np.ones(len(even), bool)
+    if own is not None and not own.reachable.all():
         nothing = np.zeros_like(own_held)
         elsewhere = pool_weights(of_held, nothing, at_labels[:, held], held_weight)
-        reached = own.reached | _is_informative(of_held, cross_fitted_pool(of_held, nothing, at_labels[:, held],
+        reachable = own.reachable | _is_informative(of_held, cross_fitted_pool(of_held, nothing, at_labels[:, held],
                                                                            held_weight))
-        logs_at_vertices = np.where(own.reached[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
+        logs_at_vertices = np.where(own.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
-        VertexValues(np.where(reached[:, None], logs_at_vertices + shift, 0.0), reached), held,
-        signed(held_out + shift, target), signed(alone, target), signed(own_values, target),
+        VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), held,
+        signed(held_out + shift, target), signed(of_other, target), signed(own_values, target),
         signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.own,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
 

@@ -73,7 +73,7 @@ class TagModel(Model):
                     searches[first] = part.index.nearest(X, part.k)
                 at_points, unsupported = model.block_values_near(X, searches[first])
             values[:, column] = margins_of(at_points, model.coding)[:, 1]
-            if model.abstains:
+            if model.rejects:
                 values[unsupported, column] = np.nan
         return values, np.asarray(np.isnan(values[:, list(self.learned)]).all(axis=1))
 

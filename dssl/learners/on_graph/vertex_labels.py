@@ -41,19 +41,19 @@ class VertexLabels:
 class VertexValues:
     """A function on the v vertices of a graph.
 
-    values (v, c) : 0 at unreachable vertices. reached (v,) bool : the reachable vertices, in components with labels.
+    values (v, c) : 0 at unreachable vertices. reachable (v,) bool : the reachable vertices, in components with labels.
     held_out (l, c) : leave-one-out values of the labeled points, if known. attributes : of the fit.
     """
 
     values: np.ndarray
-    reached: np.ndarray
+    reachable: np.ndarray
     held_out: np.ndarray | None = None
     attributes: JsonObject = field(default_factory=dict)
 
     def shifted(self, offset: np.ndarray) -> "VertexValues":
         """Return the function plus an offset (c,), or for two classes one of their difference, (1,)."""
         both = np.append(-offset, offset) / 2 if len(offset) < self.values.shape[1] else offset
-        return replace(self, values=np.where(self.reached[:, None], self.values + both, self.values),
+        return replace(self, values=np.where(self.reachable[:, None], self.values + both, self.values),
                        held_out=None if self.held_out is None else self.held_out + both)
 
     def times(self, unit: float) -> "VertexValues":
@@ -62,10 +62,10 @@ class VertexValues:
 
     def described(self, vertices: Vertices) -> JsonObject:
         """Return the attributes with the number of unreachable points."""
-        return {**self.attributes, "unreached": int(vertices.multiplicity[~self.reached].sum())}
+        return {**self.attributes, "unreachable": int(vertices.multiplicity[~self.reachable].sum())}
 
 
-def reached_vertices(graph: Graph, labeled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reachable_vertices(graph: Graph, labeled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which vertices (v,) bool are in a component with labeled vertices, and the components (v,)."""
     component = graph.components()
     return np.isin(component, component[labeled]), component

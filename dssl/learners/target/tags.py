@@ -46,8 +46,8 @@ class Tags:
 
     def described(self) -> JsonObject:
         """Return a summary of the labels: how many points have each tag, and how many have not."""
-        n_with, n_without = self.with_and_without
-        return {"with_tag": n_with.tolist(), "without_tag": n_without.tolist(), "not_learned": self.not_learned()}
+        n_positive, n_negative = self.n_by_entry
+        return {"with_tag": n_positive.tolist(), "without_tag": n_negative.tolist(), "not_learned": self.not_learned()}
 
     @classmethod
     def of(cls, codes: np.ndarray, names: np.ndarray) -> "Tags":
@@ -70,34 +70,37 @@ class Tags:
         return some.take(np.flatnonzero((some.coded != UNLABELED).any(axis=1)))
 
     @property
-    def with_and_without(self) -> np.ndarray:
+    def n_by_entry(self) -> np.ndarray:
         """Return how many labeled points have each tag, and how many have not, (2, c)."""
         return np.array([(self.coded == 1).sum(axis=0), (self.coded == 0).sum(axis=0)])
 
     def most_balanced(self) -> Classes:
         """Return the labels of the tag that has the most labels of the rarer of its two classes."""
-        return self.of_tag(int(self.with_and_without.min(axis=0).argmax()))
+        return self.of_tag(int(self.n_by_entry.min(axis=0).argmax()))
 
     @property
     def learnable(self) -> np.ndarray:
         """Return the columns of tags that some labeled point has, and another has not."""
-        return np.flatnonzero(self.with_and_without.all(axis=0))
+        return np.flatnonzero(self.n_by_entry.all(axis=0))
 
     def constants(self) -> np.ndarray:
         """Return the score (c,) of each tag that is not learnable: 1 where all labels have it, -1 where none has it.
 
         NaN of a learnable tag, and of one that is known at no point.
         """
-        n_with, n_without = self.with_and_without
-        return np.select([(n_with > 0) & (n_without == 0), (n_without > 0) & (n_with == 0)], [1.0, -1.0], np.nan)
+        n_positive, n_negative = self.n_by_entry
+        every, none = (n_positive > 0) & (n_negative == 0), (n_negative > 0) & (n_positive == 0)
+        return np.select([every, none], [1.0, -1.0], np.nan)
 
     def not_learned(self) -> list[str]:
         """Return what is said of tags that are not learnable, a line for each reason."""
-        n_with, n_without = self.with_and_without
+        n_positive, n_negative = self.n_by_entry
+        every, none = (n_positive > 0) & (n_negative == 0), (n_negative > 0) & (n_positive == 0)
         lines = []
-        for what, then, chosen in (("no labeled point has", "predicted nowhere", (n_with == 0) & (n_without > 0)),
-                                   ("every labeled point has", "predicted everywhere", (n_without == 0) & (n_with > 0)),
-                                   ("no point has a known entry of", "unknown everywhere", n_with + n_without == 0)):
+        for what, then, chosen in (("no labeled point has", "predicted nowhere", none),
+                                   ("every labeled point has", "predicted everywhere", every),
+                                   ("no point has a known entry of", "unknown everywhere",
+                                    n_positive + n_negative == 0)):
             if names := self.names[chosen].tolist():
                 lines.append(f"tags that {what}: {_listed(names)}; {'they are' if len(names) > 1 else 'it is'} {then}")
         return lines

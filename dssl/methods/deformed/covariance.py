@@ -140,14 +140,14 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
     solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
-    structure = {str(power): spectral_concentration(np.diagonal(A), subsample, solver, system["ridge"], power)
+    concentration = {str(power): spectral_concentration(np.diagonal(A), subsample, solver, system["ridge"], power)
                  for power, A in covariances.items()}
     m = context.vertices().multiplicity[subsample]
     covariances = {power: covariance_at_points(A, m) for power, A in covariances.items()}
     PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in covariances.items()})
     shares.remove()
     return {"mean_diagonal": {str(power): float(np.trace(A)) / len(A) for power, A in covariances.items()},
-            "structure": structure}
+            "spectral_concentration": concentration}
 
 
 def covariance_of(context: Context, params: CovarianceParams) -> GraphCovariance:
@@ -159,8 +159,8 @@ def covariance_of(context: Context, params: CovarianceParams) -> GraphCovariance
     return GraphCovariance(
         chosen["subsample"], {power: arrays[f"power{power}"] for power in params.powers}, {
             **graph.attributes, "regularizer": {**system, "power": params.regularizer.power},
-            **{name: health[name] for name in ("vertices", "components", "unreached")},
+            **{name: health[name] for name in ("vertices", "components", "unreachable")},
             "solves": context.attributes("columns")}, vertices=graph.vertices,
         subsample_vertices=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
         params=SolverParams(**system["params"]),
-        concentration={int(power): value for power, value in covariance["structure"].items()})
+        concentration={int(power): value for power, value in covariance["spectral_concentration"].items()})

@@ -22,9 +22,9 @@ from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
 from ...kernels.subsample import columns_cost, n_solves, product_cost
 from ...learners.eta import ETAS
+from ...report.report_text import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
-from ...report.words import BASE, Baseline, ReportText
 from ...selection.halving import ALL
 from ...solvers.direct import MAX_DIRECT
 from ...solvers.method import SolverMethod
@@ -182,7 +182,7 @@ def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
                      8 if is_svm or f.is_regression else 16)
 
 
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
     cause="changed kernel", graph="model.eta", norm="model.C",
     folds="The held-out points of a fold are also removed from the subsample.")
@@ -195,20 +195,20 @@ WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a
                "predict the others with the model, or graph.n_neighbors")
 _FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
-    Step("subsample", 3, ("labels", "vertices"), lambda p: SubsampleParams(p.n_landmarks, p.random_state),
+    Step("subsample", 4, ("labels", "vertices"), lambda p: SubsampleParams(p.n_landmarks, p.random_state),
          make_subsample, _subsample_cost, "lower data.points", grows=True),
     Step("system", 7, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
     Step("columns", 5, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),
-    Step("covariance", 5, ("vertices", "system", "subsample", "columns"), _columns, make_covariance,
+    Step("covariance", 6, ("vertices", "system", "subsample", "columns"), _columns, make_covariance,
          _product_cost, _FEWER, section=solver_section))
 STEPS = (
     *COVARIANCE_STEPS,
     Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
-         _FEWER, section=partial(selection_section, words=WORDS), leads=True),
+         _FEWER, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
     Step("models", 12, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_landmarks or labels"))
-DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, WORDS, BASELINES, SvmSections,
+DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, REPORT_TEXT, BASELINES, SvmSections,
                       has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)
 DEFORMED_RIDGE = replace(DEFORMED_SVM, name="ridge", tasks=("classification", "regression"), sections=RidgeSections)

@@ -116,11 +116,12 @@ def problem_of(context: Context, learning: LearningParams) -> DeformedProblem:
         k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_landmarks"] - 1))
         graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
     labels, attributes = context.shared_labels()
+    concentration = context.attributes("covariance")["spectral_concentration"]
     return DeformedProblem(
         points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
         chosen=context.inputs["subsample"].parts.arrays(0), labels=labels, attributes=attributes,
         learning=replace(learning, subsample_graph=graph),
-        concentration={int(power): value for power, value in context.attributes("covariance")["structure"].items()})
+        concentration={int(power): value for power, value in concentration.items()})
 
 
 @dataclass(frozen=True)
@@ -247,14 +248,14 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
     models = dict[str, Model]()
     shares = None  # of the model's etas, which the control takes too
     folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
-    left_out = dict[str, list[HeldOut]]()
+    held_out_by_model = dict[str, list[HeldOut]]()
     held, of_model = list[HeldOut](), list[HeldOut]()
     for name in ("model", *problem.learning.baselines):
         chosen = choices[name]
         base = problem.base(chosen["bandwidth"])
         kernel: Any = base
         learner = LearnerParams(kind=problem.learning.kind, C=chosen["C"])
-        facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled)}
+        attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled)}
         if name == "base":
             K = kernel(X_l, X_l)
         else:
@@ -262,30 +263,31 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
             deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target, weight,
                                  concentration=problem.concentration_of(name).get(chosen["power"]),
                                  shares=shares if name == "shuffled" else None)
-            kernel, K, facts["eta"] = deformed.kernel, deformed.K, deformed.described()
+            kernel, K, attributes["eta"] = deformed.kernel, deformed.K, deformed.described()
             shares = deformed.shares if name == "model" else shares
             learner = replace(learner, unpenalized_intercept=deformed.unpenalized_intercept)
         coef, intercept, coding = fit_gram(K, target, learner, weight)
-        facts |= {**target.training_metrics(K @ coef + intercept, coding),
+        attributes |= {**target.training_metrics(K @ coef + intercept, coding),
                   "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
-        judged = name in ("model", "base")
-        if judged:
-            held = [HeldOut(target, *_left_out(K, target, learner, each, weight), each, weight)
+        is_held_out = name in ("model", "base")
+        if is_held_out:
+            held = [HeldOut(target, *_held_out_values(K, target, learner, each, weight), each, weight)
                     for each in folds.repetitions]
         # A control is moved as the model is.
-        model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, facts), target,
-                                               held if judged else of_model, problem.points)
-        if judged:
-            left_out[name] = moved
+        model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, attributes), target,
+                                               held if is_held_out else of_model, problem.points)
+        if is_held_out:
+            held_out_by_model[name] = moved
         if name == "model":
             of_model = held
             function = Expansion(deformed, X_l, coef)
-            model = replace(model, attributes={**facts, **calibration_attributes(calibration)})
+            model = replace(model, attributes={**attributes, **calibration_attributes(calibration)})
         models[name] = model
-    return DeformedModels(models, {"by_labels": by_labels(target, folds, left_out)} if compares else {}, function)
+    compared = {"by_labels": by_labels(target, folds, held_out_by_model)} if compares else {}
+    return DeformedModels(models, compared, function)
 
 
-def _left_out(K: np.ndarray, target: Target, learner: LearnerParams,
+def _held_out_values(K: np.ndarray, target: Target, learner: LearnerParams,
               folds: Sequence[np.ndarray], weight: np.ndarray | None) -> tuple[Coding, np.ndarray]:
     values, coding = held_out([K] * len(folds), target, folds, learner, weight)
     return coding, values

@@ -32,9 +32,9 @@ from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes, of_log_probabilities
 from ...learners.target.coding import margins_of
 from ...learners.target.target import Classes, Target
+from ...report.report_text import Baseline, ReportText
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
-from ...report.words import Baseline, ReportText
 from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior
 from ...selection.calibration import FOLDS, ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores
@@ -106,17 +106,17 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     target.require_labels()
     fitted = learner.fit(graph, target, weight, execution, columns, _start(context, learner))
     folds = params.label_folds(target, learner, len(graph.vertices))
-    left_out = list[HeldOutValues]()
+    repeated = list[HeldOutValues]()
     if folds.compared and (params.compares or (can_calibrate(target) and fitted.held_out is None)):
         calibrated = replace(learner, solver=calibration_solver(learner.solver))
-        left_out = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, columns)[0]
+        repeated = held_out_on_graph([calibrated], graph, target, weight, folds.repetitions, execution, columns)[0]
 
     def held_out() -> np.ndarray:
-        return signed(left_out[0].values if fitted.held_out is None else fitted.held_out, target)
+        return signed(repeated[0].values if fitted.held_out is None else fitted.held_out, target)
 
     calibration: Calibration | None = None
     if isinstance(target, Classes):
-        shift = shift_of(target, held_out, scored(target), signed(fitted.values[fitted.reached], target), weight,
+        shift = shift_of(target, held_out, scored(target), signed(fitted.values[fitted.reachable], target), weight,
                          learner.assumed)
         calibration = shift.calibration
         if has_sizes(target):
@@ -127,10 +127,10 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
         else:
             fitted = fitted.shifted(shift.columns)
     PartWriter(context.parts, 0).write(
-        values=fitted.values, reached=fitted.reached,
-        **{f"{name}{number}": array for number, of_repetition in enumerate(left_out)
+        values=fitted.values, reachable=fitted.reachable,
+        **{f"{name}{number}": array for number, of_repetition in enumerate(repeated)
                                                        for name, array in (("held_out", of_repetition.values),
-                                                                           ("lost", of_repetition.unreachable))})
+                                                                           ("unreachable", of_repetition.unreachable))})
     errors = {} if fitted.held_out is None else {
         name.replace("training", "held_out"): value
         for name, value in target.training_metrics(signed(fitted.held_out, target), scored(target)).items()}
@@ -144,8 +144,8 @@ def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
     pooled = pooling.fit(target, weight)
     held_out = held_out_of(pooled, target)
     fitted, calibration = pooling.values(pooled, target, weight)
-    PartWriter(context.parts, 0).write(values=fitted.values, reached=fitted.reached, held_out0=held_out.values,
-                                       lost0=held_out.unreachable)
+    PartWriter(context.parts, 0).write(values=fitted.values, reachable=fitted.reachable, held_out0=held_out.values,
+                                       unreachable0=held_out.unreachable)
     return {"learner": pooling.learner.name, **fitted.described(pooling.graph.vertices),
             "other_model": evidence_of(pooled, pooling.graph, target, weight),
             **calibration_attributes(calibration)}
@@ -162,7 +162,7 @@ def _start(context: Context, learner: GraphLearner) -> np.ndarray | None:
 def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     """Return what the function says at the training points, and which of them no label reaches."""
     arrays, vertex = context.arrays("vertex_values"), context.vertices().vertex
-    return signed(arrays["values"][vertex], context.target()), ~arrays["reached"][vertex]
+    return signed(arrays["values"][vertex], context.target()), ~arrays["reachable"][vertex]
 
 
 def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
@@ -170,12 +170,13 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
     graph, arrays, weight = context.graph(), context.arrays("vertex_values"), context.label_weights(
         target, params.weight)
-    fitted, learner = VertexValues(arrays["values"], arrays["reached"]), _learner(context, params)
+    fitted, learner = VertexValues(arrays["values"], arrays["reachable"]), _learner(context, params)
     at_labels = signed(fitted.values[graph.vertices.vertex[target.labeled]], target)
     metrics = target.training_metrics(at_labels, scored(target)) if len(at_labels) else {}
-    facts = {"name": "model", "n_labeled": len(target.labeled), **metrics,
-             **{name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
-    models: dict[str, Model] = {"model": graph_model(graph, points, fitted, target, params.graph, execution, facts)}
+    attributes = {"name": "model", "n_labeled": len(target.labeled), **metrics,
+                  **{name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
+    model = graph_model(graph, points, fitted, target, params.graph, execution, attributes)
+    models: dict[str, Model] = {"model": model}
     compared = dict[str, Any]()
     is_pooled = "other_model" in context.attributes("vertex_values")
     if params.compares and is_pooled and not can_learn(target):
@@ -188,7 +189,7 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
             assumed = ClassPrior("given")  # the pool is shifted already
         held_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target),
                                       of_repetition, weight,
-                                      arrays[f"lost{number}"]).with_prior(assumed)
+                                      arrays[f"unreachable{number}"]).with_prior(assumed)
                               for number, of_repetition in enumerate(folds.repetitions)]}
         models |= _baselines(params, points, target, weight, folds, held_out, execution)
         compared = {"by_labels": {**by_labels(target, folds, held_out),
@@ -231,17 +232,17 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
 
     whole = fit(np.arange(len(K)))
     values = K @ whole.coef + whole.intercept
-    left_out = list[HeldOut]()
+    of_repetitions = list[HeldOut]()
     for repetition in folds.repetitions:
         without = np.full(values.shape, np.nan)
         for fold in repetition:
             kept = np.setdiff1d(np.arange(len(K)), fold)
             model = fit(kept)
             without[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
-        left_out.append(HeldOut(target, whole.coding, without, repetition, weight))
+        of_repetitions.append(HeldOut(target, whole.coding, without, repetition, weight))
     return replace(whole, attributes={
         "name": "base", "n_labeled": len(target.labeled), **target.training_metrics(values, whole.coding),
-        "parameters": {"bandwidth": bandwidth, "C": BASE_LEARNER.C}}), left_out
+        "parameters": {"bandwidth": bandwidth, "C": BASE_LEARNER.C}}), of_repetitions
 
 
 # ---- what the steps take
@@ -260,8 +261,8 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
         if each.family is None:
             # One label of each class at a time, and what the learning curve does not see.
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (max_repetitions(m) - 1) * (n <= MAX_SOLVED)
-            left_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
-            cost = replace(cost + left_out, written=cost.written)
+            of_held_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
+            cost = replace(cost + of_held_out, written=cost.written)
         costs.append(cost.guessing(*["solver"] * (n > MAX_DIRECT)))
     return costs
 
@@ -297,14 +298,14 @@ def _scores_cost(f: PlanInputs, params: GraphLearnerParams) -> Cost:
 
 FEWER = ("lower data.points and predict the others with the model, label fewer points, or use model.kind laprls, "
          "which has no task with the whole graph")
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="A function on the graph itself, fitted to the labels. A new point gets the mean of its neighbors.",
     changed="function that merely changed", cause="changed function", graph="graph.width", norm="model.penalty",
     unsupported=("test points unreachable from any label",
                  "The neighbors of these points are unreachable from any label. In classification they have no class "
                  "and count as errors; in regression they get the mean. dssl predict gives them no label. Raise "
                  "graph.n_neighbors, or label more points."),
-    unreached="no prediction")
+    unreachable="no prediction")
 BASELINES = (
     Baseline("nearest", "Predicts the label of the nearest labeled point. If it is as good, the graph adds little.",
              of_classes="With class sizes, a prior or weights, the distances to the nearest labeled points of the "
@@ -317,10 +318,10 @@ GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
         Step("selection", 11, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
-             section=partial(selection_section, words=WORDS), leads=True),
-        Step("vertex_values", 18, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+             section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
+        Step("vertex_values", 19, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 11, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 12, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
-    _scores_cost, WORDS, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
+    _scores_cost, REPORT_TEXT, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))

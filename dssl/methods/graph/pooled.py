@@ -43,19 +43,20 @@ class PooledLearner:
             if np.bincount(plain.strata()).max() > 1:
                 folds = calibration_folds(plain, self.random_state)
                 calibrated = replace(learner, solver=calibration_solver(learner.solver))
-                (left_out,), = held_out_on_graph([calibrated], graph, plain, weight, [folds], self.execution, columns)
+                (held_out_values,), = held_out_on_graph([calibrated], graph, plain, weight, [folds], self.execution,
+                                                        columns)
                 # Where no label is reachable a class is not known; a quantity is the mean of the others.
-                unknown = left_out.unreachable[:, None] & isinstance(plain, Classes)
-                held_out = np.where(unknown, np.nan, left_out.values)
+                unknown = held_out_values.unreachable[:, None] & isinstance(plain, Classes)
+                held_out = np.where(unknown, np.nan, held_out_values.values)
         values, held_values = signed(fitted.values, plain), signed(held_out, plain)
         labels = np.arange(len(plain.labeled))
         if not isinstance(plain, Classes):
             # The mean of the labels, where none is reachable.
-            values = np.where(fitted.reached[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
+            values = np.where(fitted.reachable[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
             return OwnValues(values, np.ones(len(values), bool), labels, held_values, None)
-        shift = shift_of(plain, lambda: held_values, scored(plain), values[fitted.reached], weight, learner.assumed)
-        values = np.where(fitted.reached[:, None], values + shift.columns, 0.0)
-        return OwnValues(values, fitted.reached, labels, held_values + shift.columns, shift.calibration)
+        shift = shift_of(plain, lambda: held_values, scored(plain), values[fitted.reachable], weight, learner.assumed)
+        values = np.where(fitted.reachable[:, None], values + shift.columns, 0.0)
+        return OwnValues(values, fitted.reachable, labels, held_values + shift.columns, shift.calibration)
 
     def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
         """Return the pool; known class sizes do not count yet."""

@@ -23,9 +23,9 @@ from ...learners.laprls.penalties import MAX_LABELS, Penalties, PenaltyScale, by
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
+from ...report.report_text import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import laprls_section
-from ...report.words import BASE, Baseline, ReportText
 from ...selection.by_labels import LabelFolds
 from ...selection.calibration import FOLDS
 from ...selection.folds import FoldParams
@@ -50,7 +50,7 @@ def _n_landmarks(f: PlanInputs, p: PenaltyParams) -> int:
     if isinstance(given, int):  # is meant, however few distinct rows the file may turn out to have
         return min(given, f.distinct_points.upper)
     return landmark_count(params.landmarks, min(f.n_labeled, f.vertices), f.vertices,
-                          params.most_landmarks(f.vertices, f.row_bytes))
+                          params.max_landmarks(f.vertices, f.row_bytes))
 
 
 def _landmarks_are_known(f: PlanInputs, p: PenaltyParams) -> bool:
@@ -111,10 +111,10 @@ def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
     iterates = solver in ("nystrom-pcg", "nystrom-cg") or (
         solver in ("pcg", "cg") and p.laprls.loss == SQUARES)  # a fit each time
     folds = LabelFolds.of_sizes(f.class_sizes, a_fit_each=iterates, curve=compares and not iterates)
-    judged = len({"model", "base"} & {*names}) if compares or not f.is_regression else 0
+    n_held_out = len({"model", "base"} & {*names}) if compares or not f.is_regression else 0
     chosen = f.attributes["selection"]["choices"].values() if "selection" in f.attributes else ()
     return Fits(len(names), len({p.number(row) for row in chosen}) or min(len(p.numbers), len({*names} - {"shuffled"})),
-                compares, judged * tuple(tuple(map(len, of_time)) for of_time in folds.repetitions))
+                compares, n_held_out * tuple(tuple(map(len, of_time)) for of_time in folds.repetitions))
 
 
 def _evidence(f: PlanInputs) -> list[dict[str, Any]] | None:
@@ -194,7 +194,7 @@ def _scores_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
                                8 if f.is_regression else 16)
 
 
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="Least squares on the labels, with penalties on the norm and on how much the function varies along the "
           "graph.", changed="penalty that merely smooths", cause="added penalty", graph="model.gamma_I",
     norm="model.gamma_A", penalties=("gamma_A", "gamma_I"))
@@ -207,13 +207,13 @@ STEPS = (
     Step("landmarks", 4, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
          _FEWER),
     Step("selection", 15, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
-         make_selection, _selection_cost, _FEWER, intermediate=True, section=partial(selection_section, words=WORDS),
-         leads=True),
+         make_selection, _selection_cost, _FEWER, intermediate=True,
+         section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
     Step("models", 12, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
          make_models, _models_cost, _FEWER, section=laprls_section))
-LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, WORDS, BASELINES,
+LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, REPORT_TEXT, BASELINES,
                 LapRLSSections, has_graph=True, uses_graph=lambda params: params.laprls.uses_graph,
                 evaluator=PenaltyEvaluator.of)
-LAPSVM = replace(LAPRLS, name="lapsvm", tasks=("classification",), sections=LapSVMSections, words=replace(
-    WORDS, model="A support vector machine on the labels, with penalties on the norm and on how much the function "
-                 "varies along the graph."))
+LAPSVM = replace(LAPRLS, name="lapsvm", tasks=("classification",), sections=LapSVMSections, report_text=replace(
+    REPORT_TEXT, model="A support vector machine on the labels, with penalties on the norm and on how much the "
+                       "function varies along the graph."))

@@ -32,7 +32,7 @@ from ...storage.views import SelectedRows
 from ..linear import NO_WEIGHTS
 from ..step import Context
 
-TIES = {measure.name: measure for measure in (SQUARED, HINGE)}
+TIES = {metric.name: metric for metric in (SQUARED, HINGE)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +326,7 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     models, described = dict[str, Model](), dict[str, dict[str, Any]]()
     evidence: list[dict[str, Any]] = []
     folds, weight = None, context.label_weights(target, params.weight)
-    left_out, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
+    held_out_by_model, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
     for number, numbered in systems.items():
         prepared = _prepared(context, params.of_number(problem, number), number, params)
         fitted = prepared.fitted(numbered)
@@ -334,27 +334,27 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
         folds = folds or LabelFolds.of(target, params.random_state, a_fit_each=not at_once, curve=at_once and compares)
         evidence.append({**params.named(number), **fitted.evidence, "models": list(numbered)})
         for name, system in numbered.items():
-            judged = name in ("model", "base") and (compares or isinstance(target, Classes))
+            is_held_out = name in ("model", "base") and (compares or isinstance(target, Classes))
             # A control is moved as the model is.
-            held = _left_out(prepared, system, folds, weight) if judged else of_model
+            held = _held_out_values(prepared, system, folds, weight) if is_held_out else of_model
             model, calibration, moved = with_prior(fitted.models[name], target, held, context.points("train"),
                                                    weight=weight)
-            if judged:
-                left_out[name] = moved
-            facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
+            if is_held_out:
+                held_out_by_model[name] = moved
+            attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
                 "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **params.named(number)}}
             if name == "model":
                 of_model = held
-                facts |= calibration_attributes(calibration)
+                attributes |= calibration_attributes(calibration)
             if compares:
                 labeled = SelectedRows(context.points("train"), target.labeled)
-                facts |= target.training_metrics(model.values(labeled, context.execution), model.coding)
-            described[name], models[name] = facts, replace(model, attributes=facts)
+                attributes |= target.training_metrics(model.values(labeled, context.execution), model.coding)
+            described[name], models[name] = attributes, replace(model, attributes=attributes)
     ordered = {name: models[name] for name in problem.names}
     written = context.write_models(ordered)
     blocks_in(context).remove()
     assert folds is not None  # there is a model
-    held_out = {name: of_model for name, of_model in left_out.items() if of_model}
+    held_out = {name: of_model for name, of_model in held_out_by_model.items() if of_model}
     compared = {"by_labels": by_labels(target, folds, held_out)}
     return {"models": {name: {**described[name], **written[name]} for name in ordered}, "evidence": evidence,
             **(compared if compares else {})}
@@ -381,7 +381,7 @@ def _prepared(context: Context, problem: LapRLSProblem, number: int, params: Pen
     return prepared
 
 
-def _left_out(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
+def _held_out_values(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
               weight: np.ndarray | None) -> list[HeldOut]:
     """Return the values at labels held out; none where that does not fit the memory budget."""
     target = prepared.problem.target

@@ -14,9 +14,9 @@ from ...execution.cost import Cost, cost_of, gram_seconds
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.linear.transductive import fit_bytes, fit_seconds, landmarks_that_fit
 from ...learners.model import predict_cost
+from ...report.report_text import Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import transductive_section
-from ...report.words import Baseline, ReportText
 from ...selection.calibration import FOLDS
 from ...selection.halving import rungs_of
 from ..plan_inputs import PlanInputs, guessing_unless
@@ -96,8 +96,8 @@ def _selection_cost(f: PlanInputs, params: MachineParams) -> Cost:
         if number:
             assert factor is not None
             standing = [ceil(count / factor) for count in standing]
-        most = min(_bandwidths(params), sum(standing))
-        bandwidths += 1 if number and f.bound == "lower" else most
+        upper = min(_bandwidths(params), sum(standing))
+        bandwidths += 1 if number and f.bound == "lower" else upper
         fits += min(tried, sum(standing)) * len(rung.repetitions)
     return _fits_cost(f, params, bandwidths, fits, folds)
 
@@ -122,21 +122,21 @@ def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
 
 _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or fewer points"
 _FEWER_FOLDS = "use fewer folds: selection.cv; fewer landmarks: model.landmarks.n_landmarks; or fewer points"
-WORDS = ReportText(
+REPORT_TEXT = ReportText(
     model="A support vector machine whose boundary avoids the unlabeled points; their labels are optimized, too.",
     changed="support vector machine that merely changed", cause="changed support vector machine",
     graph="model.unlabeled_weight", norm="model.C",
-    unlabeled="unlabeled data", without="The model equals the supervised baseline",
+    unlabeled="unlabeled data", equals="The model equals the supervised baseline",
     folds="Held-out points stay among the unlabeled points.",
     penalties=("C", "unlabeled_weight"))
 TRANSDUCTIVE = Method(
     "transductive", ("classification",), (
         Step("landmarks", 2, ("points", "labels"), LandmarkChoice.of, make_landmarks, _landmarks_cost, _FEWER_FOLDS),
         Step("selection", 1, ("points", "labels", "landmarks"), lambda params: params, make_selection,
-             _selection_cost, _FEWER_FOLDS, section=partial(selection_section, words=WORDS), leads=True),
-        Step("models", 2, ("points", "labels", "landmarks", "selection"), lambda params: params, make_models,
+             _selection_cost, _FEWER_FOLDS, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
+        Step("models", 3, ("points", "labels", "landmarks", "selection"), lambda params: params, make_models,
              _models_cost, _FEWER, section=transductive_section)),
-    _scores_cost, WORDS, (Baseline(
+    _scores_cost, REPORT_TEXT, (Baseline(
         "base", "The supervised baseline: the same support vector machine on the same landmarks, without the unlabeled "
                 "points. They influence at most the scaling, the bandwidth and the landmarks."),), TransductiveSections,
     evaluator=MachineEvaluator.of, joined=alone)

@@ -65,15 +65,15 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldLabels:
-    """Which labels are held out: to calibrate and to compare, if they are to be `judged`, and by `cv`, to choose."""
+    """Which labels are held out: `always`, to calibrate and to compare, or by `cv`, to choose."""
 
-    judged: bool
+    always: bool
     cv: FoldParams | None
     random_state: int
 
     def folds(self, target: Classes) -> LabelFolds:
         """Return those of the models; none where nothing asks for them."""
-        if not self.judged:
+        if not self.always:
             return LabelFolds([], [])
         return LabelFolds.of(target, self.random_state, a_fit_each=True, curve=False)
 
@@ -114,7 +114,7 @@ class MachineParams:
     @property
     def held(self) -> HeldLabels:
         """Return which labels are held out."""
-        return HeldLabels(judged=self.probability or bool(self.baselines), cv=self.cv, random_state=self.random_state)
+        return HeldLabels(always=self.probability or bool(self.baselines), cv=self.cv, random_state=self.random_state)
 
     def candidates(self) -> dict[str, list[Candidate]]:
         """Return by name the candidates of the model and its baseline, of a random search those that are drawn."""
@@ -346,16 +346,16 @@ def make_models(context: Context, params: MachineParams) -> dict[str, Any]:
     for name, candidate in chosen.items():
         fitted, = machines[candidate]
         held = [HeldOut(target, target.coding, fitted.values, folds.compared, weight)] if folds.compared else []
-        facts: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": candidate.named}
+        attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": candidate.named}
         model, calibration = fitted.model, None
         if name == "model":
             evidence = fitted.evidence
             if params.probability and held:
                 calibration = calibration_of(target, partial(np.copy, fitted.values), target.coding, weight)
-            facts |= calibration_attributes(calibration)
+            attributes |= calibration_attributes(calibration)
         else:  # of the labels alone, which know no frequencies but their own
             model, _, held = with_prior(model, target, held, context.points("train"), weight=weight)
-        models[name], described[name], held_out[name] = replace(model, attributes=facts), facts, held
+        models[name], described[name], held_out[name] = replace(model, attributes=attributes), attributes, held
     written = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, {name: held for name, held in held_out.items() if held})}
     return {"models": {name: {**described[name], **written[name]} for name in models}, "evidence": evidence,

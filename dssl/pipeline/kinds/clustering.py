@@ -50,9 +50,9 @@ def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
 
 def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
     """Return the clusters of points (n,), -1 where the model rejects a point."""
-    values, beyond = model.values_and_unsupported(points, context.execution)
+    values, unsupported = model.values_and_unsupported(points, context.execution)
     labels = model.coding.labels(values)
-    return model.coding.mask_labels(labels, beyond) if model.abstains else labels
+    return model.coding.mask_labels(labels, unsupported) if model.rejects else labels
 
 
 def _unlabeled(stage: Stage) -> Stage:
@@ -82,7 +82,7 @@ def kind_of(method: Method) -> Kind:
         _unlabeled(predictions_with(assigned_cost)),
         Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, agreement_cost,
               "lower data.points"),
-    ), words=method.words, baselines=method.baselines, answer=clusters_section)
+    ), report_text=method.report_text, baselines=method.baselines, answer=clusters_section)
 
 
 KINDS_OF_CLUSTERS = kind_of(CLUSTERING), kind_of(KERNEL_CLUSTERING)

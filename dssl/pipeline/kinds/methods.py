@@ -38,7 +38,7 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
         DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),
         sample_with(predicted_cost, has_graph=method.has_graph), predictions_with(predicted_cost, method),
         scores_with(scores_cost, method),
-    ), words=method.words, baselines=method.baselines, takes_tags=True)
+    ), report_text=method.report_text, baselines=method.baselines, takes_tags=True)
 
 
 KINDS_OF_METHODS = tuple(kind_of(method, SPECS[method.name]) for method in METHODS)

@@ -162,8 +162,8 @@ def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes:
 def _vertices(graph: GraphSection, training: Bounded, attributes: Attributes) -> Bounded:
     """Return the distinct points.
 
-    Until they are counted all points count as distinct, from below too: hardly any source has so many copies that it
-    would matter, and what would not fit otherwise is to be known before hours are spent on it.
+    Until they are counted all points count as distinct, from below too: hardly any source has so many duplicates that
+    it would matter, and what would not fit otherwise is to be known before hours are spent on it.
     """
     if "vertices" in attributes:
         return Bounded.known(attributes["vertices"]["vertices"])

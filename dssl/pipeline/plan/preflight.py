@@ -20,7 +20,7 @@ from ..stage import Stage
 Status = Literal["cached", "partial", "to run"]
 BOUNDS: tuple[Bound, ...] = ("upper", "lower")
 STEPS_BUDGET = re.compile(r"(, or )?raise (the )?memory_budget to [\d,]+( bytes)?( or more)?(, or )?")
-LEAST_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
+MIN_TRIED = 1 << 20  # bytes; of the budgets that are tried where a smaller one would do
 DOUBLINGS = 24  # of the budget that are tried where a larger one would
 
 
@@ -135,7 +135,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
 
     None where there is none.
 
-    Of numbers that are not known the lower bounds are taken, but for copies among the points: until they are counted
+    Of numbers that are not known the lower bounds are taken, but for duplicates of points: until they are counted
     there are none. It cannot fit where its largest task exceeds the budget, by which its blocks were made, or what the
     smallest worker has for it, since any task may come to any worker. stages : as of `price`.
     """
@@ -151,7 +151,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         have += f", and {worker.in_words()}"
     needed = _outcome(item, bounded, spec)
 
-    def copies() -> str:
+    def duplicates_hint() -> str:
         """Return what to do where the points were taken as distinct."""
         counts = DISTINCT in guessed_by(bounded, lambda other: _outcome(item, other, spec))
         return "; if many of the points are equal, have them counted first: --until vertices" if counts else ""
@@ -161,7 +161,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         other = f" (stage {largest} needs that much)" if largest not in ("", name) else ""
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
         return (f"{item.stage.hint}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget{other}"
-                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{copies()}")
+                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{duplicates_hint()}")
 
     if isinstance(needed, str):
         what, why, hint = sentences(needed)
@@ -180,7 +180,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         why="blocks are as large as the memory budget lets them be, any task may come to any worker, and a worker that "
             "is full ends its task",
         fix=(f"lower memory_budget to {size_setting(smaller, up=False)}" if smaller else item.stage.hint)
-        + f", or {worker.hint(needed.peak)}{copies()}"))
+        + f", or {worker.hint(needed.peak)}{duplicates_hint()}"))
 
 
 def refuse_what_cannot_fit(stages: Sequence[PlannedStage], inputs: PlanInputs | None, spec: Spec, room: Room) -> None:
@@ -239,7 +239,7 @@ def _fits(item: PlannedStage, inputs: PlanInputs, spec: Spec, budget: int) -> bo
 def _budget_that_fits(item: PlannedStage, inputs: PlanInputs, spec: Spec, limit: int) -> int | None:
     """Return the largest of halves of the budget by which a stage fits a limit; None if there is none."""
     budget = inputs.budget // 2
-    while budget >= LEAST_TRIED:
+    while budget >= MIN_TRIED:
         cost = _outcome(item, replace(inputs, budget=budget), spec)
         if isinstance(cost, str):
             return None

@@ -99,7 +99,7 @@ class FittedPipeline:
         return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"),
                             overwrite=overwrite)
 
-    def write(self, X: Rows, out: Path, execution: Execution, *, abstain: bool = False, probabilities: bool = False,
+    def write(self, X: Rows, out: Path, execution: Execution, *, reject: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
               continued: Continued | None = None, cells: Original | None = None) -> dict[str, Any]:
         """Write the predictions of raw points X (n, d) to a path of one of `WRITTEN`; return what they are (JSON).
@@ -107,7 +107,7 @@ class FittedPipeline:
         They are made by tasks in blocks, and written block by block; see `predict_to_file`, and `predict_to_zarr`,
         which tells what is returned.
 
-        abstain : whether points without support get no label; those of a model that abstains never do. outliers : then
+        reject : whether points without support get no label; those of a model that rejects never do. outliers : then
         those that are far out of the ranges of the training points, bool (n,), get none either; see `compared`.
         probabilities : whether a table has a column a class too, and an array holds them in place of the labels,
         (n, n_classes), in the order of the classes; NaN, or an empty cell, where there is no label.
@@ -120,12 +120,12 @@ class FittedPipeline:
         no probabilities.
         """
         calibration = self.calibration() if probabilities else calibration_of(self.model.attributes)
-        rows, outliers = self._scaled(X, execution), outliers if abstain else None
-        abstain = abstain or self.model.abstains
+        rows, outliers = self._scaled(X, execution), outliers if reject else None
+        reject = reject or self.model.rejects
         if out.suffix == ".zarr":
-            return predict_to_zarr(self.model, rows, out, execution, abstain=abstain, outliers=outliers,
+            return predict_to_zarr(self.model, rows, out, execution, reject=reject, outliers=outliers,
                                    calibration=calibration if probabilities else None)
-        return predict_to_file(self.model, rows, out, execution, abstain=abstain, calibration=calibration,
+        return predict_to_file(self.model, rows, out, execution, reject=reject, calibration=calibration,
                                outliers=outliers, of_all=probabilities, names=names, safe_csv=safe_csv,
                                continued=continued or FROM_NOTHING, cells=cells)
 
@@ -194,12 +194,12 @@ class FittedPipeline:
             dataset = self._as_stored(reader.dataset, files.name)
         else:
             dataset = ingest(files, parts or execution.scratch(), execution, params, columns=columns, examine=False,
-                             leave_out=[name for name in self._left_out() if name != named] if expected else ())
+                             leave_out=[name for name in self._excluded() if name != named] if expected else ())
         if columns is not None:
             return dataset
         X, names = dataset.X, dataset.feature_names
         if expected and names and len(set(names)) == len(names) and set(expected) <= set(names) <= {
-                *expected, *self._left_out()}:
+                *expected, *self._excluded()}:
             order = [names.index(name) for name in expected]
             return dataset if order == [*range(len(names))] else replace(dataset, X=ChosenColumns(X, order))
         width = len(self.dataset["feature_names"] or ()) or self.model.n_features
@@ -282,10 +282,10 @@ class FittedPipeline:
         names = (columns.names if columns else None) or self.dataset.get("feature_names")
         if self.read.categories is None or not names:
             return self.read.categories
-        left_out = self._left_out()
-        return tuple(column for column in self.read.categories if column not in left_out)
+        excluded = self._excluded()
+        return tuple(column for column in self.read.categories if column not in excluded)
 
-    def _left_out(self) -> list[str]:
+    def _excluded(self) -> list[str]:
         """Return the names of the columns of the training file that are no features."""
         return [record["name"] for record in self.dataset.get("survey", ()) if not record["used"]]
 
@@ -293,8 +293,8 @@ class FittedPipeline:
         """Raise DataError if a table lacks a feature; what it has beside the known columns may be it, misspelled."""
         missing = [name for name in expected if name not in names]
         features = [name for name in names if name not in ("", self.dataset.get("target"))]
-        unknown = [name for name in features if name not in {*expected, *self._left_out()}]
-        columns, n_columns = Columns.of(self.dataset), len([name for name in features if name not in self._left_out()])
+        unknown = [name for name in features if name not in {*expected, *self._excluded()}]
+        columns, n_columns = Columns.of(self.dataset), len([name for name in features if name not in self._excluded()])
         cells = ", with empty cells where nothing is known" if columns is not None and columns.fill is not None else ""
         known_as = ", ".join(unknown[:8])
         renamed = f"name it so if it is one of {known_as}" if len(missing) == 1 else \
@@ -314,8 +314,8 @@ class FittedPipeline:
         It is raised before the cells are read: those of other columns may well be text.
         """
         names, width = _names_of(source, params), self.model.n_features
-        left_out = {"", params.target, *(params.drop or ())}
-        features = [name for number, name in enumerate(names) if name not in left_out and number not in left_out]
+        excluded = {"", params.target, *(params.drop or ())}
+        features = [name for number, name in enumerate(names) if name not in excluded and number not in excluded]
         require(not names or len(features) == width, error=DataError,
                 what=f"{source.name} has {_columns(len(features))}, the model needs {width:,}",
                 why="a kernel compares equal features, and those of the training data had no names",
@@ -336,7 +336,7 @@ class FittedPipeline:
         expected = [column_of(name, names) for name in expected]
         if names:
             self._require_features(source.name, expected, names)
-        targets, out = {self.dataset.get("target"), params.target}, set(self._left_out())
+        targets, out = {self.dataset.get("target"), params.target}, set(self._excluded())
         unnamed = tuple(number for number, name in enumerate(names) if name == "")
         unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]
         require(not unknown, f"{source.name} has columns that the model does not know: {', '.join(unknown[:8])}",

@@ -29,7 +29,7 @@ from ...storage.views import SelectedRows
 from .to_file import Continued
 
 CONTINUED = (".csv", ".parquet")  # tables to which rows are added
-COLUMNS = {"label", "value", "tags", "probability", "score", "abstained", "probabilities", "classes"}  # or begin so
+COLUMNS = {"label", "value", "tags", "probability", "score", "rejected", "probabilities", "classes"}  # or begin so
 DIGEST_ROWS = 1 << 12  # of a block whose values are digested
 FIX = "predict without --new-only, which makes all of it anew"
 

@@ -58,13 +58,13 @@ LINES = 1 << 14  # rows of the table that are made at a time
 
 @dataclass(frozen=True)
 class PredictionParams:
-    """most : rows up to which all of them are predicted; None for any number."""
+    """limit : rows up to which all of them are predicted; None for any number."""
 
-    most: int | None
+    limit: int | None
 
     @classmethod
     def of(cls, spec: Spec) -> "PredictionParams":
-        return cls(spec.predictions.most)
+        return cls(spec.predictions.limit)
 
 
 ValuesOfTraining = Callable[[Context], tuple[np.ndarray, np.ndarray]]
@@ -79,13 +79,13 @@ def make_predictions(context: Context, params: PredictionParams,
     """
     sizes = {name: context.attributes("split")[f"n_{name}"] for name in PARTS}
     n = sum(sizes.values())
-    if params.most is not None and n > params.most:
-        return {"n": n, "made": False, "most": params.most}
+    if params.limit is not None and n > params.limit:
+        return {"n": n, "made": False, "limit": params.limit}
     described = context.attributes("models")["models"]["model"]
     shared = stored_models(context.inputs["models"].parts, {"model": described})
     model = shared.open()["model"]
     calibration = calibration_of(described)
-    answers = Answers(model.abstains, calibration)
+    answers = Answers(model.rejects, calibration)
     receipts: list[Receipt] = []
     for name in PARTS:
         parts = context.parts.within(name)
@@ -133,7 +133,7 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
     of_training : whether the values at the training points are there already.
     """
     def cost(f: PlanInputs, spec: Any) -> Cost:
-        upper = spec.predictions.most
+        upper = spec.predictions.limit
         total = cost_of(0, 0, 0, 0)
         if upper is not None and f.n_rows > upper:
             return total
@@ -147,14 +147,14 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
 
 
 def _notes(attributes: Attributes) -> list[str]:
-    if attributes["made"] or attributes["most"] == 0:
+    if attributes["made"] or attributes["limit"] == 0:
         return []
-    return [f"the source has {attributes['n']:,} rows, more than the {attributes['most']:,} that are predicted "
+    return [f"the source has {attributes['n']:,} rows, more than the {attributes['limit']:,} that are predicted "
             "without being "
             "asked for; set predictions.format to parquet or csv to predict all of them"]
 
 
-PREDICTIONS = Stage("predictions", 2, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
+PREDICTIONS = Stage("predictions", 3, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
                     make_predictions, hint="set predictions.format to none", notes=_notes)
 
 

@@ -8,7 +8,7 @@ A table has a row a point, in the order of the source:
                    none; as lists, ["a;b", "c|d"], where each of the three is in a name
     probability    of the label, where the model is calibrated; else
     score          by how much the label's score exceeds that of the next class; of quantities neither
-    abstained      whether it has no prediction, where that was asked for, or the model says so of itself
+    rejected       whether it has no prediction, where that was asked for, or the model says so of itself
     probability A  of each class, where that was asked for, and of each tag always; or `score A`
 
 CSV files hold it as text, probabilities and scores in nine digits, npz files an array a column. An npy file is one
@@ -50,12 +50,12 @@ LINES = 1 << 14  # of a table that are made at a time
 class Answers(Output):
     """The codes or quantities that one model predicts, which points get none, how sure it is, and of every class.
 
-    abstain : whether points that the model says nothing about have no prediction. calibration : of its probabilities,
+    reject : whether points that the model says nothing about have no prediction. calibration : of its probabilities,
     None where it has none. of_all : whether those of all classes are kept. outliers : which other points have no
     prediction, bool (n,), or None.
     """
 
-    abstain: bool
+    reject: bool
     calibration: Calibration | TagCalibration | None
     of_all: bool = False
     outliers: Rows | None = None
@@ -82,7 +82,7 @@ class Answers(Output):
 
         unsupported (b,) bool : of which the model says nothing.
         """
-        empty, answer = rejected_rows(unsupported & self.abstain, self.outliers, start), _answer(coding, values)
+        empty, answer = rejected_rows(unsupported & self.reject, self.outliers, start), _answer(coding, values)
         arrays = {"found": answer, "empty": empty}
         if isinstance(coding, TagCoding):
             of_tags = values if self.calibration is None else self.calibration.probabilities(values)
@@ -97,7 +97,7 @@ class Answers(Output):
             arrays["sure"] = np.where(empty, np.nan, arrays["sure"])
             if self.of_all:
                 arrays["probabilities"] = np.where(empty[:, None], np.nan, of_classes)
-        return arrays, {"unsupported": int(unsupported.sum()), "abstained": int(empty.sum()),
+        return arrays, {"unsupported": int(unsupported.sum()), "rejected": int(empty.sum()),
                         "summary": coding.summary(coding.entries(values)[~empty])}
 
 
@@ -154,14 +154,14 @@ FROM_NOTHING = Continued(None, 0, lambda draft: None)
 class PredictionTable:
     """The table of predictions that `Answers` wrote to parts, a block of rows at a time; see the head of this file.
 
-    abstains : whether it has the column `abstained`. calibrated : whether the model has probabilities. of_all : whether
+    rejects : whether it has the column `rejected`. calibrated : whether the model has probabilities. of_all : whether
     those of all classes are in it. names : of the rows; None where their numbers are. safe_csv : see `CsvLines`.
     continued : the table whose rows come before. cells : the .h5ad file of the points.
     """
 
     parts: StoredParts
     coding: Coding
-    abstains: bool
+    rejects: bool
     calibrated: bool
     of_all: bool
     names: RowNames | None = None
@@ -208,8 +208,8 @@ class PredictionTable:
                   for name, column in columns.items()}
         if self.sure:
             block[self.sure] = read("sure")
-        if self.abstains:
-            block["abstained"] = empty
+        if self.rejects:
+            block["rejected"] = empty
         if self.of_all or isinstance(self.coding, TagCoding):
             each = read("probabilities")
             block |= {f"{self.of_each} {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
@@ -233,7 +233,7 @@ def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
     return coding.can_mark_missing or of_all or suffix not in (".npy", ".zarr")
 
 
-def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, abstain: bool = False,
+def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, reject: bool = False,
                     calibration: Calibration | TagCalibration | None = None, of_all: bool = False,
                     outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
                     continued: Continued = FROM_NOTHING, cells: Original | None = None) -> dict[str, Any]:
@@ -255,19 +255,19 @@ def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, ab
     draft = StoredParts(out.with_name(f".{out.name}.{uuid.uuid4().hex}"))
     try:
         rows = execution.share_rows(as_rows(X))
-        answers = Answers(abstain, calibration, of_all, outliers)
+        answers = Answers(reject, calibration, of_all, outliers)
         receipts = predict_blocks(rows, model.shared(execution), answers, execution, draft)
-        abstained = sum(receipt["abstained"] for receipt in receipts)
-        require(not abstained or has_room(out.suffix, coding, of_all=of_all), error=DataError,
-                what=f"{abstained} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
+        rejected = sum(receipt["rejected"] for receipt in receipts)
+        require(not rejected or has_room(out.suffix, coding, of_all=of_all), error=DataError,
+                what=f"{rejected} points get no label, with {out} and classes such as {coding.classes[:3].tolist()}",
                 why="an array has room for no label only as -1 among other integers", fix="write a .csv file")
         write = {".csv": write_csv, ".parquet": write_parquet, ".npy": write_array, ".npz": write_arrays,
                  ".h5ad": write_h5ad}[out.suffix]
-        write(out, PredictionTable(draft, coding, abstain, calibration is not None, of_all, names, safe_csv,
+        write(out, PredictionTable(draft, coding, reject, calibration is not None, of_all, names, safe_csv,
                                    continued, cells))
     finally:
         draft.remove()
-    return {"n": len(rows), "abstained": abstained,
+    return {"n": len(rows), "rejected": rejected,
             "unsupported": sum(receipt["unsupported"] for receipt in receipts),
             **coding.total([receipt["summary"] for receipt in receipts])}
 
@@ -286,8 +286,8 @@ def write_csv(out: Path, table: PredictionTable) -> None:
                 with open(before, encoding="utf-8", newline="") as old:
                     require_same_columns(next(csv.reader(old)), [*table.block(0, 0)])
             for block in table.blocks():
-                if "abstained" in block:
-                    block["abstained"] = np.where(block["abstained"], "true", "false")
+                if "rejected" in block:
+                    block["rejected"] = np.where(block["rejected"], "true", "false")
                 lines.write_all(zip(*(csv_cells(column, name in rounded) for name, column in block.items()),
                                     strict=True))
         table.continued.done(draft)

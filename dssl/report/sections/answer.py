@@ -4,35 +4,35 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from ..error_measure import ROOT, measure_of
+from ..error_metric import ROOT, metric_of
 from ..page import Finding, Section
 from ..plots import error_plot
 from ..record import Attributes, RunRecord
 from ..rendering import rendered
+from ..report_text import GUESSES, Baseline, ReportText
 from ..text import at, finite, listed, number, plain_label
 from ..verdict import Verdict
-from ..words import GUESSES, Baseline, ReportText
 from .selection import choice_findings
 
 
-def answer_section(run: RunRecord, words: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
+def answer_section(run: RunRecord, report_text: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the answer to that question; it also says so if there are no scores or no base model."""
-    verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
+    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled)
     are_classes = verdict.by != ROOT
-    meaning_of = {"model": words.model} | {
+    meaning_of = {"model": report_text.model} | {
         baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
         for baseline in (*baselines, *GUESSES)}
     if verdict.by.guess_meaning:
         meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
     return Section("answer", "Did the unlabeled data help?", rendered(
         "answer.html", verdict=verdict, drawing=_errors(run),
-        findings=[*never_findings(run), *setting_findings(run, words), *choice_findings(run, words)],
+        findings=[*never_findings(run), *setting_findings(run, report_text), *choice_findings(run, report_text)],
         meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in run.scores]))
 
 
 def _errors(run: RunRecord) -> Markup | None:
     """Return the drawing of the errors of the model and its baselines; None where no test point was scored."""
-    by = measure_of(run.metrics)
+    by = metric_of(run.metrics)
     known = [(name, error, by.interval_among(each) or (error, error)) for name, each in run.scores.items()
              if (error := finite(at(each, by.key))) is not None]
     return error_plot(known, by) if known else None
@@ -72,7 +72,7 @@ def never_note(stages: Mapping[str, Attributes]) -> list[str]:
             "model.class_prior"] if never else []
 
 
-def setting_findings(run: RunRecord, words: ReportText) -> list[Finding]:
+def setting_findings(run: RunRecord, report_text: ReportText) -> list[Finding]:
     """Return what in the settings makes the comparison empty, or less than it could be."""
     findings = []
 
@@ -99,6 +99,6 @@ def setting_findings(run: RunRecord, words: ReportText) -> list[Finding]:
              "duplicates of one point.")
     unsupported = run.at("scores", "metrics", "unsupported")
     if unsupported:
-        subject, meaning = words.unsupported
+        subject, meaning = report_text.unsupported
         warn(subject, f"{number(unsupported)} of {number(run.at('scores', 'metrics', 'n_test'))}", meaning)
     return findings

@@ -38,7 +38,7 @@ def multiscale_section(run: RunRecord) -> Section | None:
                         "eigenvalue the denominator of the extension vanishes at or near a landmark"),
         ("unstable at all scales", f"{counted(basis.get('unsound'), 'index', 'indices')}, extended as a mean where the "
                                   f"denominator is small: {percent(basis.get('unsound_share'))} of points and indices"),
-        ("dropped", f"{counted(basis.get('left_out'), 'index', 'indices')} with an eigenvalue of 0"),
+        ("dropped", f"{counted(basis.get('dropped'), 'index', 'indices')} with an eigenvalue of 0"),
         ("time", duration((basis.get("seconds") or {}).get("all"))))
     return Section("basis", "Multi-scale kernel", rendered(
         "multiscale.html", rows=rows, second=second_plot(scales, basis["second"]),

@@ -6,23 +6,23 @@ from typing import cast
 from ..page import Section, Table
 from ..record import RunRecord
 from ..rendering import rendered
+from ..report_text import Baseline, ReportText
 from ..text import at, finite, number, percent
-from ..words import Baseline, ReportText
 from .sample import Sample, picture
 
-MOST_SIZES = 30
+MAX_SIZES = 30
 SCORES = (("accuracy", "accuracy"), ("nmi", "normalized mutual information"), ("ari", "adjusted Rand index"))
 
 
-def clusters_section(run: RunRecord, words: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
+def clusters_section(run: RunRecord, report_text: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the section that the page of a clustering begins with."""
     made, sample = run.stage("models"), cast(Sample, run.stage("sample"))
     accuracy = finite(run.metrics.get("accuracy"))
     plain = finite(at(run.scores, "euclidean", "accuracy"))
-    meanings = {"model": words.model} | {baseline.name: baseline.meaning for baseline in baselines}
+    meanings = {"model": report_text.model} | {baseline.name: baseline.meaning for baseline in baselines}
     return Section("answer", "Which clusters are there?", rendered(
         "clusters.html", counts=made.get("counts") or [], chosen=made.get("chosen"), unassigned=made.get("no_cluster"),
-        most_sizes=MOST_SIZES, accuracy=accuracy, plain=plain, scores=_scores(run, meanings),
+        max_sizes=MAX_SIZES, accuracy=accuracy, plain=plain, scores=_scores(run, meanings),
         picture=picture(sample) if sample.get("picture") else None))
 
 

@@ -9,7 +9,7 @@ from ..record import RunRecord
 from ..rendering import rendered
 from ..text import ABSENT, counted, number, plain_label
 
-MOST_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
+MAX_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "integer", "number": "number", "category": "category", "text": "text",
          "time": "date or time", None: "not read"}
 LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "several units": "warning",
@@ -42,13 +42,13 @@ def columns_section(run: RunRecord) -> Section | None:
     records: list[Column] = run.at("dataset", "dataset", "survey")
     if not records:
         return None
-    named, wide = bool(run.at("dataset", "dataset", "feature_names")), len(records) > MOST_ROWS
+    named, wide = bool(run.at("dataset", "dataset", "feature_names")), len(records) > MAX_ROWS
     alarms = [text.removeprefix(WARNING) for text in run.result.get("notes", ()) if text.startswith(WARNING)]
     shown = [record for record in records if _is_exceptional(record, named)] if wide else records
     rows = [{**record, "name": plain_label(record["name"], 40), "kind": KINDS[record["kind"]], "range": _range(record),
-                      "level": LEVELS.get(record["finding"] or "")} for record in shown[:MOST_ROWS]]
+                      "level": LEVELS.get(record["finding"] or "")} for record in shown[:MAX_ROWS]]
     return Section("columns", "Columns", rendered(
-        "columns.html", alarms=alarms, summary=_summary(records), rows=rows, n_more=len(shown) - MOST_ROWS))
+        "columns.html", alarms=alarms, summary=_summary(records), rows=rows, n_more=len(shown) - MAX_ROWS))
 
 
 def _summary(records: Sequence[Column]) -> str:

@@ -38,7 +38,7 @@ def data_section(run: RunRecord) -> Section | None:
     n_labeled, n_train = run.at("labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
-    source, outliers = at(run.spec, "data", "source"), run.at("points", "far_rows")
+    source, outliers = at(run.spec, "data", "source"), run.at("points", "outlier_rows")
     digest = run.at("dataset", "dataset", "fingerprint")
     rows: list[tuple[str, Any]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),

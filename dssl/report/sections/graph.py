@@ -26,7 +26,7 @@ class Health(TypedDict, total=False):
     hubs: Mapping[str, Any]
     vertices: Mapping[str, int]
     duplicates: Mapping[str, float]
-    unreached: Mapping[str, Any]
+    unreachable: Mapping[str, Any]
     homophily: Mapping[str, Any]
 
 
@@ -50,7 +50,7 @@ def graph_section(run: RunRecord) -> Section | None:
     looked_at = {
         "recall of the neighbor lists": _recall(health), "effort of the neighbor search": _effort(lists),
         "components": _components(health),
-        "points unreachable from any label": _unreached(health), "neighbors per point": _degrees(health),
+        "points unreachable from any label": _unreachable(health), "neighbors per point": _degrees(health),
         "hubs": _hubs(health), "merged duplicates": _vertices(health), "duplicate points": _duplicates(health),
         "edges within a class": _homophily(health), "vanishing weights": _raised(made)}
     findings = [Finding(subject, *finding) for subject, finding in looked_at.items() if finding is not None]
@@ -102,24 +102,24 @@ def _components(health: Health) -> Assessment:
                + (f"; {counted(isolated, 'point')} without any neighbor" if isolated else ""))
     if share >= 0.95:
         return figures, "note", "A few small components are separate, and no label passes between components."
-    if at(health, "unreached", "count") == 0:
+    if at(health, "unreachable", "count") == 0:
         return figures, "note", "No label passes between components, but every component contains a labeled point."
     return figures, "warning", ("The graph has several large components, and nothing passes between them. Raise "
                                 "graph.n_neighbors.")
 
 
-def _unreached(health: Health) -> Assessment:
-    count = at(health, "unreached", "count")
+def _unreachable(health: Health) -> Assessment:
+    count = at(health, "unreachable", "count")
     if count is None:
         return None
     if not count:
         return "0", "good", "Every component contains a labeled point."
-    ids, where = at(health, "unreached", "ids") or [], at(health, "unreached", "components")
+    ids, where = at(health, "unreachable", "ids") or [], at(health, "unreachable", "components")
     share = f" ({percent(count / health['n'], 2)})" if health.get("n") else ""
     places = f" in {counted(where, 'component')}" if where else ""
     return f"{number(count)}{share}{places}; rows {_first(ids, 10, count)} of the source", "warning", (
         "These points lie in components without a labeled point, so the graph says nothing about them. A base kernel "
-        "predicts them, but a learner on the graph alone does not. unreached.csv next to this page lists them. Label "
+        "predicts them, but a learner on the graph alone does not. unreachable.csv next to this page lists them. Label "
         "one point of each component, or raise graph.n_neighbors.")
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..error_measure import errors_among
+from ..error_metric import errors_among
 from ..page import Section
 from ..record import RunRecord, scores_at
 from ..rendering import rendered
+from ..report_text import ReportText
 from ..text import counted, finite, listed, number
 from ..verdict import HELPED, HURT, Verdict
-from ..words import ReportText
 from .answer import never_predicted
 from .quality import class_rows_of
 from .scores import STILL_FALLS, is_within_intervals
@@ -25,17 +25,17 @@ class NextStep:
     key: str = ""
 
 
-def in_order(run: RunRecord, words: ReportText, how_good: Section | None,
+def in_order(run: RunRecord, report_text: ReportText, how_good: Section | None,
              others: Sequence[Section | None]) -> list[Section | None]:
     """Return the sections as a reader asks for them: how good, the first of the others, what to do next, and the rest.
     """
     titles = {section.key: section.title for section in (how_good, *others) if section is not None}
-    return [how_good, *others[:1], _next_section(run, words, titles), *others[1:]]
+    return [how_good, *others[:1], _next_section(run, report_text, titles), *others[1:]]
 
 
-def _next_section(run: RunRecord, words: ReportText, titles: Mapping[str, str]) -> Section | None:
+def _next_section(run: RunRecord, report_text: ReportText, titles: Mapping[str, str]) -> Section | None:
     """Return the steps, with links to the sections that have a title; None where nothing suggests one."""
-    verdict = Verdict.of(run.result, words, run.unread, all_labeled=run.all_labeled)
+    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled)
     use = [] if verdict.level == "warning" else _of_use(run)
     steps = [*_of_verdict(run, verdict), *_of_classes(run), *_of_labels(run), *use]
     return Section("next", "What to do next", rendered("next.html", steps=steps, titles=titles)) if steps else None

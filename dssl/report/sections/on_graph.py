@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import starmap
 from typing import Any
 
-from ..error_measure import errors_among, measure_of
+from ..error_metric import errors_among, metric_of
 from ..page import Section
 from ..record import Attributes, RunRecord
 from ..rendering import rendered
@@ -14,7 +14,7 @@ LEARNERS = {
     "ridge": "ridge regression in graph kernels, averaged", "laplace": "the harmonic function of the labels",
     "poisson": "the potential of the labels as sources of a flow",
 }
-MOST_KERNELS = 12
+MAX_KERNELS = 12
 
 
 def values_section(run: RunRecord) -> Section | None:
@@ -23,8 +23,8 @@ def values_section(run: RunRecord) -> Section | None:
     if "learner" not in values:
         return None
     hidden, metrics = run.hidden, run.metrics
-    by, learner, kernels = measure_of(metrics), values["learner"], values.get("kernels") or []
-    unreached, shares = values.get("unreached"), values.get("class_bounds")
+    by, learner, kernels = metric_of(metrics), values["learner"], values.get("kernels") or []
+    unreachable, shares = values.get("unreachable"), values.get("class_bounds")
     rows: list[tuple[str, Any]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
         ("solver", computed(values.get("functions") or values.get("solver") or {})),
@@ -34,8 +34,8 @@ def values_section(run: RunRecord) -> Section | None:
          f"{counted(values['cut_rounds'], 'round')}; {percent(values['moved_in_last'])} of the points changed class in "
          f"the last, and the sizes are missed by {percent(values['size_error'])} of them"
          if "cut_rounds" in values else None),
-        ("training points unreachable from any label", None if unreached is None else number(unreached) + (
-            "; they have no prediction" if unreached else "")),
+        ("training points unreachable from any label", None if unreachable is None else number(unreachable) + (
+            "; they have no prediction" if unreachable else "")),
         ("leave-one-out error on the labels", by.shown(values[f"held_out_{by.key}"])
          if f"held_out_{by.key}" in values else None),
         ("error on the unlabeled training points whose labels are known",
@@ -48,7 +48,7 @@ def values_section(run: RunRecord) -> Section | None:
 
 def leading_kernels(kernels: Sequence[Attributes]) -> dict[str, Any]:
     """Return how many graph kernels there are, and as rows of a table those with the largest weights."""
-    best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MOST_KERNELS]
+    best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MAX_KERNELS]
     return {"n": len(kernels), "rows": [
         (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
          percent(kernel["share"])) for kernel in best]}
@@ -104,29 +104,29 @@ def choice_section(run: RunRecord) -> Section | None:
     if not choice:
         return None
     metrics, hidden = run.metrics, run.hidden
-    by, errors = measure_of(metrics), errors_among(hidden)
+    by, errors = metric_of(metrics), errors_among(hidden)
     of_hidden = errors.with_interval(hidden) if by == errors else f"{errors.noun} of {errors.with_interval(hidden)}"
     scale, share = run.at("points", "scale") or {}, choice.get("graph_share")
-    unreached = choice.get("unreached")
-    judged, sizes = scale.get("label_losses") or {}, choice.get("class_bounds")
+    unreachable = choice.get("unreachable")
+    label_losses, sizes = scale.get("label_losses") or {}, choice.get("class_bounds")
     rows: list[tuple[str, Any]] = [
         ("selected method", CHOSEN.get(choice.get("chosen"), choice.get("chosen"))),
         ("weight of the graph kernels", None if share is None else
          f"{percent(share)}; kernels on the labels have the rest"),
         ("spectral concentration of the graph (1 for noise)",
-         number(choice["structure"]) if "structure" in choice else None),
+         number(choice["spectral_concentration"]) if "spectral_concentration" in choice else None),
         ("scaling of the features", _scaling(scale, run.at("points", "scaling") or {})),
         ("widest column range, relative to the lower quartile", number(scale["ranges"]) if "ranges" in scale else None),
         ("leave-one-out squared error on the labels, by scaling", ", ".join(
-            f"{kind} {number(loss)}" for kind, loss in judged.items()) + _why_kept(scale, judged) or None),
+            f"{kind} {number(loss)}" for kind, loss in label_losses.items()) + _why_kept(scale, label_losses) or None),
         ("solver", computed(choice.get("functions") or choice.get("solver") or {})),
         ("labels that the other labels contradict", "; ".join(
             f"row {odd['row']}: {number(odd['value'])}, predicted from the others as {number(odd['prediction'])}"
             for odd in choice.get("odd_labels") or []) or None),
         ("class sizes given in the spec", ", ".join(starmap(_share_text, sizes)) if sizes else None),
         ("another model", _other_model(choice)),
-        ("training points unreachable from any label", None if unreached is None else number(unreached) + (
-            "; the supervised baseline predicts them" if unreached else "")),
+        ("training points unreachable from any label", None if unreachable is None else number(unreachable) + (
+            "; the supervised baseline predicts them" if unreachable else "")),
         ("error on the unlabeled training points whose labels are known",
          f"{of_hidden}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
         (by.name, by.with_interval(metrics) if metrics else None),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...base.wilson import interval_of_share
-from ..error_measure import SHARE, Measure, errors_among, measure_of
+from ..error_metric import SHARE, ErrorMetric, errors_among, metric_of
 from ..page import Section, Table
 from ..plots import MAX_CLASSES, classes_plot, values_plot
 from ..record import RunRecord, Scores, scores_at
@@ -14,12 +14,12 @@ from ..rendering import rendered
 from ..text import ABSENT, at, counted, finite, number, percent, plain_label, with_interval
 
 TITLE = "How good are the predictions?"
-MOST_ROWS = 50  # of the table of classes
+MAX_ROWS = 50  # of the table of classes
 
 
 def quality_section(run: RunRecord) -> Section | None:
     """Return what the page begins with: test points, or without any the labels that were held out."""
-    if finite(run.metrics.get(measure_of(run.metrics).key)) is not None:
+    if finite(run.metrics.get(metric_of(run.metrics).key)) is not None:
         sentences, evidence = [_of_test_points(run.metrics)], _evidence(run)
     elif run.by_labels.get("n"):
         sentences, evidence = [_of_held_out_labels(run)], _evidence_of_labels(run)
@@ -41,11 +41,11 @@ def quality_section(run: RunRecord) -> Section | None:
         caption = f"The predictions against the true values of {shown}. On the dotted line they are equal."
     return Section("quality", TITLE, rendered(
         "quality.html", sentences=sentences, evidence=evidence, drawing=drawing, caption=caption,
-        classes=_class_table(rows), more=max(0, len(rows) - MOST_ROWS)))
+        classes=_class_table(rows), more=max(0, len(rows) - MAX_ROWS)))
 
 
 def _of_test_points(metrics: Scores) -> str:
-    by, n_test = measure_of(metrics), counted(metrics.get("n_test"), "test point")
+    by, n_test = metric_of(metrics), counted(metrics.get("n_test"), "test point")
     if by == SHARE:
         return f"{_share_right(metrics, by)} of the {n_test} are classified correctly."
     text = f"On the {n_test}, the model has {by.noun} of {by.with_interval(metrics)}"
@@ -58,13 +58,13 @@ def _of_test_points(metrics: Scores) -> str:
 
 def _of_held_out_labels(run: RunRecord) -> str:
     scores, n = scores_at(run.by_labels, "scores", "model"), counted(run.by_labels["n"], "held-out label")
-    by = measure_of(scores)
+    by = metric_of(scores)
     if by == SHARE:
         return f"{_share_right(scores, by)} of the {n} are predicted correctly."
     return f"On the {n}, the model has {by.noun} of {by.with_interval(scores)}."
 
 
-def _share_right(scores: Scores, by: Measure) -> str:
+def _share_right(scores: Scores, by: ErrorMetric) -> str:
     """Return the share that is right with its interval: 94.7 % (95 % interval 91.9 to 96.6 %)."""
     right, ends = percent(1 - scores["error"]), by.interval_among(scores)
     if ends is None:
@@ -79,7 +79,7 @@ def _evidence(run: RunRecord) -> list[str]:
     if n_labeled is not None and n_train is not None:
         others = f" and {counted(n_train - n_labeled, 'point')} without one" if n_train > n_labeled else ""
         sentences.append(f"The model learned from {counted(n_labeled, 'label')}{others}. The test points took no part.")
-    if measure_of(run.metrics).interval_among(run.metrics) is not None:
+    if metric_of(run.metrics).interval_among(run.metrics) is not None:
         sentences.append("The interval accounts for the number of test points, but not for which points were labeled.")
     hidden, by = run.hidden, errors_among(run.hidden)
     if by == SHARE and finite(hidden.get("error")) is not None:
@@ -105,7 +105,7 @@ def _evidence_of_labels(run: RunRecord) -> list[str]:
 
 def _of_guess(metrics: Scores, scores: Mapping[str, Scores]) -> list[str]:
     """Return what share one class everywhere would get right, without which no share means much."""
-    by = measure_of(metrics)
+    by = metric_of(metrics)
     guess: Scores = scores.get(by.guess[0]) or {}
     if by != SHARE or finite(guess.get("error")) is None or guess.get("predicts") is None:
         return []
@@ -155,7 +155,7 @@ def class_rows_of(run: RunRecord) -> list[ClassRow]:
 def _class_table(rows: list[ClassRow]) -> Table:
     if not rows:
         return Table()
-    shown = sorted(rows, key=lambda row: row.right)[:MOST_ROWS] if len(rows) > MOST_ROWS else rows
+    shown = sorted(rows, key=lambda row: row.right)[:MAX_ROWS] if len(rows) > MAX_ROWS else rows
     head = ("class", "test points", "recall (95 % interval)", "precision (95 % interval)", "mistaken for")
     return Table(head, [
         (row.name, number(row.n), with_interval(percent, row.right, row.interval),

@@ -12,13 +12,13 @@ from ..record import RunRecord, StageRecord
 from ..rendering import rendered
 from ..text import ABSENT, at, finite, percent
 
-MOST_STAGES = 200  # rows of the table
-LEAST_COMPARED = 64_000_000  # bytes, of predictions that are compared with what was measured
+MAX_STAGES = 200  # rows of the table
+MIN_COMPARED = 64_000_000  # bytes, of predictions that are compared with what was measured
 
 
 def _ratio(stage: StageRecord) -> str:
     ratio, predicted = finite(stage.get("ratio")), finite(stage.get("predicted_peak_bytes"))
-    return ABSENT if ratio is None or predicted is None or predicted < LEAST_COMPARED else percent(ratio, 0)
+    return ABSENT if ratio is None or predicted is None or predicted < MIN_COMPARED else percent(ratio, 0)
 
 
 def stages_section(run: RunRecord) -> Section | None:
@@ -34,8 +34,8 @@ def stages_section(run: RunRecord) -> Section | None:
              "ratio": _ratio(stage), "address": str(stage.get("address", ABSENT))[:24]}
             for stage, seconds in zip(ran, spent, strict=True)]
     return Section("stages", "Stages", rendered(
-        "stages.html", rows=rows, most=MOST_STAGES, seconds=sum(spent), peak=run.result.get("peak_rss_bytes"),
-        cached=sum(stage.get("status") == "cached" for stage in ran), least_compared=LEAST_COMPARED))
+        "stages.html", rows=rows, most=MAX_STAGES, seconds=sum(spent), peak=run.result.get("peak_rss_bytes"),
+        cached=sum(stage.get("status") == "cached" for stage in ran), min_compared=MIN_COMPARED))
 
 
 def files_section(run: RunRecord) -> Section | None:
@@ -43,11 +43,11 @@ def files_section(run: RunRecord) -> Section | None:
     result = run.result
     if not result.get("run") or not result.get("model") or not run.path:
         return None
-    unreached, table_of_all = at(result, "unreached", "file"), result.get("predictions")
+    unreachable, table_of_all = at(result, "unreachable", "file"), result.get("predictions")
     what = "label or value" if "n_clusters" not in (run.metrics) else "cluster"
     beside = [] if not table_of_all else [(
         PurePath(table_of_all).name, f"the predicted {what} of every row of the source, next to the given one")]
-    beside += [("unreached.csv", "the training points that are unreachable from any label")] if unreached else []
+    beside += [("unreachable.csv", "the training points that are unreachable from any label")] if unreachable else []
     beside += [("result.json", "all figures of the run"), ("spec.json", "the validated spec, with all defaults")]
     command = predict_command(run.path, at(run.spec, "data", "source"))
     return Section("files", "Predictions and files", rendered("files.html", beside=beside, command=command))

@@ -10,7 +10,7 @@ from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..text import number, percent, plain_label
 
-MOST_CELLS = 6  # of a row that are shown
+MAX_CELLS = 6  # of a row that are shown
 
 
 class Picture(TypedDict):
@@ -33,15 +33,15 @@ class Picture(TypedDict):
 class Sample(TypedDict, total=False):
     """Some of the n training points: their picture, those of which the model is least certain, which to label next.
 
-    judged : how many unlabeled points were looked at. suggested : the points among which `dssl suggest` is to choose,
-    where `next` is not known.
+    n_examined : how many unlabeled points were examined. suggested : the points among which `dssl suggest` is to
+    choose, where `next` is not known.
     """
 
     n: int
     picture: Picture
-    judged: int
+    n_examined: int
     calibrated: bool
-    least: Sequence[Attributes]
+    least_certain: Sequence[Attributes]
     next: Sequence[Attributes]
     suggested: int
 
@@ -52,13 +52,14 @@ def sample_section(run: RunRecord) -> Section | None:
     if not sample.get("picture"):
         return None
     title = "The points, and which to label next" if {"next", "suggested"} & set(sample) else "The points"
-    n, judged, calibrated = sample.get("n"), sample.get("judged"), bool(sample.get("calibrated"))
+    n, n_examined, calibrated = sample.get("n"), sample.get("n_examined"), bool(sample.get("calibrated"))
     n_labeled = run.at("labels", "n_labeled") or 0
     command = f"dssl suggest {shlex.quote(str(run.result.get('model', 'RUN')))} --out to_label.csv"
     return Section("sample", title, rendered(
-        "sample.html", picture=picture(sample), judged=judged, calibrated=calibrated, command=command,
-        is_drawn=judged is not None and n and judged < n - n_labeled, suggested=sample.get("suggested"),
-        least=_least_certain(sample.get("least") or [], calibrated), next=_next(sample.get("next") or [])))
+        "sample.html", picture=picture(sample), n_examined=n_examined, calibrated=calibrated, command=command,
+        is_drawn=n_examined is not None and n and n_examined < n - n_labeled, suggested=sample.get("suggested"),
+        least_certain=_least_certain(sample.get("least_certain") or [], calibrated),
+        next=_next(sample.get("next") or [])))
 
 
 def picture(sample: Sample) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _next(rows: Sequence[Attributes]) -> Table:
     columns = [*(["file"] if several else []), *columns, "predicted", "probability"]
     if all(row.get("probability") is None for row in rows):
         columns.remove("probability")
-    cells = [name for name, cell in first.get("cells", {}).items() if cell != first.get("identifier")][:MOST_CELLS]
+    cells = [name for name, cell in first.get("cells", {}).items() if cell != first.get("identifier")][:MAX_CELLS]
 
     def shown(row: Attributes, name: str) -> str:
         value = row.get(name)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..error_measure import errors_among, gain_over, label_score_rows, measure_of
+from ..error_metric import errors_among, gain_over, label_score_rows, metric_of
 from ..page import Section
 from ..plots import MAX_CLASSES, confusion_plot, curve_plot
 from ..record import Attributes, RunRecord, interval_at, scores_at
@@ -23,7 +23,7 @@ BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
 def scores_section(run: RunRecord) -> Section | None:
     """Return the scores as a table, a row a model, and a drawing of the model's mistakes."""
     metrics, gain = run.metrics, run.result.get("gain") or {}
-    by, errors = measure_of(metrics), errors_among(metrics)
+    by, errors = metric_of(metrics), errors_among(metrics)
     if not metrics:
         head, rows = label_score_rows(run.by_labels)
         return Section("scores", "Scores on held-out labels", rendered(
@@ -70,7 +70,7 @@ def curve_section(run: RunRecord) -> Section | None:
     if not by_labels:
         return None
     scores = scores_at(by_labels, "scores", "model")
-    by, asked = errors_among(scores), measure_of(scores)
+    by, asked = errors_among(scores), metric_of(scores)
     if len(rows) < 2:
         why = by_labels.get("why") or by_labels.get("no_curve") or "the labels are too few to learn from some of them"
         return Section("curve", TITLE, rendered("curve.html", drawing=None, why=why))

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...base.digest import BANDWIDTH
-from ..error_measure import Measure, measure_of
+from ..error_metric import ErrorMetric, metric_of
 from ..page import Finding, Section, Table
 from ..plots import pairs_plot
 from ..record import Attributes, RunRecord
 from ..rendering import rendered
+from ..report_text import HELD_OUT_POINTS, ReportText, meaning_of
 from ..text import finite, number, percent
-from ..words import HELD_OUT_POINTS, ReportText, meaning_of
 
 # By key: what a score is called, and whether it is a share that is shown in percent.
 SCORES = {"error": ("error", True), "balanced_error": ("balanced error", True), "log_loss": ("log loss", False),
@@ -19,7 +19,7 @@ SCORES = {"error": ("error", True), "balanced_error": ("balanced error", True), 
           "scaled_rmse": ("rmse, scaled", False), "loss": ("hinge loss", False)}
 
 
-def selection_section(run: RunRecord, words: ReportText) -> Section | None:
+def selection_section(run: RunRecord, report_text: ReportText) -> Section | None:
     """Return the parameters that were given; or that were chosen, a row a model, and the errors of what it tried.
 
     The stage `selection` tells `choices`, a row a model; `folds`, 0 where nothing was tried; `grid`, the rows that were
@@ -34,15 +34,16 @@ def selection_section(run: RunRecord, words: ReportText) -> Section | None:
     if not parameters:
         return None
     rule = run.at("selection", "rule") or {}
-    concentration = f", given the spectral concentration of the graph, {number(rule.get('structure'))}" if finite(
-        rule.get("structure")) is not None else ""
+    concentration = rule.get("spectral_concentration")
+    by_graph = "" if finite(concentration) is None else (
+        f", given the spectral concentration of the graph, {number(concentration)}")
     if not folds:
         note = "" if "priors" not in rule else (
-            f"The parameters were selected without labels, because no class has two of them{concentration}.")
+            f"The parameters were selected without labels, because no class has two of them{by_graph}.")
         return Section("selection", "Parameters", rendered(
             "selection.html", given=[(key, _text_of(key, best.get(key))) for key in parameters], note=note,
             meanings=_meanings(parameters), graphs=None, scores=None, pairs=None))
-    grid, by = run.at("selection", "grid") or {}, measure_of(best)
+    grid, by = run.at("selection", "grid") or {}, metric_of(best)
     asked, is_highest = rule.get("score") or (by.key, False)
     shown = [key for key in dict.fromkeys((asked, by.key, *by.ties)) if finite(best.get(key)) is not None]
     rows = [(name, *(_text_of(key, row.get(key)) for key in parameters),
@@ -59,19 +60,19 @@ def selection_section(run: RunRecord, words: ReportText) -> Section | None:
     if rule.get("one_standard_error"):
         aim, tied = f"the strongest penalties within one standard error of {best_score}", ""
     if "priors" in rule:
-        aim, tied = f"the most probable parameters, by the squared residuals of scaled values{concentration}", ""
+        aim, tied = f"the most probable parameters, by the squared residuals of scaled values{by_graph}", ""
     times = run.at("selection", "repetitions") or 1
     repeated = f", repeated {times} times with the scores averaged," if times > 1 else ""
     points = run.at("selection", "held_out_points")
     where = f"Points that are held out {HELD_OUT_POINTS[points]} ({points})." if points in HELD_OUT_POINTS else ""
     control = "The shuffled control uses the parameters of the model." if "shuffled" in choices else ""
     how = f"{number(folds)}-fold cross-validation on the labels{repeated} selected {aim}{tied}."
-    note = " ".join(filter(None, (how, where, words.folds, control)))
+    note = " ".join(filter(None, (how, where, report_text.folds, control)))
     return Section("selection", "Selected parameters", rendered(
         "selection.html", given=None, choices=Table(head, rows, numbers), note=note,
         meanings=_meanings(parameters), graphs=_graphs(run.at("selection", "graphs") or [], shown),
         scores=_all_scores(run.at("selection", "scores") or {}),
-        pairs=_pairs(grid.get("model") or [], best, by, words)))
+        pairs=_pairs(grid.get("model") or [], best, by, report_text)))
 
 
 def _meanings(parameters: Iterable[str]) -> list[tuple[str, str]]:
@@ -132,31 +133,32 @@ def _text_of(name: str, value: Any) -> str:
     return BANDWIDTH if name == "bandwidth" and value is None else number(value)
 
 
-def _pairs(tried: Sequence[Attributes], best: Attributes, by: Measure, words: ReportText) -> dict[str, Any] | None:
+def _pairs(tried: Sequence[Attributes], best: Attributes, by: ErrorMetric, report_text: ReportText
+           ) -> dict[str, Any] | None:
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
-    if words.penalties is None:
+    if report_text.penalties is None:
         return None
-    fixed = {key for row in tried for key in row} - _scores_among(tried) - set(words.penalties)
+    fixed = {key for row in tried for key in row} - _scores_among(tried) - set(report_text.penalties)
     shown = [row for row in tried if all(row.get(key) == best.get(key) for key in fixed)]
-    if len({tuple(row.get(key) for key in words.penalties) for row in shown}) < 2:
+    if len({tuple(row.get(key) for key in report_text.penalties) for row in shown}) < 2:
         return None
-    return {"drawing": pairs_plot(shown, words.penalties, by, best), "key": by.key.capitalize(),
+    return {"drawing": pairs_plot(shown, report_text.penalties, by, best), "key": by.key.capitalize(),
             "fixed": ", ".join(f"{key} {_text_of(key, best.get(key))}" for key in sorted(fixed))}
 
 
-def choice_findings(run: RunRecord, words: ReportText) -> list[Finding]:
+def choice_findings(run: RunRecord, report_text: ReportText) -> list[Finding]:
     """Return what the chosen parameters say of the unlabeled data, and which penalties lie at an end of their grid."""
     findings = []
     choice, tried = run.at("selection", "choices", "model") or {}, run.at("selection", "grid", "model") or []
-    weight = words.graph.split(".")[-1]
+    weight = report_text.graph.split(".")[-1]
     if choice.get(weight) == 0:
         several = len({row.get(weight) for row in tried}) > 1
         findings.append(Finding(
-            f"weight of the {words.unlabeled} ({weight})", "0 was selected" if several else "0", "warning",
-            f"The {words.unlabeled} does not help here: in cross-validation on the labels, no weight of the "
-            f"{words.unlabeled} is better than 0. {words.without}." if several else
-            f"{words.without}, because the {words.unlabeled} was not used."))
-    for name in words.penalties or ():
+            f"weight of the {report_text.unlabeled} ({weight})", "0 was selected" if several else "0", "warning",
+            f"The {report_text.unlabeled} does not help here: in cross-validation on the labels, no weight of the "
+            f"{report_text.unlabeled} is better than 0. {report_text.equals}." if several else
+            f"{report_text.equals}, because the {report_text.unlabeled} was not used."))
+    for name in report_text.penalties or ():
         values = sorted({row[name] for row in tried if finite(row.get(name))})
         if len(values) > 1 and choice.get(name) in (values[0], values[-1]) and choice[name] != 0:
             end = "smallest" if choice[name] == values[0] else "largest"

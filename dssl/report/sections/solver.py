@@ -6,8 +6,8 @@ from ...base.digest import BANDWIDTH
 from ..page import Finding, Section
 from ..record import Attributes, RunRecord
 from ..rendering import rendered
+from ..report_text import HELD_OUT_POINTS
 from ..text import ABSENT, at, counted, duration, finite, listed, number, percent
-from ..words import HELD_OUT_POINTS
 
 
 def solver_section(run: RunRecord) -> Section | None:
@@ -120,5 +120,5 @@ def transductive_section(run: RunRecord) -> Section | None:
             ("Newton steps of each column", ", ".join(map(number, evidence.get("steps") or []))),
             ("requested share of unlabeled points on the positive side",
              ", ".join(map(percent, evidence.get("share") or []))),
-            ("achieved share", ", ".join(map(percent, evidence.get("reached_share") or [])))]
+            ("achieved share", ", ".join(map(percent, evidence.get("achieved_share") or [])))]
     return Section("solver", "Transductive SVM", rendered("transductive.html", rows=rows))

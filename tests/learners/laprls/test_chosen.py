@@ -44,13 +44,13 @@ def test_bandwidths_are_chosen_of_named_kernels_that_have_one():
         bandwidth_candidates("rfb", CHOSEN)
 
 
-@pytest.mark.parametrize("structure", [1.0, 5.0, 30.0])
-def test_priors_are_those_of_the_docstring(structure):
+@pytest.mark.parametrize("concentration", [1.0, 5.0, 30.0])
+def test_priors_are_those_of_the_docstring(concentration):
     ratio = np.array([1.0, 10.0, 10.0, 100.0])  # of 10*auto with auto and 10*auto, and auto with both
-    weight = (structure / 25)**np.log10(ratio / 10)
-    expected = np.array([(5 / structure)**2 / 2, *weight[:2] / weight.sum(),
-                         (5 / structure)**2 / 2, *weight[2:] / weight.sum()])
-    assert_allclose(np.exp(log_priors(PAIRS, structure)), expected)
+    weight = (concentration / 25)**np.log10(ratio / 10)
+    expected = np.array([(5 / concentration)**2 / 2, *weight[:2] / weight.sum(),
+                         (5 / concentration)**2 / 2, *weight[2:] / weight.sum()])
+    assert_allclose(np.exp(log_priors(PAIRS, concentration)), expected)
 
 
 def test_base_kernel_and_graph_count_alike_where_the_structure_says_so():
@@ -66,8 +66,8 @@ def test_of_an_unknown_structure_all_weights_of_the_graph_count_alike():
 
 
 def test_a_wider_kernel_counts_less_the_more_structure_there_is():
-    for structure, share in ((1.0, 1.0), (EVEN, 1.0), (10.0, 0.5), (50.0, 0.1), (None, UNKNOWN), (0.0, 1.0)):
-        assert_allclose(np.exp(log_priors_of_bandwidths(structure)), [1, share])
+    for concentration, share in ((1.0, 1.0), (EVEN, 1.0), (10.0, 0.5), (50.0, 0.1), (None, UNKNOWN), (0.0, 1.0)):
+        assert_allclose(np.exp(log_priors_of_bandwidths(concentration)), [1, share])
 
 
 def test_pairs_of_one_kind_count_for_all_of_it_and_no_structure_is_finite():

@@ -29,9 +29,9 @@ def labels_of(kind, X, y):
 
 
 @pytest.mark.parametrize("kind", ["classes", "quantities"])
-def test_labels_left_out_are_predicted_as_by_a_fit_without_them(kind, monkeypatch):
+def test_held_out_labels_are_predicted_as_by_a_fit_without_them(kind, monkeypatch):
     """Of classes that are not equally frequent, so that the fit moves its values as its leave-one-out values say."""
-    monkeypatch.setattr(blend, "supervised_prior", lambda structure, target: 0.5)  # each fit measures its own structure
+    monkeypatch.setattr(blend, "supervised_prior", lambda concentration, target: 0.5)  # each fit measures its own
     X, y = moons()
     target = labels_of(kind, X, y)
     graph, rows = KNN.build(X), ArrayRows(X)

@@ -125,8 +125,8 @@ def test_predictions_have_the_sizes_and_what_is_not_reached_stays_zero():
     target = Classes(np.array([5, 300]), np.array([0, 1]), np.arange(2))
     cut, before = sized(graph, target, [0.25, 0.75])
     vertex = graph.vertices.vertex
-    assert_array_equal(cut.reached, before.reached)
-    assert not cut.values[~cut.reached].any()
+    assert_array_equal(cut.reachable, before.reachable)
+    assert not cut.values[~cut.reachable].any()
     predicted = cut.values[vertex].argmax(axis=1)[y >= 0]
     assert (predicted == 0).mean() == pytest.approx(0.25, abs=0.02)
     assert (predicted == y[y >= 0]).mean() > 0.95
@@ -258,9 +258,9 @@ def test_masses_of_classes_are_their_shares():
     found = fit_harmonic(graph, target, None, SolverParams(), InProcess(1))
     m = graph.vertices.multiplicity
     scaled = mass_normalized(found, np.array([0.25, 0.75]), m)
-    mass = (m * found.reached) @ scaled.values
+    mass = (m * found.reachable) @ scaled.values
     assert_allclose(mass / mass.sum(), [0.25, 0.75])
-    assert not scaled.values[~found.reached].any()
+    assert not scaled.values[~found.reachable].any()
     assert_allclose(scaled.values * found.values.max(axis=0), found.values * scaled.values.max(axis=0), atol=1e-12)
 
 

@@ -41,8 +41,8 @@ def test_the_average_is_that_of_dense_kernels_with_refits(classes, penalty, data
     assert_allclose(shares(found), expected, atol=1e-7)
     assert_allclose(found.values, values, atol=1e-6 * max(1, np.abs(values).max()))
     assert_allclose(found.held_out, held_out, atol=1e-6 * max(1, np.abs(held_out).max()))
-    assert_array_equal(found.reached, np.isin(reference.components(W), reference.components(W)[target.labeled]))
-    assert not found.values[~found.reached].any()
+    assert_array_equal(found.reachable, np.isin(reference.components(W), reference.components(W)[target.labeled]))
+    assert not found.values[~found.reachable].any()
 
 
 @settings(max_examples=20)

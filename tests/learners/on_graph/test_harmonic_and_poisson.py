@@ -34,7 +34,7 @@ def fit(learner, W, target, weight=None, solver=EXACT, execution=None):
     return learner(graph_of_weights(W), target, weight, solver, execution or InProcess(1))
 
 
-def reached(W, labeled):
+def reachable(W, labeled):
     of = reference.components(W)
     return np.isin(of, of[labeled])
 
@@ -44,10 +44,10 @@ def test_harmonic_functions_of_classes_are_the_dense_solve(problem):
     W, target, weight = problem
     found = fit(fit_harmonic, W, target, weight)
     assert_allclose(found.values, reference.harmonic(W, target.labeled, target.indicators()), atol=1e-9)
-    assert_array_equal(found.reached, reached(W, target.labeled))
+    assert_array_equal(found.reachable, reachable(W, target.labeled))
     assert found.values.min() >= -1e-9
-    assert_allclose(found.values[found.reached].sum(axis=1), 1, atol=1e-9)  # shares of classes
-    assert not found.values[~found.reached].any()
+    assert_allclose(found.values[found.reachable].sum(axis=1), 1, atol=1e-9)  # shares of classes
+    assert not found.values[~found.reachable].any()
 
 
 @given(problems(classes=False))
@@ -56,7 +56,7 @@ def test_harmonic_functions_of_quantities_are_the_dense_solve_and_stay_between_t
     found = fit(fit_harmonic, W, target, weight)
     assert_allclose(found.values, reference.harmonic(W, target.labeled, target.columns()), atol=1e-9)
     low, high = target.columns().min(axis=0), target.columns().max(axis=0)
-    assert ((found.values >= low - 1e-9) & (found.values <= high + 1e-9))[found.reached].all()
+    assert ((found.values >= low - 1e-9) & (found.values <= high + 1e-9))[found.reachable].all()
 
 
 @given(problems())
@@ -65,7 +65,7 @@ def test_poisson_potentials_are_the_pseudo_inverse_on_every_component(problem):
     found = fit(fit_poisson, W, target, weight)
     expected = reference.poisson(W, target.labeled, target.indicators(), ones_unless(weight, target))
     assert_allclose(found.values, expected, atol=1e-8 * max(1, np.abs(expected).max()))
-    assert_array_equal(found.reached, reached(W, target.labeled))
+    assert_array_equal(found.reachable, reachable(W, target.labeled))
 
 
 def test_poisson_learning_does_not_turn_to_one_class_as_labels_grow():
@@ -128,7 +128,7 @@ def test_components_of_one_class_and_of_none(learner):
         W[start:start + 10, start:start + 10] = random_weights(rng, [10])
     target = Classes(np.array([0, 5, 11, 14, 30]), np.array([0, 1, 1, 1, 0]), np.arange(2))
     found = fit(learner, W, target)
-    assert_array_equal(np.flatnonzero(~found.reached), np.arange(20, 30))
+    assert_array_equal(np.flatnonzero(~found.reachable), np.arange(20, 30))
     assert not found.values[20:30].any()
     assert_allclose(found.values[10:20], np.tile([0.0, 1.0], (10, 1)), atol=1e-9)
     assert_allclose(found.values[30], [1, 0])
@@ -222,7 +222,7 @@ def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
     direct = learner(graph, target, None, SolverParams(tol=1e-9, method="direct"), InProcess(1))
     assert_allclose(found.values, direct.values, atol=1e-6 * np.abs(direct.values).max())
     assert found.attributes["solver"]["residual"] <= 1e-9
-    assert not found.reached[3500:].any()
+    assert not found.reachable[3500:].any()
 
 
 @pytest.mark.parametrize("kind", ["classes", "classes by Poisson", "quantities"])

@@ -56,9 +56,9 @@ def graphs():
 @pytest.mark.parametrize(("X", "params", "given"), list(graphs()))
 def test_a_point_of_the_fit_has_the_value_of_its_vertex(X, params, given):
     model, graph, found = model_of(X, params, given)
-    values, beyond = model.block_values(X)
+    values, unsupported = model.block_values(X)
     vertex = graph.vertices.vertex
-    assert_array_equal(beyond, ~found.reached[vertex])
+    assert_array_equal(unsupported, ~found.reachable[vertex])
     if params.duplicates == "keep":  # copies are answered as their mean
         pairs = np.concatenate([np.arange(7), np.arange(7) + len(X) - 7]).reshape(2, 7)
         for copies in pairs:
@@ -80,9 +80,9 @@ def test_new_points_have_the_weighted_mean_of_their_neighbors(weights):
     w = {"binary": np.ones_like(near), "heat": np.exp(-near**2 / (2 * model.rule.scale**2)),
          "self_tuned": np.exp(-near**2 / (params.width**2 * near[:, -1:] * scales[ids]))}[weights]
     expected = np.einsum("qk,qkc->qc", w, found.values[ids]) / w.sum(1)[:, None]
-    values, beyond = model.block_values(queries)
+    values, unsupported = model.block_values(queries)
     assert_allclose(values, expected, atol=1e-5)  # distances of lists are float32
-    assert not beyond.any()
+    assert not unsupported.any()
 
 
 def test_copies_that_were_kept_apart_answer_as_their_mean_over_those_that_a_label_reaches():
@@ -92,26 +92,26 @@ def test_copies_that_were_kept_apart_answer_as_their_mean_over_those_that_a_labe
     graph = params.build(X)
     found = VertexValues(np.arange(14.0)[:, None] * np.array([[1.0, 0.0]]), np.arange(14) != 13)
     model = graph_model(graph, as_rows(X), found, target, params, execution)
-    values, beyond = model.values_and_unsupported(X)
+    values, unsupported = model.values_and_unsupported(X)
     assert_allclose(values[[5, 12, 13], 0], -(5 + 12) / 2)  # 13 says nothing
-    assert not beyond.any()
+    assert not unsupported.any()
     assert_allclose(values[6, 0], -6)
 
 
 def test_points_near_what_no_label_reaches_are_beyond():
     X = clouds()
     model, _, found = model_of(X, KNNGraph(n_neighbors=5))
-    values, beyond = model.block_values(np.array([[500.0, 500, 500], [0, 0, 0], [250, 250, 250]]))
-    assert beyond.tolist()[:2] == [True, False]
+    values, unsupported = model.block_values(np.array([[500.0, 500, 500], [0, 0, 0], [250, 250, 250]]))
+    assert unsupported.tolist()[:2] == [True, False]
     assert not values[0].any()
-    assert (~found.reached).sum() == 20
+    assert (~found.reachable).sum() == 20
 
 
 def test_far_points_have_values_where_weights_would_be_zero():
     """1e8 scales away all weights underflow; their ratios do not."""
     model, *_ = model_of(clouds(far=0), KNNGraph(n_neighbors=5))
-    values, beyond = model.block_values(np.array([[1e8, 1e8, 1e8]]))
-    assert not beyond.any()
+    values, unsupported = model.block_values(np.array([[1e8, 1e8, 1e8]]))
+    assert not unsupported.any()
     assert values.sum() == pytest.approx(1)
 
 
@@ -151,6 +151,6 @@ def test_described_counts_the_points_that_no_label_reaches():
     X = np.concatenate([clouds(), 500 + np.zeros((4, 3))])
     graph = KNNGraph(n_neighbors=5).build(X)
     found = fit_harmonic(graph, TARGET, None, SolverParams(), InProcess(1))
-    assert found.described(graph.vertices)["unreached"] == 24
-    assert replace(found, reached=np.ones_like(found.reached)).described(graph.vertices)["unreached"] == 0
-    assert VertexValues(found.values, found.reached).held_out is None
+    assert found.described(graph.vertices)["unreachable"] == 24
+    assert replace(found, reachable=np.ones_like(found.reachable)).described(graph.vertices)["unreachable"] == 0
+    assert VertexValues(found.values, found.reachable).held_out is None

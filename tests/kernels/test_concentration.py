@@ -13,7 +13,7 @@ from tests import reference
 from tests.covariance import graph_covariance
 
 
-def structure(X, n_landmarks=1000, n_neighbors=6, **regularizer):
+def concentration(X, n_landmarks=1000, n_neighbors=6, **regularizer):
     params = CovarianceParams(regularizer=RegularizerParams(**regularizer), n_landmarks=n_landmarks)
     graph = KNNGraph(n_neighbors=n_neighbors, weights="binary").build(X, InProcess(1), scale="none")
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
@@ -33,7 +33,7 @@ def test_it_is_what_eigenvectors_but_the_constant_one_have_in_the_covariance(lap
     scale = 1 / np.sqrt(np.diagonal(L) + 0.02)
     variance = ((L - np.diag(np.diagonal(L))) ** 2 * np.outer(scale, scale) ** 2).sum() / 120
     expected = (q - 1) / ((1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance) - 1)
-    assert structure(X, laplacian=laplacian, ridge=0.02, power=power) == pytest.approx(expected, rel=1e-4)
+    assert concentration(X, laplacian=laplacian, ridge=0.02, power=power) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("laplacian", ["normalized", "unnormalized"])
@@ -55,8 +55,8 @@ def test_noise_has_none_and_clusters_have_much():
     noise = rng.normal(size=(600, 20))
     apart = np.concatenate([rng.normal(size=(200, 20)) + 30 * center for center in np.eye(3, 20)])  # three components
     line = np.stack([np.linspace(0, 50, 600), rng.normal(size=600)], axis=1)
-    assert structure(noise) == pytest.approx(1, abs=0.4)
-    assert structure(noise, n_neighbors=12) == pytest.approx(1, abs=0.4)
-    assert structure(apart) > 10
-    assert structure(line) > 10
-    assert structure(line, n_landmarks=100) == pytest.approx(structure(line), rel=0.3)
+    assert concentration(noise) == pytest.approx(1, abs=0.4)
+    assert concentration(noise, n_neighbors=12) == pytest.approx(1, abs=0.4)
+    assert concentration(apart) > 10
+    assert concentration(line) > 10
+    assert concentration(line, n_landmarks=100) == pytest.approx(concentration(line), rel=0.3)

@@ -63,11 +63,11 @@ class ReportText:
 
     model : what the model is. changed, cause : what a graph that says nothing would still do, as "a ... that merely
     ..." and as "the gain is owed to the ...". graph, norm : the keys of the spec that weigh the graph, and the norm
-    against the labels; their last parts name them in a selection. unlabeled : what the first of them weighs. without :
-    what the model is where that has no weight. folds : what holding labels out means beside that.
+    against the labels; their last parts name them in a selection. unlabeled : what the first of them weighs. equals :
+    what the model equals where that has no weight. folds : what holding labels out means beside that.
     penalties : the two parameters whose errors are drawn over each other, to the right and upward, and whose grid is
     said to be too short where an end of it is best.
-    unsupported : what test points are that the model says nothing about, and what follows. unreached : what predicts
+    unsupported : what test points are that the model says nothing about, and what follows. unreachable : what predicts
     the training points that are unreachable from any label.
     """
 
@@ -77,11 +77,11 @@ class ReportText:
     graph: str
     norm: str
     unlabeled: str = "graph"
-    without: str = "The model equals the base model"
+    equals: str = "The model equals the base model"
     folds: str = ""
     penalties: tuple[str, str] | None = None
     unsupported: tuple[str, str] = (
         "test points that are not near any point of the model",
         "Their kernel values are practically zero, so the intercept alone determines their label. Raise "
-        "kernel.bandwidth, or use dssl predict --abstain to give such points no label.")
-    unreached: str = "ambient kernel"
+        "kernel.bandwidth, or use dssl predict --reject to give such points no label.")
+    unreachable: str = "ambient kernel"

@@ -18,7 +18,7 @@ from .split_arrays import split_arrays
 
 
 @pytest.fixture
-def told(tmp_path):
+def with_labels(tmp_path):
     """Return a function that makes the plan of a run whose labels of rows are told, and the plan without them."""
     spec = moons_spec(tmp_path, 200)
     plain = plan(spec, workspace=tmp_path / "work", until="labels")
@@ -40,8 +40,8 @@ def labels_of(made):
     return dict(zip(rows.tolist(), found["codes"].tolist(), strict=True)), found["labeled"]
 
 
-def test_labels_of_a_file_are_shown_beside_the_others(told):
-    planned, plain = told
+def test_labels_of_a_file_are_shown_beside_the_others(with_labels):
+    planned, plain = with_labels
     train, (before, _) = split_arrays(plain.artifact("split").parts)["train"], labels_of(plain)
     wrong = next(iter(before))  # is corrected, not doubled
     new = np.setdiff1d(train, [*before])[:2]
@@ -53,14 +53,14 @@ def test_labels_of_a_file_are_shown_beside_the_others(told):
     assert after == {**before, int(new[1]): names.index("up"), int(new[0]): names.index("down"),
                      wrong: 1 - before[wrong]}
     assert (np.diff(labeled) > 0).all()
-    assert made.artifact("labels").attributes["told"] == 3
+    assert made.artifact("labels").attributes["from_file"] == 3
     assert made.artifact("labels").attributes["n_labeled"] == 12
     changed = planned([new[0]], ["up"])
     assert changed.artifact("labels").address != made.artifact("labels").address
 
 
-def test_labels_that_cannot_be_used_are_refused(told):
-    planned, plain = told
+def test_labels_that_cannot_be_used_are_refused(with_labels):
+    planned, plain = with_labels
     split = split_arrays(plain.artifact("split").parts)
     for rows, labels, message in (([split["test"][0]], ["up"], r"told.csv, line 2: row \d+ is no training point"),
                                   ([split["train"][0], 10**6], ["up", "up"],
@@ -87,8 +87,8 @@ def test_a_new_class_of_a_file_becomes_a_class(tmp_path):
     assert "'fir'" in " ".join(result.notes)
 
 
-def test_a_class_of_a_file_may_be_spelled_in_other_ways(told):
-    planned, plain = told
+def test_a_class_of_a_file_may_be_spelled_in_other_ways(with_labels):
+    planned, plain = with_labels
     train = split_arrays(plain.artifact("split").parts)["train"]
     new = np.setdiff1d(train, [*labels_of(plain)[0]])[:5]
     made = planned(new, [" Up", "DOWN", "far up", "Far  Up", "far up"])

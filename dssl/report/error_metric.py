@@ -9,7 +9,7 @@ from .text import at, counted, finite, number, p_value, percent, points, with_in
 
 
 @dataclass(frozen=True)
-class Measure:
+class ErrorMetric:
     """The words for an error, or for a metric that is best where it is highest, on test points or held-out labels.
 
     key, interval_key : in the scores. noun : with its article. name : of the metric on test points. shown, difference :
@@ -104,17 +104,17 @@ def _size(gain: Any) -> str:
     return number(None if size is None else abs(size))
 
 
-SHARE = Measure("error", "an error", "test error", percent, points, 100, "test error, %", "error on held-out labels, %",
-                "McNemar's test",
-                ("majority", "predicting class {}"), "different classes", _more_right,
-                {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
-ROOT = Measure("rmse", "an rmse", "test rmse", number, _size, 1, "test rmse", "rmse on held-out labels",
-               "paired t-test", ("mean", "predicting the mean of the labels, {}"), "different targets",
-               lambda gain, n_test: "", {"mae": "mean absolute error"})
+SHARE = ErrorMetric("error", "an error", "test error", percent, points, 100, "test error, %",
+                    "error on held-out labels, %", "McNemar's test",
+                    ("majority", "predicting class {}"), "different classes", _more_right,
+                    {"rmse": "rmse from the codes ±1", "loss": "hinge loss"})
+ROOT = ErrorMetric("rmse", "an rmse", "test rmse", number, _size, 1, "test rmse", "rmse on held-out labels",
+                   "paired t-test", ("mean", "predicting the mean of the labels, {}"), "different targets",
+                   lambda gain, n_test: "", {"mae": "mean absolute error"})
 
 
 def _metric(key: str, noun: str, loss_name: str, guess: str = "predicting class {}", *, share: bool = True,
-            guess_meaning: str = "") -> Measure:
+            guess_meaning: str = "") -> ErrorMetric:
     """Return how a metric of classes is shown that is not the error."""
     bare = noun.partition(" ")[2]
     unit = ", %" if share else ""
@@ -147,12 +147,12 @@ BY_SCORING = {
                                                        "everywhere. A model with a higher log loss is useless.")}
 
 
-def measure_of(scores: Scores) -> Measure:
+def metric_of(scores: Scores) -> ErrorMetric:
     """Return how the model is judged by some scores: in the metric of `model.scoring`, or in its errors."""
     return BY_SCORING.get(scores.get("scoring", ""), errors_among(scores))
 
 
-def errors_among(scores: Scores) -> Measure:
+def errors_among(scores: Scores) -> ErrorMetric:
     """Return how the errors among some scores are shown: as shares, or of a regression as root mean squared errors."""
     return ROOT if "error" not in scores and "rmse" in scores else SHARE
 
@@ -168,7 +168,7 @@ def label_score_rows(by_labels: Attributes) -> tuple[tuple[str, ...], list[tuple
     if not by_labels.get("n"):
         return (), []
     scores, n = by_labels["scores"], by_labels["n"]
-    by = measure_of(scores["model"])
+    by = metric_of(scores["model"])
     how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} folds"
     head = ("", f"{by.bare_noun} on {counted(n, 'held-out label')}, {how} (95 % interval)", GAIN_HEAD, by.test)
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
@@ -190,7 +190,7 @@ def score_rows(metrics: Scores, baselines: Mapping[str, Scores],
         return ("", "clusters", *keys), [
             (name, str(scored["n_clusters"]), *(f"{at(scored, key):.3f}" for key in keys))
             for name, scored in scores.items()]
-    by = measure_of(metrics)
+    by = metric_of(metrics)
     return ("", f"{by.name} (95 % interval)", GAIN_HEAD, by.test), [
         (name, by.with_interval(scored), *gain_over(name, metrics, gain)) for name, scored in scores.items()]
 
@@ -206,6 +206,6 @@ def gain_over(name: str, metrics: Scores, gains: Attributes) -> tuple[str, str]:
     gain: PairedTest = gains.get(f"over_{name}") or {}
     if not gain:
         return "", ""
-    by, ends = measure_of(metrics), interval_at(gain)
+    by, ends = metric_of(metrics), interval_at(gain)
     interval = "" if ends is None else f" ({by.signed(ends[0])} to {by.signed(ends[1])})"
     return f"{_sign(gain.get('gain'))}{by.difference(gain.get('gain'))}{interval}", p_value(gain.get("p_value"))
