@@ -63,9 +63,9 @@ class ErrorMetric:
 
     def change_interval(self, ends: tuple[float, float]) -> str:
         """Return the interval of a gain in words: 9.1 to 18.6, or where it holds 0, from 1.0 higher to 4.2 lower."""
-        near, far = sorted(ends, key=abs)
-        if near * far >= 0:
-            return f"{self._size(near)} to {self._size(far)}"
+        inner, outer = sorted(ends, key=abs)
+        if inner * outer >= 0:
+            return f"{self._size(inner)} to {self._size(outer)}"
         first, last = (f"{self._size(end)} {self._direction(end)}" for end in ends)
         return f"from {first} to {last}"
 

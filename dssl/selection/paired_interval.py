@@ -110,11 +110,11 @@ def _ends(inside: Callable[[float], bool], estimate: float, bounds: tuple[float,
     return ends if significant else [min(ends[0], 0.0), max(ends[1], 0.0)]
 
 
-def _end(inside: Callable[[float], bool], within: float, beyond: float) -> float:
+def _end(inside: Callable[[float], bool], within: float, outside: float) -> float:
     """Return the last value that is inside on the way from one that is to a bound."""
-    if beyond != 0 and inside(beyond):
-        return beyond
+    if outside != 0 and inside(outside):
+        return outside
     for _ in range(STEPS):
-        middle = (within + beyond) / 2
-        within, beyond = (middle, beyond) if inside(middle) else (within, middle)
+        middle = (within + outside) / 2
+        within, outside = (middle, outside) if inside(middle) else (within, middle)
     return within
