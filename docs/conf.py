@@ -45,7 +45,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"], "footer_start": ["copyright"], "footer_end": [],
     "navbar_end": ["theme-switcher"]}
 html_sidebars = {page: [] for page in (  # pages that no others are below
-    "start", "guide", "how-it-works", "estimators", "outcomes", "results", "papers")}
+    "start", "guide", "how-it-works", "estimators", "outcomes", "papers")}
 
 
 def _point_to_pages(app: Sphinx, name: str, content: list[str]) -> None:

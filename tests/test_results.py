@@ -1,17 +1,29 @@
-"""The page of measured results is the one that its JSON files make, and its commands are there."""
+"""The pages of measured results are those that the JSON files make, and their commands are there."""
 
 import json
 import re
 import sys
 from pathlib import Path
 
-from tests.benchmarks.page import FOLDER, PAGE, commands, page, record, sections, text_of
+from tests.benchmarks.page import DOCS, FOLDER, INDEX, anchor, commands, page, pages, record, sections, text_of
 
 REPOSITORY = Path(__file__).parents[1]
 
 
-def test_the_page_is_made_from_its_files():
-    assert PAGE.read_text(encoding="utf-8") == page(sections()), "run python -m tests.benchmarks.page"
+def test_the_pages_are_made_from_the_files():
+    made = pages(sections())
+    assert {*DOCS.glob("*.md"), INDEX} == set(made)
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m tests.benchmarks.page"
+
+
+def test_every_section_stands_on_one_page_and_the_index_leads_to_it():
+    made = pages(sections())
+    for section in sections().values():
+        assert f"{'#' * section['level']} {section['title']}\n" in made[DOCS / f"{section['page']}.md"]
+    for name, fragment in re.findall(r"\]\(\.\./\.\./docs/results/([\w-]+)\.md#([^)]+)\)", made[INDEX]):
+        headings = re.findall("^#+ (.*)$", made[DOCS / f"{name}.md"], re.MULTILINE)
+        assert fragment in {anchor(heading) for heading in headings}
 
 
 def test_a_section_names_what_was_found_and_commands_that_are_there():
@@ -27,8 +39,8 @@ def test_a_section_names_what_was_found_and_commands_that_are_there():
 
 
 def test_a_command_fills_the_table_of_a_section_and_leaves_its_words(tmp_path):
-    (tmp_path / "it.json").write_text(text_of({"title": "It", "level": 3, "value": "two", "date": "", "commit": "",
-                                               "parts": [{"text": "Words."}]}), encoding="utf-8")
+    (tmp_path / "it.json").write_text(text_of({"title": "It", "level": 3, "page": "start", "value": "two", "date": "",
+                                               "commit": "", "parts": [{"text": "Words."}]}), encoding="utf-8")
     record("it", [sys.executable, "-c", "print('{\"n\": 1}'); print('log'); print('{\"n\": 2, \"s\": 0.5}')"], tmp_path)
     section = json.loads((tmp_path / "it.json").read_text(encoding="utf-8"))
     assert section["date"]
@@ -36,4 +48,4 @@ def test_a_command_fills_the_table_of_a_section_and_leaves_its_words(tmp_path):
     _, words, table = section["parts"]
     assert words == {"text": "Words."}
     assert table == {"columns": ["n", "s"], "rows": [["1", ""], ["2", "0.5"]]}
-    assert "| n | s |\n|---|---|\n| 1 | |\n| 2 | 0.5 |\n" in page({"it": section})
+    assert "| n | s |\n|---|---|\n| 1 | |\n| 2 | 0.5 |\n" in page("A page", [section])

@@ -1,8 +1,8 @@
-"""The page of measured results, RESULTS.md, made from a JSON file a section.
+"""The pages of measured results, docs/results, and their index, RESULTS.md, made from a JSON file a section.
 
-`python -m tests.benchmarks.page` writes the page. `python -m tests.benchmarks.page record NAME COMMAND ...` runs a
-command that writes JSON lines, puts these into the table of results/NAME.json with the date and the commit, and writes
-the page.
+`python -m tests.benchmarks.page` writes them. `python -m tests.benchmarks.page record NAME COMMAND ...` runs a command
+that writes JSON lines, puts these into the table of results/NAME.json with the date and the commit, and writes the
+pages. A new section goes to the first page until its file names another.
 """
 
 import json
@@ -14,32 +14,56 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent / "RESULTS.md"
+INDEX = Path(__file__).parent / "RESULTS.md"
+DOCS = Path(__file__).parents[2] / "docs" / "results"
+PAGES = {
+    "start": "First runs, plans and memory",
+    "few-labels": "Accuracy with few labels",
+    "class-frequencies": "Classes that are not equally frequent",
+    "kernels": "Kernel methods",
+    "selection": "Choice of parameters, clusters, and points to label",
+    "neighbors": "Neighbors and graphs",
+    "solvers": "Solvers and eigenpairs",
+    "data": "Features, errors and drift",
+    "machines": "Many points, clusters and faults",
+}
 HEAD = """\
 # Measured results
 
 Machine: 2 cores (x86-64 with AVX-512), 24 GiB, Python 3.11, no GPU. Other processes used the same cores during some
 of the runs, so seconds vary between runs by up to a factor of two; a ratio is always of solvers that took turns in one
 run. Data are the npz files that `DSSL_DATA` names. Every command writes JSON lines. Date and commit are those at which
-a section was written last. This page is made from the files in `results/` by `python -m tests.benchmarks.page`.
+a section was written last. These pages are made from the files in `tests/benchmarks/results/` by
+`python -m tests.benchmarks.page`.
 """
 
 
 def sections() -> dict[str, dict[str, Any]]:
-    """Return the sections by name, in the order of the page.
+    """Return the sections by name, in the order of their files.
 
-    A section has a title, its level (2, or 3 within the section before), a value, what was found in a few words, the
-    date and the commit, and parts: a text, a command, or a table with columns and rows.
+    A section has a title, its level (2, or 3 within the section before), its page, a value, what was found in a few
+    words, the date and the commit, and parts: a text, a command, or a table with columns and rows.
     """
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 
 
-def page(found: dict[str, dict[str, Any]]) -> str:
-    """Return the page: an index of what has a command, and the sections."""
-    index = [(f"[{section['title']}](#{anchor(section['title'])})", section["value"], f"`{commands(section)[0]}`",
-              section["date"], section["commit"]) for section in found.values() if commands(section)]
-    blocks = [HEAD, _table(("result", "value", "command", "date", "commit"), index)]
-    for section in found.values():
+def pages(found: dict[str, dict[str, Any]]) -> dict[Path, str]:
+    """Return the text of each file: the pages of the sections, and the index of all that have a command."""
+    made, index = {}, [HEAD]
+    for name, title in PAGES.items():
+        chosen = [section for section in found.values() if section["page"] == name]
+        made[DOCS / f"{name}.md"] = page(title, chosen)
+        rows = [(f"[{section['title']}](../../docs/results/{name}.md#{anchor(section['title'])})", section["value"],
+                 f"`{commands(section)[0]}`", section["date"], section["commit"])
+                for section in chosen if commands(section)]
+        index += [f"## {title}\n", _table(("result", "value", "command", "date", "commit"), rows)]
+    return made | {INDEX: "\n".join(index)}
+
+
+def page(title: str, chosen: Sequence[dict[str, Any]]) -> str:
+    """Return a page of sections."""
+    blocks = [f"# {title}\n"]
+    for section in chosen:
         blocks.append(f"{'#' * section['level']} {section['title']}\n")
         blocks += [_block(part) for part in section["parts"]]
     return "\n".join(blocks)
@@ -72,7 +96,7 @@ def record(name: str, command: Sequence[str], folder: Path = FOLDER) -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, stdout=subprocess.PIPE, text=True)
     path = folder / f"{name}.json"
     section = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {
-        "title": name, "level": 2, "value": "", "parts": []}
+        "title": name, "level": 2, "page": next(iter(PAGES)), "value": "", "parts": []}
     texts = [part for part in section["parts"] if "text" in part]
     section |= {"date": datetime.now(UTC).date().isoformat(), "commit": commit.stdout.strip(), "parts": [
         {"command": " ".join(command)}, *texts,
@@ -107,4 +131,5 @@ def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 if __name__ == "__main__":
     if sys.argv[1:2] == ["record"]:
         record(sys.argv[2], sys.argv[3:])
-    PAGE.write_text(page(sections()), encoding="utf-8")
+    for path, text in pages(sections()).items():
+        path.write_text(text, encoding="utf-8")
