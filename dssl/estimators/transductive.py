@@ -17,7 +17,7 @@ from ..learners.target.target import Target
 from ..methods.step import Context
 from ..methods.transductive.method import TRANSDUCTIVE
 from ..methods.transductive.sections import TransductiveModel
-from ..methods.transductive.steps import MachineParams
+from ..methods.transductive.steps import TransductiveKernelParams
 from ..storage.blocks import Rows
 from .calibrated import ClassifierCalibratedOnRequest
 from .method import SearchedEstimator
@@ -161,17 +161,17 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
         self.scale, self.memory_budget = scale, memory_budget
         self.unlabeled, self.random_state = unlabeled, random_state
 
-    def _params(self) -> MachineParams:
+    def _params(self) -> TransductiveKernelParams:
         model = self.section(TransductiveModel)
         bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
-        return MachineParams(
+        return TransductiveKernelParams(
             kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state),
-            machines=(model.machine,), landmarks=model.landmarks, budget=budget_of(self.memory_budget),
+            penalties=(model.penalties,), landmarks=model.landmarks, budget=budget_of(self.memory_budget),
             probability=self.probability, prior=prior_of(self.class_prior, self.class_sizes),
             weight=ClassWeight.of(self.class_weight), random_state=self.random_state)
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: MachineParams,
-               execution: Execution) -> None:
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any,
+               params: TransductiveKernelParams, execution: Execution) -> None:
         require(graph is None, "a graph is given", why="TransductiveSVC uses the margins of unlabeled points, no graph",
                 fix="leave it out, or fit LapSVM, which penalizes by the graph")
         if len(target.labeled) == len(rows):
@@ -179,6 +179,6 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
         self._run(rows, target, weight, None, params, execution)
 
-    def _evidence(self, context: Context, params: MachineParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: TransductiveKernelParams) -> dict[str, Any]:
         evidence: dict[str, Any] = context.attributes("models")["evidence"]
         return {**context.attributes("landmarks"), **evidence}

@@ -22,14 +22,22 @@ from ...selection.halving import rungs_of
 from ..plan_inputs import PlanInputs, guessing_unless
 from ..step import Method, Step, cost_of_test_points
 from .sections import TransductiveSections
-from .steps import LandmarkChoice, MachineEvaluator, MachineParams, alone, make_landmarks, make_models, make_selection
+from .steps import (
+    LandmarkChoice,
+    TransductiveEvaluator,
+    TransductiveKernelParams,
+    alone,
+    make_landmarks,
+    make_models,
+    make_selection,
+)
 
 A_FOLD = np.empty(0, np.int64)  # in place of one whose points are not known
 
 # ---- what the steps take
 
 
-def _n_folds(f: PlanInputs, params: MachineParams) -> int:
+def _n_folds(f: PlanInputs, params: TransductiveKernelParams) -> int:
     """Return the folds of a repetition by which parameters are chosen; 0 where none are."""
     return params.cv.count(f.n_labeled) if params.cv else 0
 
@@ -39,16 +47,16 @@ def _n_columns(f: PlanInputs, folds: int) -> int:
     return (1 if f.n_classes == 2 else f.n_classes) * (1 + folds)
 
 
-def _landmarks_are_known(f: PlanInputs, params: MachineParams) -> bool:
+def _landmarks_are_known(f: PlanInputs, params: TransductiveKernelParams) -> bool:
     return "landmarks" in f.attributes or isinstance(params.landmarks.n_landmarks, int)
 
 
-def _bandwidths(params: MachineParams) -> int:
+def _bandwidths(params: TransductiveKernelParams) -> int:
     """Return the number of bandwidths that are tried."""
     return len({candidate.bandwidth for candidate in params.candidates()["model"]})
 
 
-def _bandwidths_are_known(f: PlanInputs, params: MachineParams) -> bool:
+def _bandwidths_are_known(f: PlanInputs, params: TransductiveKernelParams) -> bool:
     return "selection" in f.attributes or _bandwidths(params) == 1
 
 
@@ -56,7 +64,7 @@ _guesses_landmarks = guessing_unless(_landmarks_are_known, "landmarks")
 _guesses_bandwidths = guessing_unless(_bandwidths_are_known, "selected bandwidths")
 
 
-def _n_landmarks(f: PlanInputs, params: MachineParams) -> int:
+def _n_landmarks(f: PlanInputs, params: TransductiveKernelParams) -> int:
     if "landmarks" in f.attributes:
         return int(f.attributes["landmarks"]["n_landmarks"])
     given = params.landmarks.n_landmarks
@@ -68,12 +76,12 @@ def _n_landmarks(f: PlanInputs, params: MachineParams) -> int:
 
 
 @_guesses_landmarks
-def _landmarks_cost(f: PlanInputs, params: MachineParams) -> Cost:
+def _landmarks_cost(f: PlanInputs, params: TransductiveKernelParams) -> Cost:
     return landmarks_cost(params.landmarks.method, f.n, f.n, _n_landmarks(f, params), f.row_bytes, f.width,
                           len(params.kernels.bandwidths), f.budget)
 
 
-def _fits_cost(f: PlanInputs, params: MachineParams, bandwidths: int, fits: int, folds: int) -> Cost:
+def _fits_cost(f: PlanInputs, params: TransductiveKernelParams, bandwidths: int, fits: int, folds: int) -> Cost:
     """Return that of so many fits with columns for folds, on the features of so many bandwidths."""
     s, columns = _n_landmarks(f, params), _n_columns(f, folds)
     blocks = predict_cost(params.kernels.for_costs(), f.dense(f.n, f.width), f.row_bytes, s, 1, s + 1, 0, f.budget)
@@ -84,7 +92,7 @@ def _fits_cost(f: PlanInputs, params: MachineParams, bandwidths: int, fits: int,
 
 @_guesses_landmarks
 @_guesses_bandwidths
-def _selection_cost(f: PlanInputs, params: MachineParams) -> Cost:
+def _selection_cost(f: PlanInputs, params: TransductiveKernelParams) -> Cost:
     """Return that of the candidates of each rung, all folds of a repetition at a time."""
     if params.cv is None:
         return cost_of(0, 0, 0, 0)
@@ -104,7 +112,7 @@ def _selection_cost(f: PlanInputs, params: MachineParams) -> Cost:
 
 @_guesses_landmarks
 @_guesses_bandwidths
-def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
+def _models_cost(f: PlanInputs, params: TransductiveKernelParams) -> Cost:
     models = 1 + len(params.baselines)
     if "selection" in f.attributes:
         bandwidths = len({choice["bandwidth"] for choice in f.attributes["selection"]["choices"].values()})
@@ -115,7 +123,7 @@ def _models_cost(f: PlanInputs, params: MachineParams) -> Cost:
 
 
 @_guesses_landmarks
-def _scores_cost(f: PlanInputs, params: MachineParams) -> Cost:
+def _scores_cost(f: PlanInputs, params: TransductiveKernelParams) -> Cost:
     return cost_of_test_points(f, params.kernels.for_costs(), _n_landmarks(f, params), 1 + len(params.baselines),
                                f.n_outputs, 16)
 
@@ -139,4 +147,4 @@ TRANSDUCTIVE = Method(
     _scores_cost, REPORT_TEXT, (Baseline(
         "base", "The supervised baseline: the same support vector machine on the same landmarks, without the unlabeled "
                 "points. They influence at most the scaling, the bandwidth and the landmarks."),), TransductiveSections,
-    evaluator=MachineEvaluator.of, joined=alone)
+    evaluator=TransductiveEvaluator.of, joined=alone)

@@ -14,7 +14,7 @@ from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL
 from ..sections import KernelSection, Sections, SizedModel, baseline_mistakes, scoring_mistakes
 from ..selection_sections import Grid, Selection
-from .steps import MachineParams
+from .steps import TransductiveKernelParams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ class TransductiveModel(SizedModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.machine  # raises where a value is out of range
+        _ = self.penalties  # raises where a value is out of range
 
     @property
-    def machine(self) -> TransductiveParams:
+    def penalties(self) -> TransductiveParams:
         """Return the penalties."""
         return TransductiveParams(C=self.C, unlabeled_weight=self.unlabeled_weight)
 
@@ -117,19 +117,19 @@ class TransductiveSections(Sections):
         """Return the base kernel with each bandwidth that is tried."""
         return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
 
-    def machines(self) -> tuple[TransductiveParams, ...]:
+    def penalties(self) -> tuple[TransductiveParams, ...]:
         """Return the penalties that are tried; those that are given, where there is nothing to choose."""
         grid, model = self.selection.grid if self.selection else TransductiveGrid(), self.model
         return tuple(TransductiveParams(C=C, unlabeled_weight=weight) for C, weight in product(
             grid.C or (model.C,), grid.unlabeled_weight or (model.unlabeled_weight,)))
 
     @cached_property
-    def params(self) -> MachineParams:
+    def params(self) -> TransductiveKernelParams:
         model, kernel, chosen = self.model, self.kernel, self.selection
         bandwidths = tuple(each.bandwidth for each in self.kernels())
-        return MachineParams(
+        return TransductiveKernelParams(
             kernels=BaseKernels(kernel.name, kernel.parameters, bandwidths, model.random_state),
-            machines=self.machines(), landmarks=model.landmarks, budget=self.budget, prior=self.prior,
+            penalties=self.penalties(), landmarks=model.landmarks, budget=self.budget, prior=self.prior,
             weight=self.weight, random_state=model.random_state, baselines=self.baselines,
             cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
             search=chosen.searched() if chosen else ALL)

@@ -42,10 +42,10 @@ from ..step import Context
 
 @dataclass(frozen=True)
 class Candidate:
-    """A machine that may be chosen: the bandwidth of its kernel, and its penalties."""
+    """What may be chosen: the bandwidth of the kernel, and the penalties."""
 
     bandwidth: float | str | None
-    machine: TransductiveParams
+    penalties: TransductiveParams
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Candidate":
@@ -55,12 +55,12 @@ class Candidate:
     @property
     def named(self) -> dict[str, Any]:
         """Return what a row of a search tells of its parameters."""
-        return {**asdict(self.machine), "bandwidth": self.bandwidth}
+        return {**asdict(self.penalties), "bandwidth": self.bandwidth}
 
     @property
     def supervised(self) -> "Candidate":
         """Return the parameters of the supervised baseline."""
-        return replace(self, machine=replace(self.machine, unlabeled_weight=0.0))
+        return replace(self, penalties=replace(self.penalties, unlabeled_weight=0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +88,10 @@ def columns_of(target: Classes, repetitions: Repetitions) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineParams:
-    """What a transductive machine follows from.
+class TransductiveKernelParams:
+    """What a transductive support vector machine follows from.
 
-    kernels : the base kernel with each bandwidth that is tried. machines : the penalties that are tried. landmarks,
+    kernels : the base kernel with each bandwidth that is tried. penalties : the penalties that are tried. landmarks,
     budget : how many landmarks, and the bytes by which they are counted. prior, weight : how frequent the classes are
     among the unlabeled points, or all if they are known sizes, and what labels weigh. probability : whether labels are
     held out to calibrate probabilities. random_state : of folds and medians. baselines : "base", or none. cv : the
@@ -99,7 +99,7 @@ class MachineParams:
     """
 
     kernels: BaseKernels
-    machines: tuple[TransductiveParams, ...]
+    penalties: tuple[TransductiveParams, ...]
     landmarks: LandmarkParams
     budget: int = MEMORY_BUDGET
     prior: ClassPrior = LABELS
@@ -118,8 +118,8 @@ class MachineParams:
 
     def candidates(self) -> dict[str, list[Candidate]]:
         """Return by name the candidates of the model and its baseline, of a random search those that are drawn."""
-        drawn = self.search.drawn([Candidate(bandwidth, machine) for bandwidth in self.kernels.bandwidths
-                                   for machine in self.machines])
+        drawn = self.search.drawn([Candidate(bandwidth, penalties) for bandwidth in self.kernels.bandwidths
+                                   for penalties in self.penalties])
         supervised = list(dict.fromkeys(candidate.supervised for candidate in drawn))
         return {"model": drawn, **dict.fromkeys(self.baselines, supervised)}
 
@@ -140,7 +140,7 @@ class LandmarkChoice:
     kernels: BaseKernels | None
 
     @classmethod
-    def of(cls, params: MachineParams) -> "LandmarkChoice":
+    def of(cls, params: TransductiveKernelParams) -> "LandmarkChoice":
         kernels = params.kernels if params.landmarks.method == "leverage" else None
         return cls(landmarks=params.landmarks, budget=params.budget, held=params.held, kernels=kernels)
 
@@ -162,7 +162,7 @@ def make_landmarks(context: Context, params: LandmarkChoice) -> dict[str, Any]:
     return {**chosen[0].attributes, "n_landmarks": max(landmarks.points.shape[0] for landmarks in chosen)}
 
 
-def features_at(context: Context, params: MachineParams, bandwidth: Any, n_columns: int) -> NystromFeatures:
+def features_at(context: Context, params: TransductiveKernelParams, bandwidth: Any, n_columns: int) -> NystromFeatures:
     """Return the features of the kernel of a bandwidth on its landmarks, for fits of so many columns."""
     by_bandwidth = params.landmarks.method == "leverage"
     part = params.kernels.bandwidths.index(bandwidth) if by_bandwidth else 0
@@ -171,7 +171,7 @@ def features_at(context: Context, params: MachineParams, bandwidth: Any, n_colum
                               n_columns, context.execution)
 
 
-# ---- machines
+# ---- models
 
 
 def sizes_of(target: Classes, n: int, weight: np.ndarray | None) -> np.ndarray | None:
@@ -207,112 +207,112 @@ def known_signs(target: Classes, n: int, folds: Sequence[np.ndarray]) -> np.ndar
 
 
 @dataclass(frozen=True, eq=False)
-class Machine:
-    """A machine of all labels, `model`; values (l, c) of the labels by machines without the fold of each, else NaN."""
+class FittedModel:
+    """A model of all labels, `model`; values (l, c) of the labels by models without the fold of each, else NaN."""
 
     model: KernelModel
     values: np.ndarray
     evidence: dict[str, Any]
 
 
-def fit_machine(context: Context, params: MachineParams, machine: TransductiveParams, folds: Sequence[np.ndarray],
-                features: NystromFeatures) -> Machine:
-    """Return the machine of the penalties on features of all points, with columns for folds of the labels."""
+def fit_model(context: Context, params: TransductiveKernelParams, penalties: TransductiveParams,
+              folds: Sequence[np.ndarray], features: NystromFeatures) -> FittedModel:
+    """Return the model of the penalties on features of all points, with columns for folds of the labels."""
     target, n = context.target(params.prior), len(features.Psi)
     assert isinstance(target, Classes)
     weight = context.label_weights(target, params.weight)
     sizes, columns, weights = sizes_of(target, n, weight), target.columns().shape[1], np.ones(n)
     weights[target.labeled] = 1.0 if weight is None else weight
     signs = Signs.of(known_signs(target, n, folds), weights, None if sizes is None else np.tile(
-        sizes[-columns:], 1 + len(folds)), machine)
+        sizes[-columns:], 1 + len(folds)), penalties)
     fitted = fit_transductive(features, signs)
     coef, intercept = target.coding.all_columns(fitted.coef[:, :columns], fitted.intercept[:columns])
     values = np.full((len(target.labeled), columns), np.nan)
     for number, fold in enumerate(folds, 1):
         values[fold] = fitted.values[target.labeled[fold], number * columns:(number + 1) * columns]
     made = features.model
-    return Machine(KernelModel(made.kernel, made.points, coef, intercept, target.coding), values, {
+    return FittedModel(KernelModel(made.kernel, made.points, coef, intercept, target.coding), values, {
         name: value[:columns] if isinstance(value, list) else value for name, value in fitted.evidence.items()})
 
 
-def fit_machines(context: Context, params: MachineParams, candidates: Sequence[Candidate],
-                 repetitions: Repetitions) -> dict[Candidate, list[Machine]]:
-    """Return the machines of candidates, for each repetition one with columns for its folds of the labels.
+def fit_models(context: Context, params: TransductiveKernelParams, candidates: Sequence[Candidate],
+               repetitions: Repetitions) -> dict[Candidate, list[FittedModel]]:
+    """Return the models of candidates, for each repetition one with columns for its folds of the labels.
 
-    One bandwidth after the other, whose features serve all its machines and are given back before the next.
+    One bandwidth after the other, whose features serve all its models and are given back before the next.
     """
-    machines = dict[Candidate, list[Machine]]()
+    models = dict[Candidate, list[FittedModel]]()
     for bandwidth in dict.fromkeys(candidate.bandwidth for candidate in candidates):
         alike = dict.fromkeys(candidate for candidate in candidates if candidate.bandwidth == bandwidth)
-        machines |= zip(alike, _fit_at(context, params, bandwidth, [candidate.machine for candidate in alike],
-                                       repetitions), strict=True)
-    return machines
+        models |= zip(alike, _fit_at(context, params, bandwidth, [candidate.penalties for candidate in alike],
+                                     repetitions), strict=True)
+    return models
 
 
-def _fit_at(context: Context, params: MachineParams, bandwidth: Any, machines: Sequence[TransductiveParams],
-            repetitions: Repetitions) -> list[list[Machine]]:
+def _fit_at(context: Context, params: TransductiveKernelParams, bandwidth: Any, penalties: Sequence[TransductiveParams],
+            repetitions: Repetitions) -> list[list[FittedModel]]:
     target = context.target()
     assert isinstance(target, Classes)
     features = features_at(context, params, bandwidth, columns_of(target, repetitions))
-    return [[fit_machine(context, params, machine, folds, features) for folds in repetitions] for machine in machines]
+    return [[fit_model(context, params, each, folds, features) for folds in repetitions] for each in penalties]
 
 
 # ---- selection
 
 
-def alone(candidates: Sequence[MachineParams]) -> MachineParams:
+def alone(candidates: Sequence[TransductiveKernelParams]) -> TransductiveKernelParams:
     """Return the parameters of the first of some candidates, of which no labels are held out but those of a search."""
     return replace(candidates[0], probability=False, baselines=())
 
 
 @dataclass(frozen=True, eq=False)
-class MachineEvaluator:
+class TransductiveEvaluator:
     """Evaluates transductive SVMs on the landmarks of the step; the columns of a fit hold out the folds.
 
     complete : whether every score is computed.
     """
 
     context: Context
-    params: MachineParams
+    params: TransductiveKernelParams
     complete: bool = False
 
     @classmethod
-    def of(cls, context: Context, params: MachineParams) -> "MachineEvaluator":
+    def of(cls, context: Context, params: TransductiveKernelParams) -> "TransductiveEvaluator":
         """Return the evaluator of a search."""
         return cls(context, params)
 
     def scores_of(self, candidates: Mapping[str, Sequence[Candidate]],
                   folds: Repetitions) -> dict[str, list[CandidateScores]]:
-        """Return by name the scores of candidates of the model and its baseline; equal machines are fitted once."""
-        machines = fit_machines(self.context, self.params, [
+        """Return by name the scores of candidates of the model and its baseline; equal models are fitted once."""
+        models = fit_models(self.context, self.params, [
             candidate for of_model in candidates.values() for candidate in of_model], folds)
-        return {name: [self._scores(name, candidate, machines[candidate], folds) for candidate in of_model]
+        return {name: [self._scores(name, candidate, models[candidate], folds) for candidate in of_model]
                 for name, of_model in candidates.items()}
 
-    def _scores(self, name: str, candidate: Candidate, machines: Sequence[Machine],
+    def _scores(self, name: str, candidate: Candidate, models: Sequence[FittedModel],
                 folds: Repetitions) -> CandidateScores:
         target = self.context.target(self.params.prior)
         weight = self.context.label_weights(target, self.params.weight)
-        fitted = [HeldOut(target, target.coding, machine.values, of_repetition, weight)
-                  for machine, of_repetition in zip(machines, folds, strict=True)]
+        fitted = [HeldOut(target, target.coding, model.values, of_repetition, weight)
+                  for model, of_repetition in zip(models, folds, strict=True)]
         # The supervised baseline knows no frequencies but those of the labels, by which its values are shifted.
         held = [values.with_prior(LABELS) for values in fitted] if name == "base" else fitted
         return CandidateScores.of(held, HINGE, self.params.rule.scoring, fitted, complete=self.complete,
-                                  C=candidate.machine.C)
+                                  C=candidate.penalties.C)
 
-    def evaluate(self, candidates: Sequence[MachineParams], folds: Repetitions) -> list[CandidateScores]:
-        machines = [candidate for params in candidates for candidate in params.candidates()["model"]]
-        return self.scores_of({"model": machines}, folds)["model"]
+    def evaluate(self, candidates: Sequence[TransductiveKernelParams], folds: Repetitions) -> list[CandidateScores]:
+        tried = [candidate for params in candidates for candidate in params.candidates()["model"]]
+        return self.scores_of({"model": tried}, folds)["model"]
 
 
-def make_selection(context: Context, params: MachineParams) -> dict[str, Any]:
+def make_selection(context: Context, params: TransductiveKernelParams) -> dict[str, Any]:
     """Select bandwidth and penalties of the model and its baseline by cross-validation; else use those given."""
     candidates, rule = params.candidates(), asdict(params.rule)
     if params.cv is None:
         return {"folds": 0, "rule": rule, "choices": {name: given.named for name, (given,) in candidates.items()}}
     target = context.target(params.prior)
     target.require_labels()
-    repetitions, evaluator = params.cv.repeated(target), MachineEvaluator(context, params, complete=True)
+    repetitions, evaluator = params.cv.repeated(target), TransductiveEvaluator(context, params, complete=True)
 
     def evaluate(rung: int, in_rung: Mapping[str, Sequence[Any]],
                  folds: Repetitions) -> dict[str, list[CandidateScores]]:
@@ -332,19 +332,19 @@ def make_selection(context: Context, params: MachineParams) -> dict[str, Any]:
 # ---- models
 
 
-def make_models(context: Context, params: MachineParams) -> dict[str, Any]:
-    """Fit the machine and its baseline with the parameters that were chosen, with the labels that are held out."""
+def make_models(context: Context, params: TransductiveKernelParams) -> dict[str, Any]:
+    """Fit the model and its baseline with the parameters that were chosen, with the labels that are held out."""
     target = context.target(params.prior)
     assert isinstance(target, Classes)
     target.require_labels()
     weight, folds = context.label_weights(target, params.weight), params.held.folds(target)
     choices = context.attributes("selection")["choices"]
     chosen = {name: Candidate.of(choices[name]) for name in ("model", *params.baselines)}
-    machines = fit_machines(context, params, list(chosen.values()), [folds.compared])
+    fitted_models = fit_models(context, params, list(chosen.values()), [folds.compared])
     models, described = dict[str, Model](), dict[str, dict[str, Any]]()
     held_out, evidence = dict[str, list[HeldOut]](), dict[str, Any]()
     for name, candidate in chosen.items():
-        fitted, = machines[candidate]
+        fitted, = fitted_models[candidate]
         held = [HeldOut(target, target.coding, fitted.values, folds.compared, weight)] if folds.compared else []
         attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": candidate.named}
         model, calibration = fitted.model, None
