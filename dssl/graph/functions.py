@@ -37,7 +37,8 @@ class FunctionParams:
     """Parameters of functions of the Laplacian.
 
     laplacian : "normalized" or "unnormalized".
-    tol : largest change of a column off the null space, relative to its largest entry, when the steps grow by half.
+    tol : largest error of an entry (i, j) of an inverse off the null space, relative to the root of the entries (i, i)
+        and (j, j).
     max_steps : of the Lanczos process; functions that have not converged then are computed by solvers.
     block_columns : columns computed side by side.
     """
@@ -52,8 +53,7 @@ class FunctionParams:
         require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
                 why="no other Laplacian is defined", fix="choose normalized or unnormalized")
         require(1e-12 <= self.tol < 1, f"tol={self.tol!r}, expected 1e-12 <= tolerance < 1",
-                why="it is relative to the largest entry of a column",
-                fix="use 0.1, which leaves errors of some 0.01, or 1e-3 for exact kernels")
+                why="it is relative to the diagonal", fix="use 0.1, which leaves errors far below it, or 1e-3 for more")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
                 why="columns are computed in blocks", fix="leave it at 64")
 

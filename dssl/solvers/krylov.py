@@ -7,9 +7,12 @@ a block tridiagonal matrix T:
 
 All functions of L follow from it, `f(L) E = Q f(T) e_1 beta_0` (matrix Gauss quadrature: Golub and Meurant, "Matrices,
 moments and quadrature with applications", 2010), so all ridges r and powers p share the products with L, and each
-column profits from the directions of the others: 50 columns take some 30 steps, one alone more than 100. Q is not
-stored. A first pass stores T and the rows of Q at a few vertices, for the matrix of the labeled points; `chebyshev.py`
-adds up a combination of all functions of all columns at every vertex.
+column profits from the directions of the others: 50 columns take some 30 steps, one alone more than 100. The entries
+`E'f(L)E` lie between this and the same with T changed so that it has an eigenvalue below those of L (Gauss-Radau),
+which tells when to stop: an eigenvalue that was not found yet, as of a cluster behind a weak edge, keeps them apart.
+
+Q is not stored. A first pass stores T and the rows of Q at a few vertices, for the matrix of the labeled points;
+`chebyshev.py` adds up a combination of all functions of all columns at every vertex.
 
 The null space of L, one vector a component, is projected out in every step and added exactly, since a small ridge makes
 it larger than the precision of the basis.
@@ -28,9 +31,8 @@ from ..storage.blocks import row_ranges
 from .lanczos import SingularMatrix
 from .operators import add_row
 
-FIRST_CHECK = 20  # steps before the first check of convergence; fewer may stand still before they find a cluster
-GROWTH = 1.5 ** (1 / 3)  # of the steps between checks; values are compared with those of `COMPARED` checks before
-COMPARED = 3
+FIRST_CHECK = 10  # steps before the first check of convergence
+GROWTH = 1.05  # of the steps between checks
 ROWS = 2048  # of a block, which stay in the cache of a processor from one operation to the next
 SHORT = 1e-5  # of a new direction, relative to the diagonal of L times that which it came from: rounding
 TINY = float(np.finfo(np.float32).tiny)
@@ -80,7 +82,7 @@ class BlockTridiagonal:
         """Yield the place of each function and `f(T) e_1 beta_0` (k, t, t), as long as T plus the ridge is positive."""
         for ridge in set(functions.ridge):
             places = [place for place, each in enumerate(functions.ridge) if each == ridge]
-            powers = self._inverse_powers(ridge, max(functions.power[place] for place in places))
+            powers = self.inverse_powers(ridge, max(functions.power[place] for place in places))
             for place in places if powers else ():
                 yield place, powers[functions.power[place] - 1]
             powers.clear()  # before the next are made
@@ -92,15 +94,51 @@ class BlockTridiagonal:
             total += weights @ coef[place]
         return total
 
-    def _inverse_powers(self, ridge: float, power: int) -> list[np.ndarray]:
-        """Return `(T + ridge I)^-p e_1 beta_0` (k, t, t) for p from 1 to `power`; none if T is not positive definite.
+    def errors(self, functions: Functions) -> np.ndarray:
+        """Return bounds (m, t) of the errors of `beta_0' f(T) e_1 beta_0` on the diagonal, relative to its entries.
 
-        By block elimination, in k t^3 flops a power.
+        They are differences from Gauss-Radau quadrature with a node at -ridge / 2, below all eigenvalues: the last
+        block of T becomes `beta (T_(k - 1) + ridge / 2)^-1 beta' - ridge / 2`. Infinite where T is not positive.
         """
-        inverses, (k, t) = list[np.ndarray](), self.alpha.shape[:2]
-        if not k:  # all columns lie in the null space
-            return [np.zeros((0, t, t))] * power
-        added = ridge * np.eye(t)
+        errors, steps = np.full((len(functions), self.alpha.shape[1]), np.inf), len(self.alpha)
+        for ridge in set(functions.ridge) if steps > 1 else ():
+            places = [place for place, each in enumerate(functions.ridge) if each == ridge]
+            inverses = self.first(steps - 1).block_inverses(ridge / 2)
+            if not inverses:
+                continue
+            alpha = self.alpha.copy()
+            alpha[-1] = self.beta[-1] @ inverses.pop() @ self.beta[-1].T - ridge / 2 * np.eye(alpha.shape[1])
+            inverses.clear()
+            some = functions.take(np.array(places))
+            below, above = self._diagonals(some), replace(self, alpha=alpha)._diagonals(some)
+            known = np.isfinite(above) & np.isfinite(below) & (below > 0)
+            errors[places] = np.divide(above - below, below, where=known, out=np.where(below > 0, np.inf, 0.0))
+        return np.abs(errors)
+
+    def resolved(self, functions: Functions, tol: float) -> np.ndarray:
+        """Return which functions (m,) the rounding of T, whose basis is in float32, changes by less than `tol`.
+
+        It moves eigenvalues x by d = 2^-24 times the largest, and `(x + r)^-p` by the share `p d / (x + r)`. So it is
+        enough that T plus r is above `p d / tol`.
+        """
+        largest = 2 * np.einsum("kii->ki", self.alpha).max(initial=0.0)
+        shares = 2.0**-24 * largest / tol * np.array(functions.power)
+        return np.array([not len(self.alpha) or bool(self.block_inverses(ridge - share))
+                         for ridge, share in zip(functions.ridge, shares, strict=True)])
+
+    def _diagonals(self, functions: Functions) -> np.ndarray:
+        """Return the diagonals (m, t) of `beta_0' f(T) e_1 beta_0`, infinite where T plus the ridge is not positive."""
+        diagonals = np.full((len(functions), self.alpha.shape[1]), np.inf)
+        for place, values in self.functions(functions):
+            diagonals[place] = np.einsum("ij,ij->j", self.beta[0], values[0])
+        return diagonals
+
+    def block_inverses(self, ridge: float) -> list[np.ndarray]:
+        """Return for each step the last block (t, t) of the inverse of `T + ridge I` up to it, in k t^3 flops.
+
+        The list is empty if the matrix is not positive definite.
+        """
+        inverses, added = list[np.ndarray](), ridge * np.eye(self.alpha.shape[1])
         for alpha, beta in zip(self.alpha, self.beta, strict=True):
             S = alpha + added
             if inverses:
@@ -110,6 +148,19 @@ class BlockTridiagonal:
                 return []
             lower = dpotri(factor, lower=True)[0]  # zero above the diagonal
             inverses.append(lower + lower.T - np.diag(lower.diagonal()))
+        return inverses
+
+    def inverse_powers(self, ridge: float, power: int) -> list[np.ndarray]:
+        """Return `(T + ridge I)^-p e_1 beta_0` (k, t, t) for p from 1 to `power`; none if T is not positive definite.
+
+        By block elimination, in k t^3 flops a power.
+        """
+        k, t = self.alpha.shape[:2]
+        if not k:  # all columns lie in the null space
+            return [np.zeros((0, t, t))] * power
+        inverses = self.block_inverses(ridge)
+        if not inverses:
+            return []
         X, powers = np.zeros((k, t, t)), list[np.ndarray]()
         X[0] = self.beta[0]
         for _ in range(power):
@@ -163,58 +214,37 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
            max_steps: int) -> Krylov:
     """Return the entries of functions of A in some rows and columns, and the matrix T for a second pass.
 
-    A function of a column has converged when, off the null space, it changed by at most `tol` of its largest entry
-    since the steps were two thirds as many. The process stops when the functions of the smallest ridges have, or at
-    `max_steps`. Memory: `krylov_bytes`.
+    A function of a column has converged when its entry at the column's own row, off the null space, is known to `tol`
+    squared (`BlockTridiagonal.errors`), and when rounding of T changes it by less than `tol`. For inverses, entries
+    (i, j) are then known to `tol` times the root of the entries (i, i) and (j, j). The process stops when the functions
+    of the smallest ridges have converged, or at `max_steps`. Memory: `krylov_bytes`.
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
             why="convergence is first checked there", fix="leave it at its default")
     t, check, hardest = len(columns), float(FIRST_CHECK), functions.take(functions.hardest())
-    seen, alphas, betas, checks = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), list[int]()
-
-    def entries(steps: int, of: Functions) -> np.ndarray:
-        """Return the values (m, rows, t) off the null space after some steps; infinite where T is not positive."""
-        values = np.full((len(of), len(rows), t), np.inf)
-        for place, weights in BlockTridiagonal(np.array(alphas[:steps]), np.array(betas[:steps])).functions(of):
-            values[place] = 0
-            for part, weight in zip(seen, weights, strict=False):
-                values[place] += part @ weight
-        return values
-
-    last = list[np.ndarray]()  # the entries of the functions that converge last, at the latest checks
-    exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
-    converged = np.ones((len(functions), t), bool)
+    seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    converged = np.ones((len(functions), t), bool)  # where the space ends
     for Q, alpha, beta in basis(A, columns):
         seen.append(Q[rows])
         alphas.append(alpha)
         betas.append(beta)
-        if len(seen) == max_steps:
-            values = entries(max_steps, functions)
-            if len(checks) >= COMPARED:
-                converged = _converged(values, entries(checks[-COMPARED], functions), tol)
-            else:
-                converged[:] = False
-            break
-        if len(seen) < int(check):
-            continue
-        check *= GROWTH
-        checks.append(len(seen))
-        last = [*last[-COMPARED:], entries(len(seen), hardest)]
-        if len(last) > COMPARED and _converged(last[-1], last[0], tol).all():
-            break
-    if len(seen) < max_steps:
-        values = entries(len(seen), functions) if seen else np.zeros_like(exact)
-    shape = (len(seen), t, t)
-    return Krylov(np.asarray(columns), np.array(alphas).reshape(shape), np.array(betas).reshape(shape), values + exact,
-                  converged & np.isfinite(values).all(axis=1))
-
-
-def _converged(now: np.ndarray, before: np.ndarray, tol: float) -> np.ndarray:
-    """Return which functions of which columns (m, t) have converged, from their entries (m, rows, t) at two checks."""
-    with np.errstate(invalid="ignore"):
-        moved = now - before
-        moved = np.abs(moved, out=moved).max(axis=1, initial=0.0)
-    return np.isfinite(now).all(axis=1) & (moved <= tol * np.abs(now).max(axis=1, initial=0.0))
+        if len(seen) < max_steps:
+            if len(seen) < int(check):
+                continue
+            check *= GROWTH
+            if (BlockTridiagonal(np.array(alphas), np.array(betas)).errors(hardest) > tol**2).any():
+                continue
+        converged = BlockTridiagonal(np.array(alphas), np.array(betas)).errors(functions) <= tol**2
+        break
+    T = BlockTridiagonal(np.array(alphas).reshape(-1, t, t), np.array(betas).reshape(-1, t, t))
+    converged &= T.resolved(functions, tol)[:, None]
+    values = np.full((len(functions), len(rows), t), np.inf)
+    for place, weights in T.functions(functions):
+        values[place] = 0
+        for part, weight in zip(seen, weights, strict=True):
+            values[place] += part @ weight
+    exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
+    return Krylov(np.asarray(columns), T.alpha, T.beta, values + exact, converged & np.isfinite(values).all(axis=1))
 
 
 def combined(A: SingularMatrix, process: Krylov, weights: np.ndarray) -> np.ndarray:
@@ -238,9 +268,8 @@ def null_part(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef
 
 def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int, max_power: int) -> int:
     """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with all powers."""
-    of_T = 8 * max_steps * t * t  # each of alpha and beta twice, inverses, and powers with one in the making
-    values = 36 * n_functions + 32 * min(n_functions, max_power)  # and at `COMPARED` + 1 checks
-    return 12 * n * t + (4 * max_steps + values) * n_rows * t + (6 + max_power) * of_T
+    of_T = 8 * max_steps * t * t  # alpha and beta twice, another alpha, inverses, and powers with one in the making
+    return 12 * n * t + (4 * max_steps + 28 * n_functions) * n_rows * t + (7 + max_power) * of_T
 
 
 def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

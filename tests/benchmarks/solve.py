@@ -2,9 +2,12 @@
 
     python -m tests.benchmarks.solve mnist skin growth --cache FOLDER
     python -m tests.benchmarks.solve moons vae --few --cache FOLDER
+    python -m tests.benchmarks.solve table --cache FOLDER
 
 With `--few`, one and ten columns are solved in all, set-up included, in seconds of processor time, by "auto" and by
-apxchol (`pip install apxchol`), which is given the same system as a Laplacian with an added diagonal.
+apxchol (`pip install apxchol`), which is given the same system as a Laplacian with an added diagonal. `table` does so
+for 1, 10 and 100 columns of twelve graphs at four ridges, also by our other methods, and for few columns by pyamg and
+SciPy.
 
 Prints one JSON document a line. Everything runs in one process with one thread, except `growth`, which uses two.
 Solvers take turns within a run, so that other load on the machine meets all of them. Every residual is recomputed
@@ -24,7 +27,7 @@ import numpy as np
 import pyamg
 import scipy.sparse as sp
 from scipy.sparse.linalg import cg
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_circles, make_moons
 from threadpoolctl import threadpool_limits
 
 from dssl.execution.in_process import InProcess
@@ -43,7 +46,8 @@ N_COLUMNS = 500  # of the total, and what `prepare` is told
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=("mnist", "skin", "vae", "covtype", "moons", "growth"))
+    parser.add_argument("parts", nargs="+", choices=("mnist", "skin", "vae", "covtype", "moons", "growth",
+                                                                             "table"))
     parser.add_argument("--cache", type=Path, required=True, help="folder for neighbor lists")
     parser.add_argument("--runs", type=int, default=3, help="times that each solver is measured")
     parser.add_argument("--columns", type=int, default=128, help="columns of our solvers in one run")
@@ -59,7 +63,11 @@ def main() -> None:
         growth(args.cache, args.sizes, args.runs)
     with threadpool_limits(1):
         for part in args.parts:
-            if part != "growth":
+            if part == "table":
+                for system in table_systems(args.cache):
+                    for t in TABLE_COLUMNS:
+                        table_cell(system, t, args.runs)
+            elif part != "growth":
                 for system in SYSTEMS[part](args.cache):
                     (few_columns if args.few else compare)(system, args)
 
@@ -238,26 +246,36 @@ def compare(system: System, args: argparse.Namespace) -> None:
                seconds=round(auto[0].setup + time.perf_counter() - begin, 2))
 
 
-def few_columns(system: System, args: argparse.Namespace) -> None:
-    """Report the processor seconds of one and ten columns in all: "auto", and apxchol on `V R V` with V the vector."""
+def apxchol_solver(system: System) -> Callable[[np.ndarray], tuple[np.ndarray, object]]:
+    """Return apxchol on `V R V`, with the null vector V: a function of B (n, t) that prepares and solves."""
     import apxchol
 
-    R, v, n = system.R, system.vector, system.R.shape[0]
-    V = sp.diags_array(v)
-    laplacian = sp.csc_matrix(V @ R @ V)
+    v, V = system.vector, sp.diags_array(system.vector)
+    laplacian = sp.csc_matrix(V @ system.R @ V)
 
-    def ours(B: np.ndarray) -> tuple[np.ndarray, object]:
-        solution, method = solve_columns(R, B, SolverParams(tol=TOLERANCE), v)
-        return solution.value, solution.described(method)
-
-    def peer(B: np.ndarray) -> tuple[np.ndarray, object]:
+    def solve(B: np.ndarray) -> tuple[np.ndarray, object]:
         solver = apxchol.factorize(laplacian)
-        found = [solver.solve(v * b, rtol=TOLERANCE) for b in B.T]
-        return v[:, None] * np.column_stack([one.x for one in found]), max(one.iters for one in found)
+        solutions = [solver.solve(v * b, rtol=TOLERANCE) for b in B.T]
+        return v[:, None] * np.column_stack([one.x for one in solutions]), max(one.iters for one in solutions)
 
+    return solve
+
+
+def dssl_solver(system: System, method: str) -> Callable[[np.ndarray], tuple[np.ndarray, object]]:
+    """Return a method of ours: a function of B (n, t) that prepares and solves."""
+    def solve(B: np.ndarray) -> tuple[np.ndarray, object]:
+        solution, chosen = solve_columns(system.R, B, SolverParams(method=method, tol=TOLERANCE), system.vector)
+        return solution.value, solution.described(chosen)
+
+    return solve
+
+
+def few_columns(system: System, args: argparse.Namespace) -> None:
+    """Report the processor seconds of one and ten columns in all: "auto", and apxchol on `V R V` with V the vector."""
+    R, n, ours = system.R, system.R.shape[0], dssl_solver(system, "auto")
+    contenders = {"dssl auto": ours, "apxchol": apxchol_solver(system)}
     for t in (1, 10):
         B = identity_columns(n, np.random.default_rng(1).choice(n, t, replace=False))
-        contenders = {"dssl auto": ours, "apxchol": peer}
         seconds: dict[str, list[float]] = {name: [] for name in contenders}
         ours(B)  # compiles
         for _ in range(args.runs):
@@ -270,6 +288,85 @@ def few_columns(system: System, args: argparse.Namespace) -> None:
                     report(part="few", graph=system.name, n=n, nonzeros=int(R.nnz), ridge=system.ridge, columns=t,
                            solver=name, best=round(min(seconds[name]), 3), median=round(median(seconds[name]), 3),
                            residual=float(f"{worst:.2e}"), evidence=evidence)
+
+
+TABLE_COLUMNS = (1, 10, 100)
+TABLE_RIDGES = (1e-2, 1e-3, 1e-6, 1e-9)
+
+
+def table_systems(cache: Path) -> Iterator[System]:
+    """Yield twelve graphs at four ridges: images, embeddings, curves, tables, pieces, and weights of all sizes."""
+    rng = np.random.default_rng(0)
+
+    def first(name: str, n: int) -> np.ndarray:
+        X = data(name)
+        X = X[np.sort(np.random.default_rng(0).permutation(len(X))[:n])]
+        return (X.toarray() if sp.issparse(X) else X).astype(np.float64)
+
+    def standardized(name: str, n: int) -> np.ndarray:
+        X = first(name, n)
+        return (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+
+    def pieces() -> np.ndarray:
+        return np.concatenate([rng.normal(50 * piece, 1, (size, 3)) for piece, size in enumerate(
+            np.linspace(20, 1500, 40).astype(int))])
+
+    def curve() -> np.ndarray:
+        t = np.sort(rng.uniform(0, 200, 30_000))
+        return np.column_stack([np.cos(t), np.sin(t), t / 5]) + rng.normal(0, 1e-3, (30_000, 3))
+
+    graphs: dict[str, tuple[int, str, Callable[[], np.ndarray]]] = {
+        "images, k = 5": (5, "binary", lambda: mnist_points(20_000)),
+        "images, k = 10": (10, "self_tuned", lambda: mnist_points(20_000)),
+        "images, k = 50": (50, "self_tuned", lambda: mnist_points(20_000)),
+        "embeddings, k = 10": (10, "self_tuned", lambda: first("mnist_vae", 30_000)),
+        "embeddings, k = 30": (30, "self_tuned", lambda: first("mnist_vae", 30_000)),
+        "two moons": (10, "self_tuned", lambda: make_moons(30_000, noise=0.1, random_state=0)[0]),
+        "circles": (10, "self_tuned", lambda: make_circles(30_000, noise=0.05, factor=0.5, random_state=0)[0]),
+        "a curve, k = 5": (5, "binary", curve),
+        "table: covtype": (10, "self_tuned", lambda: standardized("covtype", 30_000)),
+        "table of duplicates: skin": (10, "self_tuned", lambda: first("skin_nonskin", 30_000)),
+        "forty pieces": (10, "self_tuned", pieces),
+        "embeddings, weights of ten orders": (10, "self_tuned", lambda: first("mnist_vae", 30_000)),
+    }
+    for name, (k, kind, points) in graphs.items():
+        W = weights(cached_lists(cache, f"table-{name}", k, lambda points=points: points().astype(np.float32)), kind)
+        if name.endswith("ten orders"):
+            W = sp.triu(W, 1).tocsr()
+            W.data = W.data * 10.0 ** np.random.default_rng(1).uniform(-5, 5, W.nnz)
+            W = sp.csr_array(W + W.T)
+        L = Laplacian(W)
+        for ridge in TABLE_RIDGES:
+            yield System(name, ridge, sp.csr_matrix(L.matrix(ridge)), np.sqrt(np.where(L.degrees > 0, L.degrees, 1.0)))
+
+
+def table_cell(system: System, t: int, runs: int) -> None:
+    """Report the best processor seconds of `runs` of each solver for t columns in all, set-up included.
+
+    Peers other than apxchol solve one column, which stands for one.
+    """
+    R, n = system.R, system.R.shape[0]
+    B = identity_columns(n, np.random.default_rng(1).choice(n, t, replace=False))
+    contenders = {f"dssl {method}": dssl_solver(system, method) for method in (
+        "auto", *(("jacobi", "deflated", "cholesky") if t <= 10 else ()))}
+    contenders["apxchol"] = apxchol_solver(system)
+    best, worst, evidence = dict[str, float](), dict[str, float](), dict[str, object]()
+    contenders["dssl auto"](B[:, :1])  # compiles
+    for _ in range(runs if t <= 10 else 1):
+        for name, solve in contenders.items():
+            begin = time.process_time()
+            X, evidence[name] = solve(B)
+            best[name] = min(time.process_time() - begin, best.get(name, np.inf))
+            worst[name] = float((np.linalg.norm(B - R @ X, axis=0) / np.linalg.norm(B, axis=0)).max())
+    for contender in peers(system, 1) if t == 1 else ():
+        begin = time.process_time()
+        X = contender.solve(np.array([int(np.flatnonzero(B[:, 0])[0])]))
+        best[contender.name] = contender.setup + time.process_time() - begin
+        worst[contender.name] = float(np.linalg.norm(B[:, 0] - R @ X[:, 0]))
+    report(part="table", graph=system.name, n=n, nonzeros=int(R.nnz), ridge=system.ridge, columns=t,
+           seconds={name: round(value, 3) for name, value in best.items()},
+           residuals={name: float(f"{value:.1e}") for name, value in worst.items()},
+           chosen=evidence["dssl auto"])
 
 
 def growth(cache: Path, sizes: list[int], runs: int) -> None:

@@ -161,6 +161,44 @@ def test_weak_edges_beside_strong_ones_do_not_end_a_space():
     assert found.converged[2:].all()
 
 
+@pytest.mark.parametrize(("random_state", "size", "weight", "normalized"), [
+    (2, 20, 1e-6, False), (3, 60, 1e-5, False), (4, 20, 1e-6, True), (5, 5, 1e-6, False)])
+def test_a_small_cluster_behind_a_weak_edge_is_not_overlooked(random_state, size, weight, normalized):
+    """Until its eigenvalue is found, it hardly changes from step to step what the others say."""
+    rng = np.random.default_rng(random_state)
+    clouds = [KNNGraph(n_neighbors=min(8, n - 1)).build(rng.normal(size=(n, 3))).weights() for n in (400, size)]
+    W = sp.lil_array(sp.block_diag(clouds))
+    W[3, 401] = W[401, 3] = weight
+    L = Laplacian(sp.csr_array(W), normalized)
+    A = SingularMatrix.of(L.matrix(), L.vector)
+    columns, functions = np.array([3, 50, 402]), Functions((1e-6, 1e-3), (1, 1))
+    found = krylov(A, A.place[columns], A.place, functions, 0.1, 400)
+    expected = exact(L, functions, np.arange(400 + size))
+    null = functions.of(np.zeros(1))[:, :, None] * A.null_parts(A.place, A.place)
+    diagonal = np.einsum("mii->mi", expected - null)
+    scale = np.sqrt(diagonal[:, :, None] * diagonal[:, None, columns])
+    error = (np.abs(found.values - expected[:, :, columns]) / scale).max(axis=1)
+    assert found.converged[1].all()
+    assert error[found.converged].max() <= 0.1
+
+
+@given(random_state=st.integers(0, 99), t=st.integers(1, 4), steps=st.integers(2, 9))
+@settings(max_examples=10, deadline=None)
+def test_the_true_diagonal_lies_within_the_bounds_of_its_error(random_state, t, steps):
+    L = laplacian(150, random_state)
+    A = SingularMatrix.of(L.matrix(), L.vector)
+    columns = np.random.default_rng(random_state).choice(150, t, replace=False)
+    first = [(alpha, beta) for _, (_, alpha, beta) in zip(range(steps), basis(A, columns), strict=False)]
+    T = BlockTridiagonal(*(np.array(blocks) for blocks in zip(*first, strict=True)))
+    values, U = np.linalg.eigh(A.matrix().toarray())
+    values, U = values[1:], U[columns, 1:]
+    expected = np.einsum("ik,mk,ik->mi", U, FUNCTIONS.of(values), U)
+    lower = np.array([np.einsum("ij,ij->j", T.beta[0], dict(T.functions(FUNCTIONS))[place][0])
+                      for place in range(len(FUNCTIONS))])
+    assert (lower <= expected * (1 + 1e-4)).all()
+    assert (expected <= lower * (1 + T.errors(FUNCTIONS)) * (1 + 1e-4)).all()
+
+
 def test_isolated_vertices_alone_take_no_step():
     L = Laplacian(sp.csr_array(np.array([[0, 0, 0], [0, 0, 2.0], [0, 2.0, 0]])))
     A = SingularMatrix.of(L.matrix(), L.vector)
