@@ -29,5 +29,5 @@ def undrawn() -> Iterator[None]:
         return Markup(f'<svg aria-label="{escape(title)}"></svg>')
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "_svg", svg)
+        patch.setattr(plots, "svg", svg)
         yield

@@ -21,6 +21,7 @@ from ..report.sections.answer import never_note
 from ..report.sections.next_steps import in_order
 from ..report.sections.quality import quality_section
 from ..report.sections.ran import files_section, spec_section, stages_section
+from ..report.sections.reliability import reliability_section
 from ..report.sections.scores import curve_section
 from ..report.sections.tags import tags_of_run
 from ..report.text import at
@@ -353,7 +354,7 @@ def _result(identity: str, made: Plan, records: list[StageRun], notes: list[str]
 def _page(kind: Kind, record: RunRecord) -> str:
     """Return the page of a run: results before how they came about."""
     first, rest = leading_and_following(kind.stages)
-    others = [kind.answer(record, kind.report_text, kind.baselines), curve_section(record),
+    others = [kind.answer(record, kind.report_text, kind.baselines), curve_section(record), reliability_section(record),
               *(section(record) for section in (*first, files_section, *rest, stages_section, spec_section))]
     return page(record.result["name"], f"Run {record.result['run']}",
                 in_order(record, kind.report_text, tags_of_run(record) or quality_section(record), others))

@@ -1,36 +1,20 @@
-"""Figures as inline SVG: the door to matplotlib.
+"""The figures of a report."""
 
-Their colors are those of the page, light or dark, and they are narrow enough to be read on a telephone. They are made
-without pyplot, so no window system and no global figure list is touched, and with matplotlib's own defaults, so the
-reader's settings do not change them. Text stays text: the browser draws it, and it can be searched.
-"""
-
-import io
-import re
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from .colors import CLASSES, LIGHT, by_name
+from .colors import CLASSES, LIGHT
+from .drawing import BASELINE, EDGE, INK, MODEL, MUTED, ON, PAPER, WIDE, WRONG, horizontal, svg
 from .error_metric import ErrorMetric
-from .record import Attributes
+from .record import Attributes, ReliabilityBin
 from .text import plain_label
 
 MAX_CLASSES = 20  # of a confusion matrix that can still be read
 MAX_BARS = 20
-WIDE = 5.8  # inches: at 390 pixels text is 9 pixels high
 MARKERS = "oDs^vPX<>p"  # of every eight classes the next: colors come again, with another marker
-INK, MUTED, PAPER, ON = LIGHT["ink"], LIGHT["muted"], LIGHT["paper"], LIGHT["on"]
-MODEL, BASELINE, WRONG, EDGE = LIGHT["model"], LIGHT["base"], LIGHT["wrong"], LIGHT["edge"]
-STYLE: Any = {
-    "svg.fonttype": "none", "text.parse_math": False, "font.family": ["DejaVu Sans", "sans-serif"], "font.size": 10.5,
-    "text.color": INK, "axes.labelcolor": INK, "axes.facecolor": "none", "axes.edgecolor": LIGHT["frame"],
-    "xtick.color": MUTED, "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.axisbelow": True, "grid.color": LIGHT["rule"],
-}
 
 
 def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: ErrorMetric) -> Markup:
@@ -52,11 +36,11 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Err
         axes.set(xlim=(0, right * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
         if by.factor == 100:
             axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= min(100, right * 1.3)])
-        _horizontal(axes)
+        horizontal(axes)
 
     best = min(scores, key=lambda row: by.loss(row[1]))[0]
     title = f"{by.title} of {len(scores)} models; the {'highest' if by.higher else 'lowest'} is that of"
-    return _svg("errors", f"{title} {best}",
+    return svg("errors", f"{title} {best}",
                 (WIDE, 0.8 + 0.48 * len(scores)), draw)
 
 
@@ -72,9 +56,9 @@ def classes_plot(classes: Sequence[tuple[str, float, tuple[float, float]]]) -> M
                           capsize=3, markersize=4.5)
         axes.set_yticks(range(len(classes)), [plain_label(name) for name, _, _ in classes])
         axes.set(xlim=(0, 101), ylim=(len(classes) - 0.5, -0.5), xlabel="correct, %")
-        _horizontal(axes)
+        horizontal(axes)
 
-    return _svg("classes", f"Share of {len(classes)} classes that is classified correctly",
+    return svg("classes", f"Share of {len(classes)} classes that is classified correctly",
                 (WIDE, 0.7 + 0.26 * len(classes)), draw)
 
 
@@ -87,7 +71,33 @@ def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
         axes.grid()
         axes.set(xlabel="true", ylabel="predicted")
 
-    return _svg("values", f"Predicted over true values of {len(true)} test points", (5.2, 4.2), draw)
+    return svg("values", f"Predicted over true values of {len(true)} test points", (5.2, 4.2), draw)
+
+
+def reliability_plot(bins: Sequence[ReliabilityBin]) -> Markup:
+    """Return the share of correct predictions in bins of their probability, a row each, beside that probability.
+
+    On two axes, one for each share, the bins of a good model would lie on top of each other near 100 %.
+    """
+    def draw(axes: Any) -> None:
+        predicted, correct = (np.array([100 * row[key] for row in bins]) for key in ("probability", "correct"))
+        low, high = np.array([[100 * end for end in row["interval"]] for row in bins]).T
+        rows = np.arange(len(bins))
+        axes.errorbar(correct, rows, xerr=[correct - low, high - correct], fmt="o", color=MODEL, capsize=3,
+                      markersize=5.5, label="correct")
+        axes.plot(predicted, rows, "|", color=WRONG, markersize=15, markeredgewidth=2.2, label="predicted")
+        lowest = 10 * np.floor(min(*predicted, *low) / 10)
+        for row, of_bin in enumerate(bins):
+            axes.annotate(f"{of_bin['n']:,}", (1, row), xycoords=("axes fraction", "data"), xytext=(7, 0),
+                          textcoords="offset points", va="center", color=MUTED)
+        axes.annotate("points", (1, -0.8), xycoords=("axes fraction", "data"), va="center", color=MUTED)
+        axes.set_yticks(rows, [f"{value:.1f} %" for value in predicted])
+        axes.set(xlim=(lowest - 1, 101), ylim=(len(bins) - 0.5, -0.6), xlabel="%", ylabel="predicted probability")
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, handletextpad=0.2)
+        horizontal(axes)
+
+    return svg("reliability", f"Share of correct predictions in {len(bins)} bins of their probability",
+               (WIDE, 1.1 + 0.32 * len(bins)), draw)
 
 
 def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) -> Markup:
@@ -115,7 +125,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
                  ylim=(len(counts), 0))
 
     side = 1.3 + (0.75 if len(counts) <= 4 else 0.48 if len(counts) <= 10 else 0.36) * len(counts)
-    return _svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
+    return svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
 
 
 def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: ErrorMetric, chosen: Attributes) -> Markup:
@@ -145,10 +155,10 @@ def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: ErrorMetri
         axes.spines[:].set_visible(False)
         axes.set(xlabel=pair[0], ylabel=pair[1], xlim=(0, len(across)), ylim=(0, len(up)))
 
-    from matplotlib.patches import Rectangle  # as late as in `_svg`
+    from matplotlib.patches import Rectangle  # as late as in `drawing.svg`
 
     size = 1.4 + 0.85 * len(across), 1.1 + 0.42 * len(up)
-    return _svg("pairs_of_parameters", f"Errors of {len(rows)} pairs of {pair[0]} and {pair[1]}", size, draw)
+    return svg("pairs_of_parameters", f"Errors of {len(rows)} pairs of {pair[0]} and {pair[1]}", size, draw)
 
 
 def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[float]) -> Markup:
@@ -161,7 +171,7 @@ def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[
         axes.grid()
         axes.legend(frameon=False)
 
-    return _svg("scales", f"Scales and eigenvalues of {len(index)} eigenfunctions", (WIDE, 3.0), draw)
+    return svg("scales", f"Scales and eigenvalues of {len(index)} eigenfunctions", (WIDE, 3.0), draw)
 
 
 def second_plot(scales: Sequence[float], second: Sequence[float]) -> Markup:
@@ -174,7 +184,7 @@ def second_plot(scales: Sequence[float], second: Sequence[float]) -> Markup:
             axis.set_major_formatter(_plain_power)
         axes.grid()
 
-    return _svg("second", f"The second eigenvalue of {len(scales)} scales", (WIDE, 2.6), draw)
+    return svg("second", f"The second eigenvalue of {len(scales)} scales", (WIDE, 2.6), draw)
 
 
 def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[float]],
@@ -187,7 +197,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
     (left, low), (right, high) = corners
 
     def draw(axes: Any) -> None:
-        from matplotlib import colormaps  # as late as in `_svg`
+        from matplotlib import colormaps  # as late as in `drawing.svg`
         from matplotlib.colors import ListedColormap
 
         colors: Any = colormaps["viridis"]
@@ -205,7 +215,7 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
                 set(known))], frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes.set(xlabel="first feature, scaled", ylabel="second feature, scaled")
 
-    return _svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (WIDE, 4.4), draw)
+    return svg("regions", f"Predictions around {len(points)} points and {len(labeled)} labels", (WIDE, 4.4), draw)
 
 
 def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: ErrorMetric) -> Markup:
@@ -237,7 +247,7 @@ def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: ErrorMetric
         axes.set_ylim(bottom=0)
         axes.grid()
 
-    return _svg("curve", f"Errors of {' and '.join(names)} by {len(rows)} numbers of labels", (WIDE, 3.0), draw)
+    return svg("curve", f"Errors of {' and '.join(names)} by {len(rows)} numbers of labels", (WIDE, 3.0), draw)
 
 
 def label_offsets(ends: Sequence[float], text_height: float) -> list[int]:
@@ -263,7 +273,7 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
     coordinates, values = np.asarray(points, float).reshape(-1, 2), np.asarray(codes, float)
 
     def draw(axes: Any) -> None:
-        from matplotlib import colormaps  # as late as in `_svg`
+        from matplotlib import colormaps  # as late as in `drawing.svg`
         from matplotlib.colors import ListedColormap
         from matplotlib.patches import PathPatch
         from matplotlib.path import Path
@@ -301,7 +311,7 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
     across, tall = np.maximum(np.ptp(coordinates, axis=0), 1e-9)
     legend = 0.3 + 0.22 * (len(classes) // 5) if 0 < len(classes) <= MAX_CLASSES else 0.0
     height = float(np.clip(0.95 * WIDE * tall / across, 2.0, 5.2)) + legend
-    return _svg("picture", f"{len(coordinates)} points, {len(edges)} lines between neighbors, {len(labeled)} labels",
+    return svg("picture", f"{len(coordinates)} points, {len(edges)} lines between neighbors, {len(labeled)} labels",
                 (WIDE, height), draw)
 
 
@@ -322,9 +332,9 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
         axes.set_yticks(range(len(names)), names)
         axes.set(xlabel="test points of the true class → predicted class",
                  xlim=(0, (max(values, default=0) or 1) * 1.2), ylim=(len(values) - 0.4, -0.6))
-        _horizontal(axes)
+        horizontal(axes)
 
-    return _svg("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes",
+    return svg("pairs", f"The {len(pairs)} most confused pairs of {len(counts)} classes",
                 (WIDE, 0.8 + 0.27 * len(values)), draw)
 
 
@@ -340,7 +350,7 @@ def _color(code: int) -> str:
 
 def _cell(axes: Any, row: int, column: int, color: str, share: float, text: str, size: float) -> None:
     """Draw a cell of a table, the deeper the larger the share, and text that can be read on it."""
-    from matplotlib.patches import Rectangle  # as late as in `_svg`
+    from matplotlib.patches import Rectangle  # as late as in `drawing.svg`
 
     inside: Any = {"in_layout": False}  # of the axes: not measured for the layout
     axes.add_artist(Rectangle((column, row), 1, 1, facecolor=color, alpha=0.06 + 0.94 * float(share), linewidth=0,
@@ -349,35 +359,3 @@ def _cell(axes: Any, row: int, column: int, color: str, share: float, text: str,
     if text:
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=size,
                   color=ON if share > 0.55 else INK, **inside)
-
-
-def _horizontal(axes: Any) -> None:
-    axes.grid(axis="x")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-
-
-def _svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> Markup:
-    """Return the figure that `draw` puts on axes; `name` makes its inner references its own within the page."""
-    import matplotlib  # half a second, and only a finished run draws
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        # The fonts here measure the text; those of the browser draw it, and may have more letters.
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE | {"svg.hashsalt": name})
-        figure: Any = Figure(figsize=inches, layout="constrained", facecolor="none")
-        draw(figure.add_subplot())
-        # Laid out here: to save a figure with a layout draws it twice, and lays it out each time.
-        figure.get_layout_engine().execute(figure)
-        figure.set_layout_engine(None)
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    text = stream.getvalue()
-    text = text[text.index("<svg"):].strip()
-    text = re.sub(r'<g id="[^"]*"', "<g", text)  # patch_1 and the like, equal in every figure
-    # Places to a hundredth of a point: half the bytes of a picture of thousands of lines.
-    text = re.sub(r'(?<= d=")[^"]*|(?<= [xy]=")[^"]*', lambda match: re.sub(r"(\.\d\d)\d+", r"\1", match[0]), text)
-    described = plain_label(title, 200).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return Markup(by_name(text).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))

@@ -9,6 +9,26 @@ from .text import at, finite
 Attributes = Mapping[str, Any]  # JSON that a stage left, such as what its solver did
 
 
+class ReliabilityBin(TypedDict):
+    """Test points with similar probabilities: how many, their mean, and the share that is correct with its interval."""
+
+    n: int
+    probability: float
+    correct: float
+    interval: Sequence[float]
+
+
+class Reliability(ReliabilityBin):
+    """How the probabilities of predicted classes agree with the share that is correct, over all and in bins.
+
+    calibration_error : the expected one. by_chance : what it would be of exact probabilities.
+    """
+
+    calibration_error: float
+    by_chance: float
+    bins: Sequence[ReliabilityBin]
+
+
 class Scores(TypedDict, total=False):
     """The scores of a model on some points, in the metrics that are defined for it; `<metric>_interval` beside each.
 
@@ -32,6 +52,7 @@ class Scores(TypedDict, total=False):
     interval: Sequence[float]
     confusion: Sequence[Sequence[int]]
     unsupported: int
+    reliability: Reliability | None
     predicts: Any
     n_clusters: int
     inertia: float

@@ -6,14 +6,13 @@ quantile:
     shares      Tango's score statistic `(g - l - n D) / sqrt(n (2 q + D (1 - D)))` of g points that only the first
                 model classifies correctly and l points that only the second does, q the most likely share of the
                 latter if the difference is D. For D = 0 it is McNemar's without the correction of continuity
-    metrics     `(gain - D) / sqrt(sum (c - D w)^2)` of the terms c of `scoring.terms_of` and their weights w, by
-                Student's t with the degrees of freedom of `comparison.compare_in_scoring`
     rmse        `(mean a - (B - D)^2) / s` of the squared errors a of the first model and b of the second, B the root of
                 the mean of b, s the standard error of the mean of `a - (1 - D / B) b`, by Student's t. For D = 0 it is
                 the paired t-test, and near the observed difference the delta method
 
 Each contains 0 exactly where the test of the comparison is not significant. The exact test of McNemar is stricter than
-the score statistic: where it alone is not significant, the interval is extended to 0.
+the score statistic: where it alone is not significant, the interval is extended to 0. Other metrics have the statistic
+of `comparison.compare_in_scoring`, whose standard error does not depend on D.
 
 References
 ----------
@@ -42,31 +41,6 @@ def interval_of_paired_shares(wins: int, losses: int, n: int, *, significant: bo
         return bool((wins - losses - n * difference) ** 2 <= Z**2 * n * (2 * only_second + slack))
 
     return _ends(inside, (wins - losses) / n, (-1.0, 1.0), significant=significant)
-
-
-def interval_of_terms(gain: float, terms: np.ndarray, weights: np.ndarray, bounds: tuple[float, float], *,
-                      significant: bool) -> list[float]:
-    """Return the interval within `bounds` of a gain with terms (n,) that are not all 0, and their weights (n,).
-
-    The lower bound may be infinite.
-    """
-    centered = terms - gain * weights  # whose power sums do not cancel near the gain
-    squares = [float((centered ** (2 - power) * weights**power).sum()) for power in range(3)]
-    fourths = [float((centered ** (4 - power) * weights**power).sum()) for power in range(5)]
-
-    def inside(difference: float) -> bool:
-        excess = difference - gain
-        square = squares[0] - 2 * excess * squares[1] + excess**2 * squares[2]
-        fourth = sum(binomial * (-excess) ** power * of_power
-                     for power, (binomial, of_power) in enumerate(zip((1, 4, 6, 4, 1), fourths, strict=True)))
-        if square <= 0 or fourth <= 0:  # all terms are equal, up to rounding
-            return excess == 0
-        return bool(abs(excess) <= significant_t(max(square**2 / fourth, 1.0)) * np.sqrt(square))
-
-    low, high = bounds
-    if np.isinf(low):
-        low = _outside(inside, gain, float(np.linalg.norm(terms)))
-    return _ends(inside, gain, (low, high), significant=significant)
 
 
 def interval_of_paired_rmse(squared: np.ndarray, other_squared: np.ndarray, *, significant: bool) -> list[float] | None:

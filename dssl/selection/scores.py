@@ -15,6 +15,7 @@ from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
 from .held_out_scores import MIN_PROBABILITY
 from .interval import interval_of_rmse, interval_of_score
+from .reliability import reliability_of
 from .scoring import KEYS, Predicted
 
 BESIDE = ("balanced_accuracy", "f1_macro", "roc_auc", "neg_log_loss")  # metrics of classes beside the error
@@ -25,8 +26,8 @@ MAX_PLOTTED = 500  # test points of a regression in the plot of the report
 class Predictions(Output):
     """Predictions of test points, (n, n_models) each: the `Coding.predictions` that all models have, and `unsupported`.
 
-    For classes also `log_losses`, NaN for models without probabilities, and `margins` (n, n_models, n_classes), for two
-    classes only those of the second; float32. Memory: `scored_bytes`.
+    For classes also `log_losses` and the `probabilities` of the predicted classes, NaN for models without any, and
+    `margins` (n, n_models, n_classes), for two classes only those of the second; float32. Memory: `scored_bytes`.
 
     true : the codes or quantities of all points, as `true` (n,).
     """
@@ -37,7 +38,7 @@ class Predictions(Output):
         first, *others = [model.coding.predictions(np.zeros((0, model.n_columns)), np.zeros(0, np.int64))
                           for model in models.values()]
         coding = next(iter(models.values())).coding
-        of_classes = {"log_losses": ((len(models),), np.dtype(np.float32)),
+        of_classes = {**dict.fromkeys(("log_losses", "probabilities"), ((len(models),), np.dtype(np.float32))),
                       "margins": ((len(models), margin_columns(len(coding.classes))), np.dtype(np.float32))}
         return {"unsupported": ((len(models),), bool), **(of_classes if isinstance(coding, ClassCoding) else {}), **{
             name: ((len(models),), array.dtype) for name, array in first.items()
@@ -48,7 +49,8 @@ class Predictions(Output):
         outputs = []
         for model in models.values():
             values, unsupported = model.block_values(X)
-            predicted = {**model.coding.predictions(values, true), **margins_and_log_losses(model, values, true)}
+            predicted = model.coding.predictions(values, true)
+            predicted |= margins_and_probabilities(model, values, predicted, true)
             outputs.append({**(with_rejections(predicted, unsupported) if model.rejects else predicted),
                             "unsupported": unsupported})
         return {name: np.stack([output[name] for output in outputs], axis=1) for name in self.arrays(models)}, {}
@@ -60,24 +62,29 @@ def margin_columns(n_classes: int) -> int:
 
 
 def scored_bytes(n_classes: int, n_models: int, *, has_scoring: bool = False) -> int:
-    """Return the bytes of a point, beside its codes, for margins, log losses and the ranks of an AUC.
+    """Return the bytes of a point, beside its codes, for margins, log losses, probabilities and the ranks of an AUC.
 
     has_scoring : whether models are compared by another scoring than accuracy, such as macro F1.
     """
-    return 4 * n_models * (1 + margin_columns(n_classes)) + 80 + (60 + 40 * n_classes if has_scoring else 0)
+    return 4 * n_models * (2 + margin_columns(n_classes)) + 80 + (60 + 40 * n_classes if has_scoring else 0)
 
 
-def margins_and_log_losses(model: Model, values: np.ndarray, true: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the margins of classes, and the log losses of a model with probabilities; nothing for quantities."""
+def margins_and_probabilities(model: Model, values: np.ndarray, predicted: Mapping[str, np.ndarray],
+                              true: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the margins of classes, the log losses, and the probabilities of the predicted codes, see `Predictions`.
+
+    Nothing for quantities.
+    """
     if not isinstance(model.coding, ClassCoding):
         return {}
     margins = model.coding.margins(values)
     described = model.attributes.get(CALIBRATION)
-    losses = np.full(len(values), np.nan)
+    losses, probabilities = np.full((2, len(values)), np.nan)
     if described is not None:
         P = Calibration.from_dict(described).probabilities(margins)
         losses = -np.log(np.maximum(P[np.arange(len(true)), true], MIN_PROBABILITY))
-    return {"log_losses": losses.astype(np.float32),
+        probabilities = P[np.arange(len(true)), predicted["codes"]]
+    return {"log_losses": losses.astype(np.float32), "probabilities": probabilities.astype(np.float32),
             "margins": margins[:, -margin_columns(len(model.coding.classes)):].astype(np.float32)}
 
 
@@ -109,9 +116,10 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
     interval : of the error on new points, see `interval.py`. roc_auc : of several classes the mean of each against the
     rest; None without margins, or for points of one class. log_loss : None without probabilities. Each of these metrics
     has its 95 % interval beside it, and "scoring" is that of the target where it is another than accuracy and defined.
+    reliability : of the points that are not rejected, see `reliability_of`; None without probabilities.
     """
     predicted = predictions["codes"]
-    errors = predictions.get("code_errors")
+    errors, probabilities = (predictions.get(name) for name in ("code_errors", "probabilities"))
     error = float((predicted != true.coded).mean())
     confusion = np.zeros((len(true.names), len(true.names)), np.int64)
     is_class = predicted >= 0
@@ -126,7 +134,9 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
             "standard_error": float(np.sqrt(error * (1 - error) / len(true.coded))),
             "interval": interval_of_share(error, len(true.coded)), **beside,
             "rmse": None if errors is None else float(np.sqrt(errors.mean())), "n_test": len(true.coded),
-            "confusion": confusion.tolist()}
+            "confusion": confusion.tolist(),
+            "reliability": None if probabilities is None else reliability_of(
+                probabilities[is_class], (predicted == true.coded)[is_class])}
 
 
 def target_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:

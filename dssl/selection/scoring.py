@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.wilson import interval_of_share
 from ..learners.target.coding import Coding, margins_of
 from ..learners.target.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
@@ -118,8 +119,8 @@ class Predicted:
     def _value_and_interval(self, scoring: str) -> tuple[float, list[float] | None] | None:
         """Return a metric, not its loss, and its 95 % interval, None where that is unknown; None of no such metric.
 
-        Balanced accuracy: the mean of recalls. Log loss: from its standard error. AUC and F1: those of shares, from the
-        standard errors of DeLong and of the delta method. Cost: a sort of the points a class.
+        Balanced accuracy: that of the mean of recalls. Log loss: by its standard error. AUC: that of a share with the
+        standard error of DeLong. F1: `interval_of_f1`. Cost: a sort of the points a class.
         """
         if scoring == "balanced_accuracy":
             present = np.unique(self.true)
@@ -138,15 +139,11 @@ class Predicted:
                 return None
             value, influence = pooled
             counts = self.of_class / len(np.unique(self.true))
-        else:
-            scored = self.classes_of_f1(scoring)
-            if not scored.any():
-                return None
-            f1, either = self.f1_and_either()
-            value = float(f1[scored].mean())
-            influence, counts = self.f1_terms(f1, scored / (either * scored.sum()))
-        # Without a mistake the standard error is 0: then it is a share of the effective number of points.
-        return value, interval_of_score(value, float(np.linalg.norm(influence)), 1 / float(counts @ counts), share=True)
+            # Without a mistake the standard error is 0: then it is a share of the effective number of points.
+            return value, interval_of_score(value, float(np.linalg.norm(influence)), 1 / float(counts @ counts),
+                                            share=True)
+        scored = self.classes_of_f1(scoring)
+        return (float(self.f1_and_either()[0][scored].mean()), self.interval_of_f1(scored)) if scored.any() else None
 
     def classes_of_f1(self, scoring: str) -> np.ndarray:
         """Return which classes the F1 is the mean of, (n_classes,) bool; none for F1 without points of its class."""
@@ -162,63 +159,75 @@ class Predicted:
         either = np.where(either > 0, either, 1.0)
         return hits / either, either
 
-    def f1_terms(self, f1: np.ndarray, per_either: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sums over classes of `p (hits - f1 either) per_either` and of `p either per_either`, (n,) each.
+    def f1_terms(self, f1: np.ndarray, per_either: np.ndarray) -> np.ndarray:
+        """Return the sum over classes of `p (hits - f1 either) per_either` at the points (n,).
 
         p are the shares; hits is 2 at a true positive of the class, either the number of true and of called ones at the
         point. f1, per_either : (n_classes,).
         """
-        of_class, times = np.append(per_either, 0.0), np.append(f1 * per_either, 0.0)  # the last of no class, -1
-        hits = 2 * (self.codes == self.true) * of_class[self.true]
-        return (self.shares * (hits - times[self.true] - times[self.codes]),
-                self.shares * (of_class[self.true] + of_class[self.codes]))
+        times = np.append(f1 * per_either, 0.0)  # the last of no class, -1
+        hits = 2 * (self.codes == self.true) * per_either[self.true]
+        return self.shares * (hits - times[self.true] - times[self.codes])
+
+    def interval_of_f1(self, scored: np.ndarray) -> list[float]:
+        """Return the interval of the mean F1 of the classes that are `scored`, (n_classes,) bool.
+
+        F1 is `2 J / (1 + J)` of the share J of true positives among the points that are of the class or called it,
+        whose interval is Wilson's. The distances d of the ends from the F1 of the classes are combined as
+        `sqrt(d' R d)`, R the correlations by the delta method: a mistake lowers the F1 of two classes.
+        """
+        n, squares = self.n_classes, self.shares**2
+        right, called = self.codes == self.true, self.codes >= 0
+        confused = called & ~right
+        cells = np.bincount(self.true[confused] * n + self.codes[confused], squares[confused], n * n).reshape(n, n)
+        cells += cells.T
+        hits, rejected = (np.bincount(self.true[some], squares[some], n) for some in (right, ~called))
+        wrong = cells.sum(axis=1) + rejected
+        f1, either = self.f1_and_either()
+        J = f1 / (2 - f1)
+        # The weight of the points of or called a class is its true plus its called ones without the hits once.
+        counts = (either * (1 - f1 / 2)) ** 2 / np.where(hits + wrong > 0, hits + wrong, 1.0)
+        ends = np.array([interval_of_share(*pair) for pair in zip(J[scored], counts[scored], strict=True)])
+        distances = 2 * ends / (1 + ends) - f1[scored, None]
+        variances = wrong + hits * (2 * (1 - f1) / np.where(f1 > 0, f1, 1.0)) ** 2
+        spread = np.sqrt(np.where(variances > 0, variances, 1.0))
+        R = (cells / np.outer(spread, spread))[np.ix_(scored, scored)]
+        np.fill_diagonal(R, 1.0)
+        low, high = (float(np.sqrt(each @ R @ each)) / len(R) for each in distances.T)
+        value = float(f1[scored].mean())
+        return [max(0.0, value - low), min(1.0, value + high)]
 
     def area(self) -> tuple[float, np.ndarray] | None:
         """Return the area under the ROC curve and its influence, see `mean_area`; None without margins."""
         return None if self.margins is None else mean_area(self.margins, self.true, self.shares)
 
-    def area_terms(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the means over classes of `q V` (n,) and of q (n,), and how many classes have an area."""
+    def area_terms(self) -> tuple[np.ndarray, int]:
+        """Return the means over classes of `q V` (n,), and how many classes have an area."""
         assert self.margins is not None
         classes = classes_with_area(self.margins, self.true)
-        terms, weights = np.zeros(len(self.true)), np.zeros(len(self.true))
+        terms = np.zeros(len(self.true))
         for code in classes:
             positive = self.true == code
             value, influence = area(self.margins[:, code], positive, self.shares)
-            q = self.shares / np.where(positive, self.shares[positive].sum(), self.shares[~positive].sum())
-            terms += (influence + q * value) / len(classes)
-            weights += q / len(classes)
-        return terms, weights, len(classes)
+            of_side = np.where(positive, self.shares[positive].sum(), self.shares[~positive].sum())
+            terms += (influence + self.shares / of_side * value) / len(classes)
+        return terms, len(classes)
 
 
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """The terms (n,) of the difference of two losses, and their weights (n,): a difference D has the terms D weights.
-
-    unit : the size of the term of a rare point.
-    """
-
-    values: np.ndarray
-    weights: np.ndarray
-    unit: float
-
-
-def terms_of(ours: Predicted, other: Predicted, scoring: str) -> Terms:
-    """Return the terms of the difference of two defined losses."""
+def terms_of(ours: Predicted, other: Predicted, scoring: str) -> tuple[np.ndarray, float]:
+    """Return the terms (n,) of the difference of two defined losses, and the size of the term of a rare point."""
     if scoring == "balanced_accuracy":
         shares = ours.of_class / len(np.unique(ours.true))
-        return Terms(shares * (1.0 * (other.codes != other.true) - (ours.codes != ours.true)), shares,
-                     float(shares.max()))
+        return shares * (1.0 * (other.codes != other.true) - (ours.codes != ours.true)), float(shares.max())
     if scoring == "roc_auc":
-        terms, weights, n_areas = ours.area_terms()
-        return Terms(terms - other.area_terms()[0], weights, float(ours.of_class.max()) / n_areas)
+        terms, n_areas = ours.area_terms()
+        return terms - other.area_terms()[0], float(ours.of_class.max()) / n_areas
     if scoring == "neg_log_loss":
         assert ours.log_losses is not None
         assert other.log_losses is not None
-        return Terms(ours.shares * (other.log_losses - ours.log_losses), ours.shares, float(ours.shares.max()))
+        return ours.shares * (other.log_losses - ours.log_losses), float(ours.shares.max())
     scored = ours.classes_of_f1(scoring)
     (f1, either), (other_f1, other_either) = ours.f1_and_either(), other.f1_and_either()
     per_either = scored / ((either + other_either) / 2 * scored.sum())
-    (terms, weights), (other_terms, other_weights) = (
-        model.f1_terms((f1 + other_f1) / 2, per_either) for model in (ours, other))
-    return Terms(terms - other_terms, (weights + other_weights) / 2, float(ours.shares.max() * per_either.max()))
+    terms, other_terms = (model.f1_terms((f1 + other_f1) / 2, per_either) for model in (ours, other))
+    return terms - other_terms, float(ours.shares.max() * per_either.max())

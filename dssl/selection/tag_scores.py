@@ -5,7 +5,8 @@
     average_precision    of each tag, in the mean (mAP): how well its scores rank the points
     ranking_loss         the share of pairs of a point's tags in wrong order, over wholly labeled points
     subset_accuracy      the share of wholly labeled points of which all tags are right
-    calibration_error    expected, of each tag in the mean, in `BINS` bins of the probability
+    calibration_error    expected, of each tag in the mean, in `BINS` equally wide bins of the probability: most tags
+                         are rare, so bins of equal counts would be near 0 alone
 
 Means over tags are of those that some points are known to have and others not to have; the other scores are of all.
 
@@ -26,6 +27,7 @@ from ..learners.target.tags import Tags
 from .comparison import MIN_DIFFERENCE, PairedComparison
 from .graph_gain import Gain
 from .interval import MIN_PAIRS, interval_of_score, sign_test, significant_t, t_power, t_test
+from .reliability import expected_calibration_error
 
 BINS = 10
 MEANS = ("f1_macro", "average_precision")  # whose differences have an interval over the tags
@@ -74,9 +76,7 @@ def calibration_error(has: np.ndarray, probabilities: np.ndarray) -> float | Non
     if not some.any():
         return None
     P, y = probabilities[some], has[some]
-    bins = np.minimum((BINS * P).astype(int), BINS - 1)
-    excess = np.bincount(bins, P - y, BINS)
-    return float(np.abs(excess).sum() / len(P))
+    return expected_calibration_error(P, y, np.minimum((BINS * P).astype(int), BINS - 1))
 
 
 def compare_tags(true: Tags, with_graph: np.ndarray, baseline: np.ndarray) -> tuple[Gain, dict[str, Any]]:

@@ -100,6 +100,12 @@ def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, sc
     for name in ("balanced_accuracy", "f1_macro", "roc_auc", "log_loss"):
         low, high = result.metrics[f"{name}_interval"]
         assert low <= result.metrics[name] <= high
+    reliability = result.metrics["reliability"]
+    P = result.predict_proba(X[test])[np.arange(len(test)), result.predict(X[test])]
+    assert_allclose(reliability["probability"], P.mean(), rtol=1e-5)
+    assert_allclose(reliability["correct"], 1 - result.metrics["error"], rtol=1e-12)
+    assert reliability["n"] == len(test)
+    assert "Can the probabilities be trusted?" in result.report.read_text(encoding="utf-8")
     undefined = ["nearest"] if scoring == "neg_log_loss" else None  # it has no probabilities
     assert result.gain.get("undefined_over") == undefined
     guess = {"balanced_accuracy": 0.5, "roc_auc": 0.5}.get(scoring)

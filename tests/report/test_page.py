@@ -363,7 +363,7 @@ def test_the_page_of_a_real_run_holds_its_figures(digits):
     found = Reader(Path(digits.report).read_text(encoding="utf-8"))
     assert_self_contained(found)
     assert_all_sections(found)
-    assert found.tags.count("svg") == 4  # with two labels of each class there is no learning curve
+    assert found.tags.count("svg") == 5  # with two labels of each class there is no learning curve
     error, base = digits.metrics["error"], digits.baselines["base"]["error"]
     assert f"the test error is {100 * error:.1f} % with it and {100 * base:.1f} % without it" in found.text
     for own in digits.baselines.values():

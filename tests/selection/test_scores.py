@@ -18,7 +18,7 @@ from dssl.selection.scores import (
     constant_baseline,
     in_defined_scoring,
     margin_columns,
-    margins_and_log_losses,
+    margins_and_probabilities,
     scored_bytes,
     scores_of,
 )
@@ -83,16 +83,20 @@ def test_areas_and_log_losses_of_test_points_are_those_of_scikit_learn(n_classes
     calibration = Calibration(1.5, np.ones(n_classes, bool))
     model = SimpleNamespace(coding=coding(names), attributes=calibration_attributes(calibration))
     true, margins = Classes(np.arange(60), codes, names), model.coding.margins(values)
-    actual = scores_of(true, {**model.coding.predictions(values, codes),
-                              **margins_and_log_losses(model, values, codes)})
+    predicted = model.coding.predictions(values, codes)
+    actual = scores_of(true, {**predicted, **margins_and_probabilities(model, values, predicted, codes)})
+    P = calibration.probabilities(margins)[np.arange(60), predicted["codes"]]
+    assert actual["reliability"]["probability"] == pytest.approx(P.mean(), rel=1e-6)
+    assert actual["reliability"]["correct"] == pytest.approx((predicted["codes"] == codes).mean())
     area = metrics.roc_auc_score(codes, margins[:, 1]) if n_classes == 2 else np.mean(
         [metrics.roc_auc_score(codes == code, margins[:, code]) for code in names])
     assert actual["roc_auc"] == pytest.approx(area, abs=1e-12)
     assert actual["log_loss"] == pytest.approx(metrics.log_loss(codes, calibration.probabilities(margins)), rel=1e-6)
     model.attributes = {}
+    without = margins_and_probabilities(model, values, predicted, codes)
     one_class = scores_of(Classes(np.arange(60), np.zeros(60, np.int64), names), {
-        **model.coding.predictions(values, codes), **margins_and_log_losses(model, values, codes)})
-    assert (one_class["roc_auc"], one_class["log_loss"]) == (None, None)
+        **predicted, **without})
+    assert (one_class["roc_auc"], one_class["log_loss"], one_class["reliability"]) == (None, None, None)
 
 
 def test_models_that_differ_by_rounding_are_equal():
@@ -112,7 +116,8 @@ def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n
     true = Classes(np.arange(n), rng.integers(0, n_classes, n), np.arange(n_classes), scoring=scoring)
     margins = (n, margin_columns(n_classes))
     actual = {name: {"codes": rng.integers(0, n_classes, n), "margins": rng.normal(size=margins).astype(np.float32),
-                    "log_losses": rng.random(n).astype(np.float32)} for name in ("model", "base", "nearest")}
+                    "log_losses": rng.random(n).astype(np.float32), "probabilities": rng.random(n).astype(np.float32)}
+              for name in ("model", "base", "nearest")}
 
     def compare():
         for item in actual.values():
@@ -124,7 +129,7 @@ def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n
     compare()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    held = sum(item[name].nbytes for item in actual.values() for name in ("margins", "log_losses"))
+    held = sum(item[name].nbytes for item in actual.values() for name in ("margins", "log_losses", "probabilities"))
     assert peak + held < n * scored_bytes(n_classes, len(actual), has_scoring=True)
 
 

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.special import softmax
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
+from dssl.base.wilson import interval_of_share
 from dssl.learners.decisions import f1_offset
 from dssl.selection.comparison import TOO_FEW, compare_classes, compare_in_scoring
 from dssl.selection.scoring import KEYS, Predicted, terms_of
@@ -65,14 +66,23 @@ def test_without_a_mistake_the_interval_is_that_of_the_few_points_of_the_rare_cl
         assert high == 1
 
 
+def test_a_rare_class_that_is_never_found_leaves_room_for_some_of_its_f1():
+    true = np.r_[np.zeros(97, int), 1, 1, 1]
+    never = Predicted(true, np.zeros(100, int), 2, np.full(100, 0.01))
+    low, high = never.score("f1")["f1_interval"]
+    share = interval_of_share(0.0, 3)[1]
+    assert (low, high) == (0.0, pytest.approx(2 * share / (1 + share)))
+    low, high = never.score("f1_macro")["f1_macro_interval"]
+    assert low < never.score("f1_macro")["f1_macro"] < 0.5 < high - 0.3
+
+
 @pytest.mark.parametrize("scoring", list(KEYS))
 def test_terms_of_points_sum_to_the_difference(scoring):
     (ours, _), (other, _) = (predicted(80, 2, random_state) for random_state in (1, 2))
-    terms = terms_of(ours, other, scoring)
+    terms, _ = terms_of(ours, other, scoring)
     difference = other.loss(scoring) - ours.loss(scoring)
-    assert_allclose(terms.values.sum(), (2 if scoring == "roc_auc" else 1) * difference, rtol=1e-10, atol=1e-12)
-    assert_allclose(terms.weights.sum(), 2 if scoring == "roc_auc" else 1)
-    assert_allclose(terms_of(other, ours, scoring).values, -terms.values, atol=1e-15)
+    assert_allclose(terms.sum(), (2 if scoring == "roc_auc" else 1) * difference, rtol=1e-10, atol=1e-12)
+    assert_allclose(terms_of(other, ours, scoring)[0], -terms, atol=1e-15)
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(5, 0), (6, 0), (12, 3), (40, 38)])
