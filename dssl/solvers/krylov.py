@@ -285,13 +285,13 @@ def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, 
     A.project(U)
     Q, U, beta = _orthonormal(U, spare, _gram(U, ranges), np.full(t, SHORT), ranges)
     while beta.any():
-        alpha, of_before, reached = np.zeros((t, t)), beta.T.astype(np.float32), np.zeros(t)
+        alpha, of_before, magnitude = np.zeros((t, t)), beta.T.astype(np.float32), np.zeros(t)
         for start, stop in ranges:
             part = U[start:stop]
             multiply_rows(A.indptr, A.indices, A.data, A.diagonal, Q, U, start, stop)
             part -= before[start:stop] @ of_before
             alpha += Q[start:stop].T @ part
-            reached += squared[start:stop] @ Q[start:stop] ** 2
+            magnitude += squared[start:stop] @ Q[start:stop] ** 2
         yield Q, (alpha + alpha.T) / 2, beta
         of_Q = alpha.astype(np.float32)  # not symmetrized, so that the next block is orthogonal to this one
         gram, inner = np.zeros((t, t)), np.zeros((A.n_components, t))
@@ -302,7 +302,7 @@ def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, 
             add_null_products(A.null[start:stop], A.component[start:stop], part, inner)
         subtract_null(A.null, A.component, U, inner)
         spare, before = before, Q
-        Q, U, beta = _orthonormal(U, spare, gram, np.maximum(SHORT * np.sqrt(reached), TINY), ranges)
+        Q, U, beta = _orthonormal(U, spare, gram, np.maximum(SHORT * np.sqrt(magnitude), TINY), ranges)
 
 
 def _gram(U: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:

@@ -226,7 +226,7 @@ def test_labels_per_class_fit_a_line(n_classes, first, words):
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_unreached_points_are_counted_and_the_first_named():
+def test_unreachable_points_are_counted_and_the_first_named():
     found = example_page(*example_run(3, unreachable=57))
     assert "57 (2.85 %) in 1 component; rows 100, 101, 102" in found
     assert "109, …" in found
