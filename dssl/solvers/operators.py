@@ -191,17 +191,28 @@ def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
             error=DataError, why="it scales the columns of the matrix",
             fix="for L_norm pass the square root of the degrees, 1 for an isolated vertex; for L pass none")
     scale = 1 / np.sqrt(diagonal)
-    A = (sp.diags_array(scale) @ R @ sp.diags_array(scale)).tocsr()
-    order = reverse_cuthill_mckee(sp.csr_matrix(A), symmetric_mode=True).astype(np.int64)
-    A = sp.csr_matrix(A[order][:, order])
-    A.setdiag(0)
-    A.eliminate_zeros()
+    A = _scaled_off_diagonal(R, scale)
+    del R
+    order = reverse_cuthill_mckee(A, symmetric_mode=True).astype(np.int64)
+    A = A[order]
+    A.indices = inverse_permutation(order).astype(A.indices.dtype)[A.indices]
+    A.has_sorted_indices = False
     A.sort_indices()
     scale = scale[order]
     component, near_null, image, energy = _near_null(A, v[order] / scale)
     return ScaledMatrix(order=order, scale=scale, indptr=A.indptr.astype(np.int64), indices=A.indices.astype(np.int32),
                         data=A.data, data32=A.data.astype(np.float32), component=component, near_null=near_null,
                         image=image, energy=energy)
+
+
+def _scaled_off_diagonal(R: sp.csr_matrix, scale: np.ndarray) -> sp.csr_matrix:
+    """Return `scale_i R_ij scale_j` without the diagonal and without entries that are rounded to zero."""
+    row = np.repeat(np.arange(len(scale), dtype=R.indices.dtype), np.diff(R.indptr))
+    data = scale[row] * R.data
+    data *= scale[R.indices]
+    kept = (row != R.indices) & (data != 0)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=len(scale)))])
+    return sp.csr_matrix((data[kept], R.indices[kept], indptr.astype(R.indptr.dtype)), R.shape)
 
 
 def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
@@ -211,8 +222,12 @@ def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
     require(not bad.any(), f"row {bad.argmax()} has diagonal {diagonal[bad.argmax()]:g} ({bad.sum()} such rows), "
             "expected > 0", error=DataError, why="an isolated vertex without a ridge has no equation",
             fix="add a ridge (1e-3 is usual), or drop isolated points")
-    difference = abs(R - R.T)
-    worst = float(difference.max()) if difference.nnz else 0.0
+    T = R.T.tocsr()
+    if np.array_equal(T.indptr, R.indptr) and np.array_equal(T.indices, R.indices):
+        worst = float(np.abs(R.data - T.data).max(initial=0.0))
+    else:
+        difference = abs(R - T)
+        worst = float(difference.max()) if difference.nnz else 0.0
     require(worst <= 1e-10 * float(diagonal.max()), f"the matrix differs from its transpose by {worst:g}",
             error=DataError, why="conjugate gradients and the kernels need a symmetric matrix",
             fix="symmetrize the weights: W.maximum(W.T) or (W + W.T) / 2")
