@@ -15,7 +15,7 @@ project, author, copyright = "dssl", "the dssl developers", "2026, the dssl deve
 version = release = dssl.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "numpydoc",
               "sphinx_copybutton", "sphinx_design", "sphinx_gallery.gen_gallery"]
-exclude_patterns = ["gallery", "gallery_of_examples/*.md5", "sg_execution_times.rst"]
+exclude_patterns = ["gallery", "gallery_of_examples/*.md5"]
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
@@ -31,10 +31,12 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery", "gallery_dirs": "gallery_of_examples", "filename_pattern": r"\.py$",
     "backreferences_dir": "gallery_of_examples/backreferences", "doc_module": ("dssl",),
     "reference_url": {"dssl": None}, "abort_on_example_error": True, "remove_config_comments": True,
-    "within_subsection_order": "FileNameSortKey", "show_memory": False, "min_reported_time": 10}
+    "within_subsection_order": "FileNameSortKey", "show_memory": False, "min_reported_time": 10,
+    "write_computation_times": False}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dssl"
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_css_files = ["dssl.css"]

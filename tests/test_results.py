@@ -49,3 +49,13 @@ def test_a_command_fills_the_table_of_a_section_and_leaves_its_words(tmp_path):
     assert words == {"text": "Words."}
     assert table == {"columns": ["n", "s"], "rows": [["1", ""], ["2", "0.5"]]}
     assert "| n | s |\n|---|---|\n| 1 | |\n| 2 | 0.5 |\n" in page("A page", [section])
+
+
+def test_the_table_beside_the_gallery_has_measured_figures():
+    section = next(each for each in sections().values() if "python -m tests.benchmarks.gallery" in commands(each))
+    (measured,) = (part["rows"] for part in section["parts"] if "rows" in part)
+    text = (REPOSITORY / "docs" / "gallery" / "README.rst").read_text(encoding="utf-8")
+    shown = re.findall(r"\* - (\d\d .*)\n +- (.*)\n +- (.*)\n +- (\S+) \((.*)\)", text)
+    assert len(shown) >= 14
+    for question, figure, ours, other, name in shown:
+        assert any(row[:3] == [question, figure, ours] and row[5:7] == [name, other] for row in measured), question

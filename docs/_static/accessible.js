@@ -11,6 +11,9 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
     fold.setAttribute("aria-label", "pages below");
   }
+  for (const button of document.querySelectorAll("button.search-button-field")) {
+    button.setAttribute("aria-label", button.textContent.trim().replace(/\s+/g, " "));
+  }
   for (const link of document.querySelectorAll(".sphx-glr-thumbcontainer a")) {
     const title = link.closest(".sphx-glr-thumbcontainer").querySelector(".sphx-glr-thumbnail-title");
     link.setAttribute("aria-label", title ? title.textContent : link.textContent);

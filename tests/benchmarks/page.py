@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "results"
 PAGES = {
     "start": "First runs, plans and memory",
     "few-labels": "Accuracy with few labels",
-    "class-frequencies": "Classes that are not equally frequent",
+    "class-frequencies": "Unequal class frequencies",
     "kernels": "Kernel methods",
     "selection": "Choice of parameters, clusters, and points to label",
     "neighbors": "Neighbors and graphs",
@@ -32,9 +32,9 @@ HEAD = """\
 
 Machine: 2 cores (x86-64 with AVX-512), 24 GiB, Python 3.11, no GPU. Other processes used the same cores during some
 of the runs, so seconds vary between runs by up to a factor of two; a ratio is always of solvers that took turns in one
-run. Data are the npz files that `DSSL_DATA` names. Every command writes JSON lines. Date and commit are those at which
-a section was written last. These pages are made from the files in `tests/benchmarks/results/` by
-`python -m tests.benchmarks.page`.
+run. Data are the npz files that `DSSL_DATA` names. Each section has its commands, which write JSON lines. Date and
+commit are those at which a section was written last. These pages are made from the files in
+`tests/benchmarks/results/` by `python -m tests.benchmarks.page`.
 """
 
 
@@ -54,9 +54,8 @@ def pages(found: dict[str, dict[str, Any]]) -> dict[Path, str]:
         chosen = [section for section in found.values() if section["page"] == name]
         made[DOCS / f"{name}.md"] = page(title, chosen)
         rows = [(f"[{section['title']}](../../docs/results/{name}.md#{anchor(section['title'])})", section["value"],
-                 f"`{commands(section)[0]}`", section["date"], section["commit"])
-                for section in chosen if commands(section)]
-        index += [f"## {title}\n", _table(("result", "value", "command", "date", "commit"), rows)]
+                 section["date"], section["commit"]) for section in chosen if commands(section)]
+        index += [f"## {title}\n", _table(("result", "value", "date", "commit"), rows)]
     return made | {INDEX: "\n".join(index)}
 
 
