@@ -112,7 +112,7 @@ def _part_text(part: dict[str, Any]) -> str:
 
 def _block(part: dict[str, Any]) -> str:
     if "columns" in part:
-        return _table(part["columns"], part["rows"])
+        return _table([name or "case" for name in part["columns"]], part["rows"])
     if "command" in part:
         return "".join(f"    {line}\n" for line in part["command"].splitlines())
     return f"{part['text']}\n"
