@@ -11,16 +11,17 @@ from .pcg import conjugate_gradients
 from .solver_params import SolverParams
 
 FIRST_ITERATIONS = 6  # of Jacobi's method on one column, twice, from which the rest is extrapolated
+HOPE = 4  # times the few iterations up to which Jacobi's method is tried where it can be given up
 CAUTION = 1.5  # factor of these expected iterations, which are more often too few than too many
 
 
 def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
     """Return the iterations of Jacobi's method that take as long as an approximate factor and its iterations.
 
-    Measured: 46 to 110 for one column and 37 to 102 for ten on plane and curved graphs of 4 to 12 neighbors, 120 to
-    195 and 66 to 150 on those of clusters in many dimensions and of 50 neighbors.
+    Measured: 46 to 156 for one column and 37 to 124 for ten on plane and curved graphs of 4 to 12 neighbors, 134 to 278
+    and 66 to 160 on those of clusters in many dimensions, 330 to 450 and 146 to 251 on those of 30 and 50 neighbors.
     """
-    return 50 + min(5 * len(A.data) / A.n, 100) / min(max(n_columns, 1), 64) ** 0.25
+    return 50 + min(5 * len(A.data) / A.n, 300) / min(max(n_columns, 1), 64) ** 0.25
 
 
 def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams) -> float:

@@ -16,7 +16,7 @@ from .cholesky import Cholesky
 from .columns import add_columns, column_norms
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .direct import MAX_DIRECT, Direct
-from .iterations import expected_iterations, few_iterations
+from .iterations import HOPE, expected_iterations, few_iterations
 from .method import Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
 from .solver_params import AUTO, SOLVERS, SolverParams
@@ -207,8 +207,8 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
                   start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
-    Columns that need far more iterations of Jacobi's method than "auto" expected continue with an approximate
-    Cholesky factor.
+    A few iterations of Jacobi's method do not tell whether many are needed. So where it may be the fastest, "auto"
+    begins with it, and continues with an approximate Cholesky factor if the residuals fall slowly.
 
     Raises
     ------
@@ -219,19 +219,27 @@ def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vec
     solver = _prepared(A, t, params, B)
     if params.method != AUTO or solver.params.method != Jacobi.name:
         return solver.solve(B, start), solver.params.method
-    many = min(params.max_iter, math.ceil(2 * few_iterations(A, t)))
-    first_try = replace(solver, params=replace(solver.params, max_iter=many)).solve(B, start)
-    late = np.flatnonzero(~first_try.converged)
-    if not len(late) or many == params.max_iter:
-        return first_try, Jacobi.name
-    goal = params.tol / float(first_try.residuals[late].max())
+    few = few_iterations(A, t)
+    solution = Solution(np.zeros(B.shape), np.ones(t), np.zeros(t, bool), np.zeros(t, np.int64))
+    for limit in (2 * few,) if solver.attributes["expected_iterations"] <= few else (few / 2, 1.5 * few):
+        used = int(solution.iterations.max(initial=0))
+        if used and used * math.log(params.tol) / math.log(min(float(solution.residuals.max()), 0.99)) > 1.5 * few:
+            break
+        allowed = min(params.max_iter - used, math.ceil(limit))
+        more = replace(solver, params=replace(solver.params, max_iter=allowed)).solve(
+            B, solution.value if used else start)
+        solution = replace(more, iterations=solution.iterations + more.iterations)
+        if solution.converged.all() or int(solution.iterations.max()) >= params.max_iter:
+            return solution, Jacobi.name
+    late = np.flatnonzero(~solution.converged)
+    goal = params.tol / float(solution.residuals[late].max())
     solver = Solver.of(Cholesky.prepare(A, len(late), random_state=params.random_state),
-                       replace(params, tol=goal, max_iter=params.max_iter - many))
-    more = solver.solve(B[:, late] - A.apply(first_try.value[:, late]))
-    first_try.value[:, late] += more.value
-    first_try.residuals[late] *= more.residuals
-    first_try.iterations[late] += more.iterations
-    return replace(first_try, converged=first_try.residuals <= params.tol), solver.params.method
+                       replace(params, tol=goal, max_iter=params.max_iter - int(solution.iterations.max())))
+    more = solver.solve(B[:, late] - A.apply(solution.value[:, late]))
+    solution.value[:, late] += more.value
+    solution.residuals[late] *= more.residuals
+    solution.iterations[late] += more.iterations
+    return replace(solution, converged=solution.residuals <= params.tol), solver.params.method
 
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None = None) -> Solver:
@@ -265,8 +273,10 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.nda
     """Return the solver that touches the fewest entries for n_columns columns, counted on probe columns."""
     probes = _probe_columns(A.n, params)
     expected = expected_iterations(A, probes if B is None else B, params)
-    if expected <= few_iterations(A, n_columns):
-        return Solver.of(Jacobi(A), params, reason="few iterations are expected without a preconditioner")
+    may_change = B is not None and n_columns <= FEW_COLUMNS
+    if expected <= (HOPE if may_change else 1) * few_iterations(A, n_columns):
+        return Solver.of(Jacobi(A), params, reason="few iterations are expected without a preconditioner",
+                         expected_iterations=round(expected, 1))
     factor = Cholesky.prepare(A, n_columns, random_state=params.random_state)
     if n_columns <= FEW_COLUMNS:
         return Solver.of(factor, params, reason="many iterations are expected without a preconditioner, and other "

@@ -409,6 +409,17 @@ class TestFewColumns:
         assert method == "jacobi"
         assert found.converged.all()
 
+    @pytest.mark.parametrize(("ridge", "expected"), [(0.3, "jacobi"), (1e-4, "cholesky")])
+    def test_where_jacobi_s_method_may_be_faster_its_first_iterations_decide(self, monkeypatch, ridge, expected):
+        R, B = self.problem(ridge=ridge)
+        monkeypatch.setattr(solve_module, "few_iterations", lambda A, n_columns: 30)
+        for count, method in ((100, expected), (130, "cholesky")):
+            monkeypatch.setattr(solve_module, "expected_iterations", lambda A, B, params, count=count: count)
+            found, taken = solve_columns(R, B, SolverParams(tol=1e-6))
+            assert taken == method
+            assert found.converged.all()
+            assert np.linalg.norm(B - R @ found.value, axis=0).max() <= 1e-6 * np.linalg.norm(B, axis=0).max()
+
     def test_the_most_iterations_are_kept(self):
         R, B = self.problem(ridge=1e-6)
         found, method = solve_columns(R, B, SolverParams(tol=1e-8, max_iter=1))
