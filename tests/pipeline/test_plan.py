@@ -203,11 +203,13 @@ def test_a_run_whose_workers_are_small_takes_a_smaller_budget_and_says_so(tmp_pa
         run(spec | {"memory_budget": "1GiB"}, workspace=tmp_path / "other", execution=execution, until="dataset")
 
 
-def test_a_plan_is_small_by_the_seconds_of_this_machine_and_where_all_costs_are_known(spec, tmp_path):
+def test_a_plan_is_small_by_the_seconds_of_this_machine_and_where_all_costs_are_known(spec, tmp_path, monkeypatch):
     made = plan(spec, workspace=tmp_path / "work")
     assert made.is_small
     assert not replace(made, rates=rates.Rates(1000.0)).is_small
     stages = [replace(item, bound="lower" if item.stage.name == "models" else item.bound) for item in made.stages]
+    assert replace(made, stages=stages).is_small
+    monkeypatch.setattr("dssl.pipeline.plan.plan.SMALL_ROWS", made.inputs.n_rows - 1)
     assert not replace(made, stages=stages).is_small
 
 

@@ -37,6 +37,7 @@ DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
 # Figures of stages that add up.
 SUMS = ("tasks", "requests", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")
+SMALL_ROWS = 3_000  # for which lower bounds of the seconds tell enough
 
 
 @dataclass(frozen=True, repr=False)
@@ -192,9 +193,13 @@ class Plan:
 
     @property
     def is_small(self) -> bool:
-        """Return whether what is to run takes no longer on this machine than its workers take to start, at most."""
+        """Return whether what is to run takes no longer on this machine than its workers take to start, at most.
+
+        Of few rows that is so whatever the number of labels.
+        """
         to_run = [item for item in self.selected if item.status != "cached"]
-        known = all(item.cost is not None and item.bound != "lower" for item in to_run)
+        few = self.inputs is not None and self.inputs.n_rows <= SMALL_ROWS
+        known = all(item.cost is not None and (few or item.bound != "lower") for item in to_run)
         return known and self.total()["core_seconds"] <= START_SECONDS
 
     def total(self) -> dict[str, Any]:
