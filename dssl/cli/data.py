@@ -196,8 +196,8 @@ def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
 @click.option("--of", "name", default="model", show_default=True,
               help="The model of the run that predicts: model, base, ...")
 @click.option("--reject", is_flag=True,
-              help="Reject outliers and points that are near no point of the model: they get no label: an empty "
-                   "cell and `rejected` in tables, -1 in arrays, NaN among values.")
+              help="Give no label to outliers and to points near no point of the model: an empty cell and "
+                   "`rejected` in tables, -1 in arrays, NaN among values.")
 @click.option("--probabilities", is_flag=True, help="Write the probability of each class: as columns of a table; in "
                                                     ".npy and .zarr as an array (n, n_classes) instead of the labels; "
                                                     "in .h5ad as the array dssl_probabilities in obsm.")

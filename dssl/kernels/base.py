@@ -53,9 +53,6 @@ class MercerKernel(ABC):
         bytes: `row_bytes(d, m)` per row of X, and 16 d per row of Z; for sparse rows d is 1.5 times their entries.
         """
         points, others = matching_points(X, Z, dtype)
-        require(points.shape[1] == others.shape[1],
-                f"X has {points.shape[1]} features and Z has {others.shape[1]}", error=DataError,
-                why="a kernel compares their features", fix="pass points with the features used in training")
         if np.dtype(dtype) != np.float64 and points is not others:
             # Some kernels are computed in float64 for any points, so a few rows at a time.
             block = np.empty((points.shape[0], others.shape[0]), dtype)

@@ -40,9 +40,15 @@ def require_finite(points: Any, what: str) -> None:
 
 
 def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
-    """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z."""
+    """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z.
+
+    Raises DataError : they have different numbers of features.
+    """
     points = as_points(X, dtype)
     others = points if X is Z else as_points(Z, dtype)
+    require(points.shape[1] == others.shape[1], f"X has {points.shape[1]} features and Z has {others.shape[1]}",
+            error=DataError, why="a kernel compares their features",
+            fix="pass points with the features used in training")
     if sparse.issparse(points) != sparse.issparse(others):
         return as_csr(points), as_csr(others)
     return points, others

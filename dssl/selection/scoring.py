@@ -1,7 +1,7 @@
 """The loss of predicted classes in the scoring of a target, and the terms of the difference of two losses.
 
 The loss of a metric that is best at its highest value is 1 less the value. The difference of the losses of two models
-is a sum of terms `c_i` of the points, 0 where both predict the same:
+is a sum of terms `c_i` of the points (of AUC, half the sum), 0 where both predict the same:
 
     balanced error   q_i (wrong of the other - wrong of ours), q_i the weight of the point in its class over the classes
     1 - F1           p_i (hits - F either of ours - that of the other) / W, F and W the means of both F1 scores and of

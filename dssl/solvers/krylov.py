@@ -115,16 +115,20 @@ class BlockTridiagonal:
             errors[places] = np.divide(above - below, below, where=known, out=np.where(below > 0, np.inf, 0.0))
         return np.abs(errors)
 
-    def resolved(self, functions: Functions, tol: float) -> np.ndarray:
-        """Return which functions (m,) the rounding of T, whose basis is in float32, changes by less than `tol`.
+    def resolved(self, functions: Functions, tol: float, dropped: float = 0.0) -> np.ndarray:
+        """Return which functions (m,) what T leaves out changes by less than `tol`.
 
-        It moves eigenvalues x by d = 2^-24 times the largest, and `(x + r)^-p` by the share `p d / (x + r)`. So it is
-        enough that T plus r is above `p d / tol`.
+        The basis is in float32, which moves eigenvalues x by d = 2^-24 times the largest. Directions of the length
+        `dropped` that the basis leaves out move them by up to `d = dropped^2 / r`. Both change `(x + r)^-p` by the
+        share `p d / (x + r)`, so it is enough that T plus r is above `p d / tol`.
         """
-        largest = 2 * np.einsum("kii->ki", self.alpha).max(initial=0.0)
-        shares = 2.0**-24 * largest / tol * np.array(functions.power)
-        return np.array([not len(self.alpha) or bool(self.block_inverses(ridge - share))
-                         for ridge, share in zip(functions.ridge, shares, strict=True)])
+        diagonals = np.einsum("kii->ki", self.alpha)
+        largest = 2 * float(diagonals.max(initial=0.0))
+        no_direction = np.where(diagonals == 0, largest, 0.0)
+        alpha = self.alpha + no_direction[:, :, None] * np.eye(self.alpha.shape[1])
+        T, moved = replace(self, alpha=alpha), np.maximum(2.0**-24 * largest, dropped**2 / np.array(functions.ridge))
+        bounds = np.array(functions.ridge) - np.array(functions.power) * moved / tol
+        return np.array([not len(alpha) or bool(T.block_inverses(bound)) for bound in bounds], bool)
 
     def _diagonals(self, functions: Functions) -> np.ndarray:
         """Return the diagonals (m, t) of `beta_0' f(T) e_1 beta_0`, infinite where T plus the ridge is not positive."""
@@ -215,16 +219,17 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     """Return the entries of functions of A in some rows and columns, and the matrix T for a second pass.
 
     A function of a column has converged when its entry at the column's own row, off the null space, is known to `tol`
-    squared (`BlockTridiagonal.errors`), and when rounding of T changes it by less than `tol`. For inverses, entries
+    squared (`BlockTridiagonal.errors`), and when rounding and dropped directions
+    change it by less than `tol` (`BlockTridiagonal.resolved`). For inverses, entries
     (i, j) are then known to `tol` times the root of the entries (i, i) and (j, j). The process stops when the functions
     of the smallest ridges have converged, or at `max_steps`. Memory: `krylov_bytes`.
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
             why="convergence is first checked there", fix="leave it at its default")
     t, check, hardest = len(columns), float(FIRST_CHECK), functions.take(functions.hardest())
-    seen, alphas, betas = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    seen, alphas, betas, dropped = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), [0.0]
     converged = np.ones((len(functions), t), bool)  # where the space ends
-    for Q, alpha, beta in basis(A, columns):
+    for Q, alpha, beta in basis(A, columns, dropped):
         seen.append(Q[rows])
         alphas.append(alpha)
         betas.append(beta)
@@ -237,7 +242,7 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         converged = BlockTridiagonal(np.array(alphas), np.array(betas)).errors(functions) <= tol**2
         break
     T = BlockTridiagonal(np.array(alphas).reshape(-1, t, t), np.array(betas).reshape(-1, t, t))
-    converged &= T.resolved(functions, tol)[:, None]
+    converged &= T.resolved(functions, tol, max(dropped))[:, None]
     values = np.full((len(functions), len(rows), t), np.inf)
     for place, weights in T.functions(functions):
         values[place] = 0
@@ -272,18 +277,22 @@ def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int, 
     return 12 * n * t + (4 * max_steps + 28 * n_functions) * n_rows * t + (7 + max_power) * of_T
 
 
-def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def basis(A: SingularMatrix, columns: np.ndarray,
+          dropped: list[float] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield (Q_k (n, t) float32, alpha_k (t, t), beta_k (t, t)) of the block Lanczos process on unit columns (t,).
 
     Columns of Q_k are orthonormal, or zero where the space has no further directions; it ends where it has none. The
     yielded array is reused. Memory: three arrays of n x t float32.
+
+    dropped : a list that gets the length of the longest direction which is left out, where there are some.
     """
     n, t = A.n, len(columns)
     ranges, squared = row_ranges(n, ROWS), A.diagonal**2
     U, before, spare = (np.zeros((n, t), np.float32) for _ in range(3))
     U[columns, np.arange(t)] = 1
     A.project(U)
-    Q, U, beta = _orthonormal(U, spare, _gram(U, ranges), np.full(t, SHORT), ranges)
+    dropped = [] if dropped is None else dropped
+    Q, U, beta = _orthonormal(U, spare, _gram(U, ranges), np.full(t, SHORT), ranges, dropped)
     while beta.any():
         alpha, of_before, magnitude = np.zeros((t, t)), beta.T.astype(np.float32), np.zeros(t)
         for start, stop in ranges:
@@ -302,7 +311,8 @@ def basis(A: SingularMatrix, columns: np.ndarray) -> Iterator[tuple[np.ndarray, 
             add_null_products(A.null[start:stop], A.component[start:stop], part, inner)
         subtract_null(A.null, A.component, U, inner)
         spare, before = before, Q
-        Q, U, beta = _orthonormal(U, spare, gram, np.maximum(SHORT * np.sqrt(magnitude), TINY), ranges)
+        Q, U, beta = _orthonormal(U, spare, gram, np.maximum(SHORT * np.sqrt(magnitude), TINY), ranges,
+                                  dropped)
 
 
 def _gram(U: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
@@ -314,11 +324,11 @@ def _gram(U: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
 
 
 def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: np.ndarray,
-                 ranges: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+                 ranges: list[tuple[int, int]], dropped: list[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return Q (n, t), the other of the arrays U and `spare`, which are overwritten, and B (t, t) with `U = Q B`.
 
     gram : U'U. Directions along which no column of U is longer than its `floor` (t,) become zero columns of Q and
-    rows of B.
+    rows of B; `dropped` gets the longest.
 
     References
     ----------
@@ -328,6 +338,7 @@ def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: np.n
     while True:
         lengths = np.sqrt(np.maximum(gram.diagonal(), 0.0))
         kept = lengths * np.linalg.norm(B / floor, axis=1) > 1
+        dropped.extend(lengths[~kept] * np.linalg.norm(B[~kept], axis=1))
         inverse = np.divide(1.0, lengths, out=np.zeros(t), where=kept)
         # Columns that are dropped have an eigenvalue above those of all correlations, and so an eigenvector alone.
         values, vectors = eigh(inverse[:, None] * gram * inverse + np.diag(np.where(kept, 0.0, t + 1.0)))

@@ -29,7 +29,7 @@ def test_the_first_sentence_says_whether_the_probabilities_are_too_high(share, c
     text, _ = text_of(np.linspace(0.7, 0.9, 200), np.arange(200) % 50 < 50 * share)
     assert claim in text
     assert f"a probability of 80.0 % on average, and {100 * share:.1f} % (95 % interval " in text
-    assert "of the 200 test points are classified correctly" in text
+    assert "of the 200 test points with a prediction are classified correctly" in text
 
 
 def test_the_calibration_error_its_chance_level_and_all_bins_are_told_and_drawn():

@@ -199,6 +199,40 @@ def test_the_true_diagonal_lies_within_the_bounds_of_its_error(random_state, t, 
     assert (expected <= lower * (1 + T.errors(FUNCTIONS)) * (1 + 1e-4)).all()
 
 
+def test_a_chain_of_groups_with_weak_edges_is_not_taken_for_one_group():
+    """The directions to the other groups are dropped as rounding, and matter for small ridges."""
+    group = np.ones((4, 4)) - np.eye(4)
+    W = sp.lil_array(sp.block_diag([group] * 30))
+    for at in range(3, 116, 4):
+        W[at, at + 1] = W[at + 1, at] = 2e-5
+    L = Laplacian(sp.csr_array(W), normalized=False)
+    A, functions = SingularMatrix.of(L.matrix(), L.vector), Functions((1e-6, 1e-5, 1.0), (1, 1, 1))
+    found = krylov(A, A.place[[50]], A.place, functions, 0.1, 60)
+    expected = exact(L, functions, [50])
+    error = np.abs(found.values - expected).max(axis=1) / np.abs(expected).max(axis=1)
+    assert (error[found.converged] <= 0.1).all()
+    assert found.converged[2]
+    assert not found.converged[0]
+
+
+def test_a_column_whose_space_ends_does_not_hold_back_the_others():
+    cloud = KNNGraph(n_neighbors=8).build(np.random.default_rng(0).normal(size=(600, 3))).weights()
+    L = Laplacian(sp.csr_array(sp.block_diag([cloud, np.ones((3, 3)) - np.eye(3)])))
+    A, functions = SingularMatrix.of(L.matrix(), L.vector), Functions((1e-6, 1e-4, 0.1), (1, 2, 1))
+    found = krylov(A, A.place[[3, 50, 601]], A.place, functions, 1e-2, 200)
+    assert found.converged.all()
+    expected = exact(L, functions, [3, 50, 601])
+    assert (np.abs(found.values - expected).max(axis=1) <= 1e-2 * np.abs(expected).max(axis=1)).all()
+
+
+def test_no_function_at_all():
+    L = laplacian(120)
+    A = SingularMatrix.of(L.matrix(), L.vector)
+    found = krylov(A, np.array([3, 7]), np.arange(5), Functions((), ()), 0.1, 40)
+    assert found.values.shape == (0, 5, 2)
+    assert found.converged.shape == (0, 2)
+
+
 def test_isolated_vertices_alone_take_no_step():
     L = Laplacian(sp.csr_array(np.array([[0, 0, 0], [0, 0, 2.0], [0, 2.0, 0]])))
     A = SingularMatrix.of(L.matrix(), L.vector)

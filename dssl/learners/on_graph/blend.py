@@ -31,7 +31,7 @@ from .graph_ridge import GraphMembers, GraphRidgeParams, LastKernelRows, graph_m
 from .model import GraphModel, graph_model, signed
 from .vertex_labels import VertexValues
 
-VERSION = 1
+VERSION = 2
 # The prior of the supervised family against 1 for the graph: 1, or for a spectral concentration above that of noise and
 # of tables (15 / concentration)^2, at least a tenth (`tests/benchmarks/blend_prior.py`).
 MIN_PRIOR, CONCENTRATED = 0.1, 15.0

@@ -37,7 +37,7 @@ DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
 # Figures of stages that add up.
 SUMS = ("tasks", "requests", "read_bytes", "written_bytes", "core_seconds", "wall_seconds")
-SMALL_ROWS = 3_000  # for which lower bounds of the seconds tell enough
+SMALL_ROWS = 3_000  # up to which what a plan cannot know takes seconds
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,7 +195,7 @@ class Plan:
     def is_small(self) -> bool:
         """Return whether what is to run takes no longer on this machine than its workers take to start, at most.
 
-        Of few rows that is so whatever the number of labels.
+        Up to `SMALL_ROWS` rows, lower bounds of the costs count as known.
         """
         to_run = [item for item in self.selected if item.status != "cached"]
         few = self.inputs is not None and self.inputs.n_rows <= SMALL_ROWS

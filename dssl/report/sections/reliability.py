@@ -28,7 +28,7 @@ def _confidence(described: Reliability) -> str:
     low, high = described["interval"]
     correct = with_interval(percent, described["correct"], (low, high)).replace("(", "(95 % interval ")
     figures = (f"the predicted classes have a probability of {percent(described['probability'])} on average, and "
-               f"{correct} of the {counted(described['n'], 'test point')} are classified correctly.")
+               f"{correct} of the {counted(described['n'], 'test point')} with a prediction are classified correctly.")
     if described["probability"] > high:
         return f"The model is too confident: {figures}"
     if described["probability"] < low:
