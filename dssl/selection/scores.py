@@ -66,7 +66,7 @@ def scored_bytes(n_classes: int, n_models: int, *, has_scoring: bool = False) ->
 
     has_scoring : whether models are compared by another scoring than accuracy, such as macro F1.
     """
-    return 4 * n_models * (2 + margin_columns(n_classes)) + 90 + (50 + 40 * n_classes if has_scoring else 0)
+    return 4 * n_models * (2 + margin_columns(n_classes)) + 96 + (44 + 40 * n_classes if has_scoring else 0)
 
 
 def margins_and_probabilities(model: Model, values: np.ndarray, predicted: Mapping[str, np.ndarray],
