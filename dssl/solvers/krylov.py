@@ -32,7 +32,7 @@ from .lanczos import SingularMatrix
 from .operators import add_row
 
 FIRST_CHECK = 10  # steps before the first check of convergence
-GROWTH = 1.05  # of the steps between checks
+GROWTH = 1.1  # of the steps between checks
 ROWS = 2048  # of a block, which stay in the cache of a processor from one operation to the next
 SHORT = 1e-5  # of a new direction, relative to the diagonal of L times that which it came from: rounding
 TINY = float(np.finfo(np.float32).tiny)
@@ -226,7 +226,7 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
             why="convergence is first checked there", fix="leave it at its default")
-    t, check, hardest = len(columns), float(FIRST_CHECK), functions.take(functions.hardest())
+    t, check, last = len(columns), float(FIRST_CHECK), list(functions.hardest())
     seen, alphas, betas, dropped = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), [0.0]
     converged = np.ones((len(functions), t), bool)  # where the space ends
     for Q, alpha, beta in basis(A, columns, dropped):
@@ -237,7 +237,11 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
             if len(seen) < int(check):
                 continue
             check *= GROWTH
-            if (BlockTridiagonal(np.array(alphas), np.array(betas)).errors(hardest) > tol**2).any():
+            T, known = BlockTridiagonal(np.array(alphas), np.array(betas)), 0
+            while known < len(last) and (T.errors(functions.take(np.array(last[known:known + 1]))) <= tol**2).all():
+                known += 1
+            if known < len(last):
+                last.insert(0, last.pop(known))  # checked first the next time, since it is the last to converge
                 continue
         converged = BlockTridiagonal(np.array(alphas), np.array(betas)).errors(functions) <= tol**2
         break
