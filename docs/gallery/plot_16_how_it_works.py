@@ -30,7 +30,7 @@ kernel = np.linalg.inv(np.diag(W.sum(axis=1)) - W + 0.01 * np.eye(300))
 ends = [0, 150]
 spread = LaplaceLearning().fit(X, np.where(np.isin(np.arange(300), ends), truth, -1), graph=graph).predict_proba(X)
 gain = SemiSupervisedClassifier().fit(X, y).evidence_["gain"]
-print(f"error on held-out labels: {gain['with_graph']:.0%} with the unlabeled points, {gain['without']:.0%} without")
+print(f"error on held-out labels: {gain['with_graph']:.0%} with the unlabeled points, {gain['baseline']:.0%} without")
 
 # %%
 # **Picture.** Graph, kernel, labels that flow, evidence, and the blocks of the graph's matrix that tasks work on.

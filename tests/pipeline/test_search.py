@@ -179,7 +179,7 @@ def repeated(codes):
      r"it out; laprls and lapsvm have it, svm has here graph, bandwidth, power, eta, C"),
     ("laprls", {"grid": {"loss": ["logistic"]}}, r"lapsvm and cluster and multiscale have it, laprls has here graph, "
      "bandwidth, gamma_A, gamma_I"),
-    ("graph", {"grid": {"bandwidth": ["median"]}}, "graph has here graph, learner, ridge, power, by_degree, penalty"),
+    ("graph", {"grid": {"bandwidth": ["median"]}}, r"did you mean selection\.grid\.graph\.bandwidth"),
     ("graph", {"grid": {"learner": ["svm"]}}, "selection.grid.learner"),
     ("graph", {"grid": {"penalty": [-1.0]}}, "penalty=-1.0"),
     ("graph", {"grid": {"power": [0]}}, "power="),
