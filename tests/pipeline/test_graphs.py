@@ -138,7 +138,8 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
         expected, covariance = (part(spec, tmp_path / "work", "covariance", *by).read(0)["power2"]
                                 for by in ((), (override,)))
         assert_allclose(covariance, expected, rtol=1e-4, atol=1e-8)
-        assert result.metrics == {**made.metrics, "log_loss": pytest.approx(made.metrics["log_loss"], rel=1e-4)}
+        assert result.metrics == {**made.metrics, **{name: pytest.approx(made.metrics[name], rel=1e-4)
+                                                     for name in ("log_loss", "log_loss_interval")}}
         page = " ".join(Path(result.report).read_text().split())
         assert ("The edge weights were given" if kind == "weights" else "nearest neighbors, which were given") in page
 
