@@ -28,7 +28,7 @@ STYLE: Any = {
 
 
 def horizontal(axes: Any) -> None:
-    """Draw the grid of bars that lie."""
+    """Draw the grid behind horizontal bars."""
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

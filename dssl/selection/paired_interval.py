@@ -66,7 +66,7 @@ def interval_of_paired_rmse(squared: np.ndarray, other_squared: np.ndarray, *, s
 
 
 def _outside(inside: Callable[[float], bool], estimate: float, step: float) -> float:
-    """Return a value below an estimate that is not inside, or is farther than all that matters."""
+    """Return a value below an estimate that is not inside, or that is farther away than any end could be."""
     for _ in range(STEPS):
         if not inside(estimate - step):
             break
