@@ -112,7 +112,8 @@ def test_models_that_differ_by_rounding_are_equal():
 @pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "roc_auc"])
 @pytest.mark.parametrize("n_classes", [2, 10])
 def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n_classes):
-    n, rng = 4_000, np.random.default_rng(0)
+    # so many that what the test process itself allocates meanwhile, some 50 kB, does not count
+    n, rng = 20_000, np.random.default_rng(0)
     true = Classes(np.arange(n), rng.integers(0, n_classes, n), np.arange(n_classes), scoring=scoring)
     margins = (n, margin_columns(n_classes))
     actual = {name: {"codes": rng.integers(0, n_classes, n), "margins": rng.normal(size=margins).astype(np.float32),
