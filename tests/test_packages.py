@@ -1,8 +1,10 @@
 """The packages: what they say of themselves agrees, and a wheel by itself begins with an example."""
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -29,6 +31,19 @@ def test_the_conda_recipe_has_the_version_and_the_dependencies_of_the_wheel(proj
     assert {OF_CONDA.get(name, name): bound for name, bound in entries} == {
         required.name: str(required.specifier) for required in map(Requirement, project["dependencies"])}
     assert f">={recipe['context']['python_min']}" == project["requires-python"]
+
+
+def test_a_release_writes_the_checksum_of_its_sdist_into_the_recipe(tmp_path):
+    workflow = yaml.safe_load((REPOSITORY / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    (command,) = (step["run"] for step in workflow["jobs"]["build"]["steps"] if "sha256sum" in step.get("run", ""))
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "dssl-0.1.0.tar.gz").write_bytes(b"packed")
+    (tmp_path / "dist" / "dssl-0.1.0-py3-none-any.whl").write_bytes(b"wheel")
+    (tmp_path / "conda").mkdir()
+    shutil.copy(REPOSITORY / "conda" / "recipe.yaml", tmp_path / "conda")
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True)
+    recipe = yaml.safe_load((tmp_path / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["source"]["sha256"] == hashlib.sha256(b"packed").hexdigest()
 
 
 def test_the_citation_has_the_version_of_the_wheel(project):
