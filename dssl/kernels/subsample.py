@@ -172,7 +172,7 @@ def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
     height = rows_that_fit(budget, 8 * s * len(stored_factors(powers)), n, fixed_bytes=8 * s * s * len(powers))
     if height < min(ROW_CHUNK, n):
         return height
-    return min(height // ROW_CHUNK * ROW_CHUNK or ROW_CHUNK, max(ROW_CHUNK, -(-n // 8 // ROW_CHUNK) * ROW_CHUNK))
+    return min(n, height // ROW_CHUNK * ROW_CHUNK or ROW_CHUNK, max(ROW_CHUNK, -(-n // 8 // ROW_CHUNK) * ROW_CHUNK))
 
 
 def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.ndarray, powers: Sequence[int],

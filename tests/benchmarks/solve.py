@@ -18,7 +18,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--few", action="store_true", help="one and ten columns in all")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-total", action="store_true", help="do not solve all 500 columns with auto")
+    parser.add_argument("--graphs", nargs="*", default=(), help="names of those of the table to measure, default all")
     parser.add_argument("--sizes", type=int, nargs="*", default=[4000, 8000, 16000, 32000, 64000])
     args = parser.parse_args()
     args.cache.mkdir(parents=True, exist_ok=True)
@@ -64,7 +65,7 @@ def main() -> None:
     with threadpool_limits(1):
         for part in args.parts:
             if part == "table":
-                for system in table_systems(args.cache):
+                for system in table_systems(args.cache, args.graphs):
                     for t in TABLE_COLUMNS:
                         table_cell(system, t, args.runs)
             elif part != "growth":
@@ -294,9 +295,11 @@ TABLE_COLUMNS = (1, 10, 100)
 TABLE_RIDGES = (1e-2, 1e-3, 1e-6, 1e-9)
 
 
-def table_systems(cache: Path) -> Iterator[System]:
-    """Yield twelve graphs at four ridges: images, embeddings, curves, tables, pieces, and weights of all sizes."""
-    rng = np.random.default_rng(0)
+def table_systems(cache: Path, names: Sequence[str] = ()) -> Iterator[System]:
+    """Yield twelve graphs at four ridges: images, embeddings, curves, tables, pieces, and weights of all sizes.
+
+    names : those to yield, all where it is empty.
+    """
 
     def first(name: str, n: int) -> np.ndarray:
         X = data(name)
@@ -308,10 +311,12 @@ def table_systems(cache: Path) -> Iterator[System]:
         return (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
 
     def pieces() -> np.ndarray:
+        rng = np.random.default_rng(0)
         return np.concatenate([rng.normal(50 * piece, 1, (size, 3)) for piece, size in enumerate(
             np.linspace(20, 1500, 40).astype(int))])
 
     def curve() -> np.ndarray:
+        rng = np.random.default_rng(0)
         t = np.sort(rng.uniform(0, 200, 30_000))
         return np.column_stack([np.cos(t), np.sin(t), t / 5]) + rng.normal(0, 1e-3, (30_000, 3))
 
@@ -329,7 +334,8 @@ def table_systems(cache: Path) -> Iterator[System]:
         "forty pieces": (10, "self_tuned", pieces),
         "embeddings, weights of ten orders": (10, "self_tuned", lambda: first("mnist_vae", 30_000)),
     }
-    for name, (k, kind, points) in graphs.items():
+    for name in names or graphs:
+        k, kind, points = graphs[name]
         W = weights(cached_lists(cache, f"table-{name}", k, lambda points=points: points().astype(np.float32)), kind)
         if name.endswith("ten orders"):
             W = sp.triu(W, 1).tocsr()
