@@ -1,4 +1,4 @@
-"""The covariance of a graph on a subsample, by the steps of the method, in memory."""
+"""The covariance of a graph at landmarks, by the steps of the method, in memory."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from dssl.storage.blocks import ArrayRows
 
 
 def graph_covariance(graph, labeled, params, execution):
-    """Return the covariance of a graph, with labeled points (row numbers) in the subsample."""
+    """Return the covariance of a graph, with labeled points (row numbers) among the landmarks."""
     target = Quantities(np.asarray(labeled, np.int64), np.zeros((len(labeled), 1)))
     made = MemoryWorkspace(Fit(ArrayRows(np.empty((graph.n, 0))), target, graph=graph), execution)
     made.run(COVARIANCE_STEPS, params, keep=("system",))

@@ -1,6 +1,6 @@
 """Each method as its paper prints it: dense and slow, the text that the tests compare with.
 
-Nothing here comes from dssl. Points are rows of X; `labeled` is a boolean mask and `subsample` an array of row numbers.
+Nothing here comes from dssl. Points are rows of X; `labeled` is a boolean mask and `landmarks` an array of row numbers.
 """
 
 import numpy as np
@@ -82,7 +82,7 @@ def pseudo_inverse(Q, smallest=1e-10):
 
 
 def deformed(K, eta, Q, k_x, k_z, K_xz):
-    """Return eq. 4 (and eq. 6, for a subsample): K(x, z) - eta k_x' (I + eta Q K)^-1 Q k_z.
+    """Return eq. 4 (and eq. 6, for landmarks): K(x, z) - eta k_x' (I + eta Q K)^-1 Q k_z.
 
     K, Q have shape (m, m); k_x has shape (m, len(X)), k_z (m, len(Z)), K_xz (len(X), len(Z)).
     """
@@ -94,24 +94,24 @@ def deformed_gram(K, M):
     return deformed(K, 1.0, M, K, K, K)
 
 
-def subsample_regularizer(Q, subsample):
-    """Return Q_hat = (Q^+ restricted to the subsample)^+ (eq. 7)."""
-    return pseudo_inverse(pseudo_inverse(Q)[np.ix_(subsample, subsample)])
+def landmark_regularizer(Q, landmarks):
+    """Return Q_hat = (Q^+ restricted to the landmarks)^+ (eq. 7)."""
+    return pseudo_inverse(pseudo_inverse(Q)[np.ix_(landmarks, landmarks)])
 
 
-def minimum_norm_interpolant(Q, subsample, values):
+def minimum_norm_interpolant(Q, landmarks, values):
     """Return f with f_S = values and f'Qf smallest (eq. 9): the other entries are -Q_tt^+ Q_ts values."""
-    rest = np.setdiff1d(np.arange(len(Q)), subsample)
+    rest = np.setdiff1d(np.arange(len(Q)), landmarks)
     f = np.zeros(len(Q))
-    f[subsample] = values
-    f[rest] = -pseudo_inverse(Q[np.ix_(rest, rest)]) @ Q[np.ix_(rest, subsample)] @ values
+    f[landmarks] = values
+    f[rest] = -pseudo_inverse(Q[np.ix_(rest, rest)]) @ Q[np.ix_(rest, landmarks)] @ values
     return f
 
 
-def minimum_norm_interpolant_in_image(Q, subsample, values):
+def minimum_norm_interpolant_in_image(Q, landmarks, values):
     """Return f = Q a with f_S = values and f'Qf smallest: the interpolant in the space of Theorem 3.1."""
     covariance = pseudo_inverse(Q)
-    return covariance[:, subsample] @ pseudo_inverse(covariance[np.ix_(subsample, subsample)]) @ values
+    return covariance[:, landmarks] @ pseudo_inverse(covariance[np.ix_(landmarks, landmarks)]) @ values
 
 
 # Cluster kernels: Hou, Zhang, Zhou 2017

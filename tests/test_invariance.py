@@ -1,6 +1,6 @@
 """What must not change: the same small problem in other rows, blocks, labels, units and copies.
 
-Points are drawn from a normal distribution, so no two distances are equal; every point is in the subsample unless the
+Points are drawn from a normal distribution, so no two distances are equal; every point is a landmark unless the
 test says otherwise, because a random draw names rows.
 """
 
@@ -21,7 +21,7 @@ from dssl.graph.vertices import distinct_rows, find_vertices
 from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF, median_bandwidth
 from dssl.kernels.deformed import deform
-from dssl.kernels.subsample import inverse_on_subsample
+from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.exact.blocks import exact_block_rows
 from dssl.knn.exact.tiles import POINT_TILE, QUERY_TILE
 from dssl.knn.params import NeighborParams
@@ -61,7 +61,7 @@ def graph_of(X, kind="self_tuned", k=5):
 def covariance_of(W, power, *, ridge=0.1, normalized=True):
     """Return (R^-p) on all vertices."""
     laplacian = Laplacian(W, normalized)
-    found = inverse_on_subsample(laplacian.matrix(ridge), np.arange(laplacian.n), (power,), params=EXACT,
+    found = inverse_at_landmarks(laplacian.matrix(ridge), np.arange(laplacian.n), (power,), params=EXACT,
                                  vector=laplacian.vector)
     return found.powers[power]
 
@@ -149,7 +149,7 @@ def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, 
                                regularizer=RegularizerParams(power=power))
     one, several = (graph_covariance(KNNGraph().build(X, InProcess(threads)), labeled, params, InProcess(threads))
                     for threads in (1, 3))
-    assert_array_equal(several.subsample, one.subsample)
+    assert_array_equal(several.landmarks, one.landmarks)
     assert_array_equal(several.powers[power], one.powers[power])
 
 

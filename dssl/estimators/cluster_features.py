@@ -37,12 +37,12 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         The bandwidth of the base kernel: a number in units of the features,
         "median", the median distance of two points, or a multiple of it such as
         "0.25*median"; None is "0.5*median".
-    approximation : "exact", "nystrom", "stochastic", "subsample" or StochasticParams
+    approximation : "exact", "nystrom", "stochastic", "landmarks" or StochasticParams
         How the eigenpairs are computed: "exact", of all points; "nystrom", from
         landmarks; "stochastic", by proximal steps on random Fourier features of rbf
         and laplacian kernels, extended to new points by landmarks, with the rank
         that the memory budget allows (`StochasticParams` says how many steps, and
-        more); or "subsample", of the landmarks alone, for comparison, which uses no
+        more); or "landmarks", of the landmarks alone, for comparison, which uses no
         other unlabeled points.
     transfer : str or TransferParams
         What becomes of an eigenvalue of the affinity: "polynomial", a random walk

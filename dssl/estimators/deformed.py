@@ -77,25 +77,25 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
 
     def _evidence(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
         covariance = covariance_of(context, params)
-        self.landmarks_ = covariance.subsample
+        self.landmarks_ = covariance.landmarks
         assert context.fit is not None
         assert isinstance(context.fit.fitted, DeformedModels)
-        self._on_graph = self._off_the_subsample(context, context.fit.fitted.function, covariance,
-                                                 params.regularizer.power)
+        self._on_graph = self._at_other_points(context, context.fit.fitted.function, covariance,
+                                               params.regularizer.power)
         model = context.attributes("models")["models"]["model"]
         return {**covariance.attributes, "n_landmarks": len(self.landmarks_), "eta": model["eta"],
                 "spectral_concentration": covariance.concentration[params.regularizer.power]}
 
-    def _off_the_subsample(self, context: Context, function: Expansion, covariance: GraphCovariance,
-                           power: int) -> Any:
-        """Return what predicts the points of the fit that are not in the subsample; None where all are.
+    def _at_other_points(self, context: Context, function: Expansion, covariance: GraphCovariance,
+                         power: int) -> Any:
+        """Return what predicts the points of the fit that are no landmarks; None where all are.
 
-        A model at points off the subsample, the values of least energy at the vertices, and the vertex of each point.
+        A model at these points, the values of least energy at the vertices, and the vertex of each point.
         """
         model = self.model_
-        off, values = function.deformation.outside_subsample(
-            context.points("train").take(covariance.subsample), function.points, function.coef)
-        if len(covariance.vertices) <= len(covariance.subsample) or not values.any():
+        off, values = function.deformation.at_other_points(
+            context.points("train").take(covariance.landmarks), function.points, function.coef)
+        if len(covariance.vertices) <= len(covariance.landmarks) or not values.any():
             return None
         return (expand(off, function.points, function.coef, model.intercept, model.coding),
                 covariance.minimum_energy(values, power, context.execution), covariance.vertices.vertex)

@@ -30,7 +30,7 @@ from .cluster import (
 from .landmarks import LandmarkParams, choose_landmarks, landmark_count
 from .stochastic import StochasticParams, rank_that_fits, stochastic_bytes
 
-Approximation = Literal["exact", "nystrom", "stochastic", "subsample"]
+Approximation = Literal["exact", "nystrom", "stochastic", "landmarks"]
 MAX_LANDMARKS = 2000  # by "auto"; more take much time and gain little
 
 
@@ -52,7 +52,7 @@ class ClusterParams:
     def __post_init__(self) -> None:
         require(self.approximation in get_args(Approximation), f"approximation={self.approximation!r}",
                 why="it decides how eigenpairs are computed",
-                fix='use "nystrom", "stochastic", "subsample", or "exact" of a few thousand points')
+                fix='use "nystrom", "stochastic", "landmarks", or "exact" of a few thousand points')
         whole = is_whole(self.rank) and self.rank >= 1
         require(whole or self.rank is None or self.rank == "auto", f'rank={self.rank!r}, expected a whole number >= 1, '
                 'None or "auto"', why="it is the number of eigenpairs", fix='use "auto"')
@@ -89,14 +89,14 @@ class ClusterParams:
         return None if s == self.points_of(s, n) else rank_of_landmarks(s)
 
     def points_of(self, s: int, n: int) -> int:
-        """Return the number of points of the affinity: all n, or the s of the subsample."""
-        return s if self.approximation == "subsample" else n
+        """Return the number of points of the affinity: all n, or the s landmarks."""
+        return s if self.approximation == "landmarks" else n
 
     def degrees_of(self, s: int, n: int) -> Degrees:
         """Return how degrees are computed."""
         if self.degrees != "auto":
             return self.degrees
-        if self.approximation == "subsample":
+        if self.approximation == "landmarks":
             return "landmarks"
         if self.approximation == "stochastic":
             return "exact"
@@ -120,7 +120,7 @@ def basis_of(rows: Rows, kernel: Kernel, params: ClusterParams, labeled: np.ndar
         points = choose_landmarks(rows, kernel, s, params.landmarks, execution, labeled).points
     s = points.shape[0]
     degrees = params.degrees_of(points.shape[0], n)
-    affinity_rows = execution.share_rows(as_rows(points)) if params.approximation == "subsample" else rows
+    affinity_rows = execution.share_rows(as_rows(points)) if params.approximation == "landmarks" else rows
     steps = params.steps_within(rows) if params.approximation == "stochastic" else None
     basis = cluster_basis(affinity_rows, kernel, points, params.rank_of(s, n), degrees, execution, parts, steps)
     budget = execution.memory_budget

@@ -1,8 +1,8 @@
-"""Kernels deformed by a graph, through the regularizer on a subsample of the points.
+"""Kernels deformed by a graph, through the regularizer at landmarks.
 
     K~(x, z) = K(x, z) - V(x)' V(z),    V(x) = sqrt(eta) C^-1 k(x),    k(x) = (K(s_1, x), ..., K(s_m, x))
 
-with the points s_i of the subsample and one Cholesky factor C.
+with the landmarks s_i and one Cholesky factor C.
 """
 
 from collections.abc import Sequence
@@ -50,10 +50,10 @@ MIN_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class DeformedKernel:
-    """The kernel of the space with inner product <h, g>_K + eta h' Q g on the subsample (eq. 3)."""
+    """The kernel of the space with inner product <h, g>_K + eta h' Q g at the landmarks (eq. 3)."""
 
     kernel: Kernel
-    subsample: Any  # its points (m, d), an array or sparse rows
+    landmarks: Any  # (m, d), an array or sparse rows
     eta: float
     factor: np.ndarray | None  # (m, m), lower; None for eta 0, the base kernel
     jitter: float = 0.0  # that was added to the factored matrix, relative to its diagonal
@@ -72,10 +72,10 @@ class DeformedKernel:
         return deformed
 
     def features(self, Z: Any) -> np.ndarray:
-        """Return V(Z) = sqrt(eta) C^-1 K(subsample, Z), shape (m, n)."""
+        """Return V(Z) = sqrt(eta) C^-1 K(landmarks, Z), shape (m, n)."""
         if self.factor is None:
             return np.zeros((0, Z.shape[0]))
-        k = np.asarray(self.kernel(Z, self.subsample), np.float64).T
+        k = np.asarray(self.kernel(Z, self.landmarks), np.float64).T
         return np.sqrt(self.eta) * solve_triangular(self.factor, k, lower=True, check_finite=False)
 
     def diagonal(self, X: Any) -> np.ndarray:
@@ -92,7 +92,7 @@ class DeformedKernel:
             return self.kernel, Z, coef
         b = np.sqrt(self.eta) * solve_triangular(self.factor, self.features(Z) @ coef, lower=True, trans="T",
                                                  check_finite=False)
-        return self.kernel, stack_points(Z, self.subsample), np.concatenate([coef, -b])
+        return self.kernel, stack_points(Z, self.landmarks), np.concatenate([coef, -b])
 
 
 def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
@@ -101,7 +101,7 @@ def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKerne
     eta is relative to the inverse mean diagonal of A, so that eta = 1 weights the energy of the graph and the norm of
     the base kernel equally for any ridge, power and size of the graph.
     """
-    return subsample_deformation(kernel, X_S, A, absolute_eta(A, eta))
+    return landmark_deformation(kernel, X_S, A, absolute_eta(A, eta))
 
 
 def absolute_eta(A: np.ndarray, eta: float) -> float:
@@ -119,19 +119,19 @@ def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
 
 
 def shuffled(A: np.ndarray, random_state: int) -> np.ndarray:
-    """Return A with the vertices of the subsample permuted: the control, the same graph on the wrong points."""
+    """Return A with the landmarks permuted: the control, the same graph on the wrong points."""
     order = block_rng(random_state, len(A)).permutation(len(A))
     return A[np.ix_(order, order)]
 
 
-def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.ndarray,
-                          eta: float) -> DeformedKernel:
-    """Return the kernel of eq. 6, K(x, z) - eta k_S(x)' (A + eta K_SS)^-1 k_S(z), with A = Q^+ on the subsample.
+def landmark_deformation(kernel: Kernel, X_S: Any, inverse_at_landmarks: np.ndarray,
+                         eta: float) -> DeformedKernel:
+    """Return the kernel of eq. 6, K(x, z) - eta k_S(x)' (A + eta K_SS)^-1 k_S(z), with A = Q^+ at the landmarks.
 
     Parameters
     ----------
-    X_S : points of the subsample, shape (s, d): Rows, an array or a sparse matrix.
-    inverse_on_subsample : A = Q^+_SS, shape (s, s), symmetric positive semi-definite.
+    X_S : the landmarks, shape (s, d): Rows, an array or a sparse matrix.
+    inverse_at_landmarks : A = Q^+_SS, shape (s, s), symmetric positive semi-definite.
     eta : weight of the regularizer; 0 returns K itself.
 
     Returns
@@ -153,10 +153,10 @@ def subsample_deformation(kernel: Kernel, X_S: Any, inverse_on_subsample: np.nda
     Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eqs. 6 and 7.
     """
     points: Any = as_rows(X_S).read_all()
-    require(points.ndim == 2 and points.shape[0] > 0, f"the subsample has shape {points.shape}", error=DataError,
-            why="it has one point a row", fix="pass an array of shape (s, n_features)")
-    require_finite(points, "the subsample holds")
-    A = _symmetric("inverse_on_subsample", inverse_on_subsample, points.shape[0])
+    require(points.ndim == 2 and points.shape[0] > 0, f"the landmarks have shape {points.shape}", error=DataError,
+            why="they are one point a row", fix="pass an array of shape (s, n_features)")
+    require_finite(points, "the landmarks hold")
+    A = _symmetric("inverse_at_landmarks", inverse_at_landmarks, points.shape[0])
     require(0 <= eta < np.inf, f"eta={eta!r}, expected a finite number >= 0",
             why="a negative weight rewards functions that are rough on the graph",
             fix="use eta=0 for the base kernel, and values such as 0.01 to 100 for more and more of the graph")
@@ -186,7 +186,7 @@ def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
     raise DataError(explain(
         f"the matrix to factor ({len(B)} x {len(B)}) is not positive definite, even with {LARGEST_JITTER:g} "
         "of its diagonal added",
-        why="the kernel or the inverse on the subsample has negative eigenvalues above rounding",
+        why="the kernel or the inverse at the landmarks has negative eigenvalues above rounding",
         fix="solve for the inverse with a smaller tolerance, and check that the kernel is positive semi-definite",
     ))
 
@@ -201,7 +201,7 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
     M = np.asarray(M, np.float64)
     require(M.shape == (n, n), f"{what} has shape {M.shape}, expected ({n}, {n})", error=DataError,
             why="it has one row and one column for each point",
-            fix="pass the rows and columns of the subsample, in its order")
+            fix="pass the rows and columns of the landmarks, in their order")
     require(bool(np.isfinite(M).all()), f"{what} holds NaN or infinite values", error=DataError,
             why="the deformed kernel would be NaN everywhere",
             fix="look for solves that did not converge, weights that overflow, and features that are not finite")
@@ -216,7 +216,7 @@ def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class KernelMean:
-    """`sum_i weights_i K_i` of kernels with the same base kernel and subsample."""
+    """`sum_i weights_i K_i` of kernels with the same base kernel and the same landmarks."""
 
     parts: Sequence[DeformedKernel]
     weights: Sequence[float]
@@ -232,13 +232,13 @@ class KernelMean:
     def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K(z_i, .)."""
         of_points = np.zeros_like(coef)
-        of_subsample = None
+        of_landmarks = None
         for part, weight in zip(self.parts, self.weights, strict=True):
             expanded = weight * part.expansion(Z, coef)[2]
             of_points += expanded[:len(coef)]
             if part.factor is not None:
-                of_subsample = expanded[len(coef):] + (0 if of_subsample is None else of_subsample)
+                of_landmarks = expanded[len(coef):] + (0 if of_landmarks is None else of_landmarks)
         first = self.parts[0]
-        if of_subsample is None:
+        if of_landmarks is None:
             return first.kernel, Z, of_points
-        return first.kernel, stack_points(Z, first.subsample), np.concatenate([of_points, of_subsample])
+        return first.kernel, stack_points(Z, first.landmarks), np.concatenate([of_points, of_landmarks])

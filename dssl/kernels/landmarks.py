@@ -34,7 +34,7 @@ METHODS = ("uniform", "kmeans", "leverage")
 MIN_PART = 0.02  # of the landmarks: a smaller part that lies apart is an outlier
 SAME_LENGTH = 1e-6  # of squared distances, relative to the longer
 OUTLIER_BLOCK = 256  # rows of a block of their distances
-DEFAULT_COUNT = 1000  # of landmarks, and of the subsample of a deformed kernel
+DEFAULT_COUNT = 1000  # of landmarks
 PREFERRED_STREAM, OTHERS_STREAM = 0, 1  # of the seed; `leverage` and `centers` draw from streams 2 to 4
 
 

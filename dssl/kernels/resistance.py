@@ -7,7 +7,7 @@ the degrees alone; the remainder, the amplified resistance, depends on clusters 
     C_uv = R_uv - 1/d_u - 1/d_v + 2 w_uv / (d_u d_v),   0 for u = v
 
 With P = D^-1/2 W D^-1/2 it is the squared distance of u and v in the kernel D^-1/2 P^2 (I - P)^+ D^-1/2, so
-`K = -1/2 H C H` is a kernel on all vertices and on any subsample.
+`K = -1/2 H C H` is a kernel on all vertices and on any of them.
 """
 
 import math
@@ -24,7 +24,7 @@ from ..execution.tasks import Execution, sums
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
-from .subsample import inverse_on_subsample
+from .landmark_inverse import inverse_at_landmarks
 
 FEW_PROJECTIONS = 200  # with a relative standard error of a tenth
 
@@ -60,11 +60,11 @@ class Network:
         return sp.triu(self.W[linked][:, linked], 1, format="coo")
 
 
-def resistances_between(network: Network, subsample: np.ndarray, params: SolverParams,
+def resistances_between(network: Network, vertices: np.ndarray, params: SolverParams,
                         execution: Execution) -> np.ndarray:
     """Return the effective resistances (s, s) between distinct vertices (s,); infinite between components.
 
-    One solve a vertex, in blocks of columns (`inverse_on_subsample`); the error is the square of the solver's.
+    One solve a vertex, in blocks of columns (`inverse_at_landmarks`); the error is the square of the solver's.
 
     Raises
     ------
@@ -72,13 +72,13 @@ def resistances_between(network: Network, subsample: np.ndarray, params: SolverP
     """
     index = np.full(len(network.degrees), -1)
     index[network.linked] = np.arange(len(network.linked))
-    inside = np.flatnonzero(index[subsample] >= 0)
-    R = np.full((len(subsample), len(subsample)), np.inf)
+    inside = np.flatnonzero(index[vertices] >= 0)
+    R = np.full((len(vertices), len(vertices)), np.inf)
     if len(inside):
-        A = inverse_on_subsample(network.laplacian(), index[subsample[inside]], params=params,
+        A = inverse_at_landmarks(network.laplacian(), index[vertices[inside]], params=params,
                                  execution=execution).powers[1]
         between = np.maximum(A.diagonal()[:, None] + A.diagonal() - 2 * A, 0.0)
-        component = network.component[subsample[inside]]
+        component = network.component[vertices[inside]]
         R[np.ix_(inside, inside)] = np.where(component[:, None] == component, between, np.inf)
     np.fill_diagonal(R, 0.0)
     return R

@@ -1,6 +1,6 @@
-"""The subsample of points on which a deformed kernel sees the graph, and the covariance of the graph there.
+"""The landmarks, at which a deformed kernel sees the graph, and the covariance of the graph there.
 
-The norm of a deformed kernel contains the graph's energy on a subsample S of the points. Of all functions with given
+The norm of a deformed kernel contains the graph's energy at the landmarks S. Of all functions with given
 values on S, the one of least energy `h' Q h` is `Q^-1_.S (Q^-1_SS)^-1 h_S`: a solve of as many columns as values for
 each power of the regularizer.
 
@@ -19,25 +19,25 @@ from ..execution.cost import largest_within, rank_budget
 from ..execution.tasks import Execution
 from ..graph.vertices import Vertices
 from ..kernels.deformed import factor_positive
+from ..kernels.landmark_inverse import LandmarkInverse
 from ..kernels.landmarks import DEFAULT_COUNT
-from ..kernels.subsample import SubsampleInverse
 from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, PartWriter, Receipt, block_rng
 
 
-def subsample_size(given: int | Literal["auto"], budget: int) -> int:
-    """Return the size of a subsample; "auto" is `DEFAULT_COUNT` points, or as many as the budget (bytes) allows."""
+def n_landmarks_within(given: int | Literal["auto"], budget: int) -> int:
+    """Return the number of landmarks; "auto" is `DEFAULT_COUNT`, or as many as the budget (bytes) allows."""
     return (largest_within(budget, DEFAULT_COUNT, rank_budget) or 1) if given == "auto" else given
 
 
-def draw_subsample(labeled: np.ndarray, n: int, size: int, random_state: int, before: np.ndarray | None = None,
+def draw_landmarks(labeled: np.ndarray, n: int, size: int, random_state: int, before: np.ndarray | None = None,
                    n_before: int = 0) -> np.ndarray:
     """Return `size` vertex numbers: the labeled points first, then a random sample of the others, at most n in all.
 
     With more labeled points than `size` it is a random sample of these.
 
-    before : the subsample of the first `n_before` vertices, before the graph grew. The number of new vertices is drawn
+    before : the landmarks of the first `n_before` vertices, before the graph grew. The number of new vertices is drawn
     as in a sample of all, and the old ones are taken from `before` first, so that the result is a random sample again.
     """
     rng = block_rng(random_state, n)
@@ -60,7 +60,7 @@ def draw_subsample(labeled: np.ndarray, n: int, size: int, random_state: int, be
 
 @dataclass(frozen=True)
 class MinimumEnergyTask:
-    """Apply `R^-power` to columns that are zero except at the vertices `subsample` (s,), with `entries` (s, c)."""
+    """Apply `R^-power` to columns that are zero except at the vertices `landmarks` (s,), with `entries` (s, c)."""
 
     solver: Arrays
     params: SolverParams
@@ -70,37 +70,37 @@ class MinimumEnergyTask:
     def __call__(self, out: PartWriter) -> Receipt:
         solver, columns = Solver.from_arrays(self.solver.load(), self.params), self.columns.load()
         h = np.zeros((solver.A.n, columns["entries"].shape[1]))
-        h[columns["subsample"]] = columns["entries"]
+        h[columns["landmarks"]] = columns["entries"]
         for _ in range(self.power):
             h = solver.solve(h).require_converged(self.params).value
         return out.write(values=h)
 
 
 @dataclass(frozen=True)
-class GraphCovariance(SubsampleInverse):
-    """The covariance `(R^-p)_SS` of the subsample, and the solver for more columns.
+class GraphCovariance(LandmarkInverse):
+    """The covariance `(R^-p)_SS` at the landmarks, and the solver for more columns.
 
-    vertices : of the graph. subsample_vertices (s,) : those of the subsample. solver, params : of R. concentration :
+    vertices : of the graph. landmark_vertices (s,) : those at the landmarks. solver, params : of R. concentration :
     the spectral concentration of the graph by power (`graph/spectral_concentration.py`).
     """
 
     vertices: Vertices = field(kw_only=True)
-    subsample_vertices: np.ndarray = field(kw_only=True)
+    landmark_vertices: np.ndarray = field(kw_only=True)
     solver: Arrays = field(kw_only=True)
     params: SolverParams = field(kw_only=True)
     concentration: dict[int, float] = field(kw_only=True)
 
     def minimum_energy(self, values: np.ndarray, power: int, execution: Execution) -> np.ndarray:
-        """Return the function (v, c) of least energy h' R^power h with given values (s, c) on the subsample.
+        """Return the function (v, c) of least energy h' R^power h with given values (s, c) at the landmarks.
 
         Cost: s^3 / 3 flops, and `power` solves of c columns. Raises NotConverged.
         """
         root = np.sqrt(self.vertices.multiplicity)[:, None]
         factor, _ = factor_positive(self.powers[power].copy())
-        entries = cho_solve((factor, True), values, check_finite=False) / root[self.subsample_vertices]
-        parts, columns = execution.scratch(), execution.share(subsample=self.subsample_vertices, entries=entries)
+        entries = cho_solve((factor, True), values, check_finite=False) / root[self.landmark_vertices]
+        parts, columns = execution.scratch(), execution.share(landmarks=self.landmark_vertices, entries=entries)
         execution.map([MinimumEnergyTask(self.solver, self.params, columns, power)], parts)
         solved = parts.arrays(0).load()["values"] / root
         parts.remove()
-        solved[self.subsample_vertices] = values  # without the solver's error
+        solved[self.landmark_vertices] = values  # without the solver's error
         return solved

@@ -34,7 +34,7 @@ from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
 from ..storage.blocks import ArrayRows, Parts, Rows
-from .deformed import GraphCovariance, draw_subsample, subsample_size
+from .deformed import GraphCovariance, draw_landmarks, n_landmarks_within
 from .linear.features import sample_model
 from .linear.kernel_model import KernelModel, ModelInKernel, expand
 from .linear.multiscale import multiscale_model
@@ -53,8 +53,8 @@ ETA = 1.0
 class FeatureMapParams:
     """name : of the map. regularizer : of `deformed` and `graph`. eta : of `deformed`, relative, as in `LapSVC`.
 
-    n_landmarks : landmarks of the kernel, or the subsample of `deformed`; "auto" is 1,000, more for `cluster` and
-        `multiscale`, within the budget. graph : how new points are connected to the graph. budget : bytes, a parameter
+    n_landmarks : of the kernel, or of the graph of `deformed`; "auto" is 1,000, more for `cluster` and `multiscale`,
+        within the budget. graph : how new points are connected to the graph. budget : bytes, a parameter
         of the result and not the memory of the machine.
     """
 
@@ -80,15 +80,16 @@ class FeatureMapParams:
         return LandmarkParams(n_landmarks=self.n_landmarks, random_state=self.random_state)
 
     @property
-    def max_subsample(self) -> int:
-        """Return an upper bound of the size of the subsample of `deformed`."""
-        return subsample_size(self.n_landmarks, self.budget)
+    def max_graph_landmarks(self) -> int:
+        """Return an upper bound of the number of landmarks of the graph of `deformed`."""
+        return n_landmarks_within(self.n_landmarks, self.budget)
 
     @property
     def max_landmarks(self) -> int:
         """Return an upper bound of the number of landmarks of `base` and `deformed`."""
-        max_subsample = self.max_subsample
-        return max(max_subsample, subsample_size("auto", self.budget)) if self.name == "deformed" else max_subsample
+        if self.name == "deformed":
+            return max(self.max_graph_landmarks, n_landmarks_within("auto", self.budget))
+        return n_landmarks_within(self.n_landmarks, self.budget)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +127,12 @@ def _deformed(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Sour
     assert isinstance(source, GraphCovariance)
     covariance, n = source, len(rows)
     A = covariance.powers[params.regularizer.power]
-    deformed = deform(kernel, rows.take(covariance.subsample), A, params.eta)
-    landmarks = draw_subsample(covariance.subsample, n, params.max_landmarks, params.random_state)
+    deformed = deform(kernel, rows.take(covariance.landmarks), A, params.eta)
+    landmarks = draw_landmarks(covariance.landmarks, n, params.max_landmarks, params.random_state)
     Z = rows.take(landmarks)
     T = whiten(deformed(Z, Z))
     model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())
-    return model, np.empty(0), {**covariance.attributes, "subsample": len(covariance.subsample),
+    return model, np.empty(0), {**covariance.attributes, "graph_landmarks": len(covariance.landmarks),
                                 "landmarks": len(landmarks), "rank": T.rank}
 
 

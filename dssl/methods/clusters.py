@@ -219,7 +219,7 @@ def source_of(context: Context, feature_map: FeatureMapParams) -> Source:
         return None
     unlabeled = Quantities(np.empty(0, np.int64), np.empty((0, 1)))
     made = MemoryWorkspace(Fit(context.points("train"), unlabeled, graph=context.graph()), context.execution)
-    params = CovarianceParams(regularizer=feature_map.regularizer, n_landmarks=feature_map.max_subsample,
+    params = CovarianceParams(regularizer=feature_map.regularizer, n_landmarks=feature_map.max_graph_landmarks,
                               random_state=feature_map.random_state)
     made.run(COVARIANCE_STEPS, params, keep=("system",))
     return covariance_of(made.context(), params)
@@ -281,7 +281,7 @@ def euclidean_cost(f: PlanInputs, n: int) -> Cost:
 def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
     report_text = ReportText(model=model, changed="kernel that merely changed", cause="changed kernel",
                              graph="model.eta", norm="model.n_clusters")
-    step = Step("models", 5, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
+    step = Step("models", 6, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
                 "lower model.n_landmarks")
     return Method(name, ("clustering",), (step,), _assigned_cost, report_text, BASELINES, sections, data=ClusteringData,
                   has_graph=bool(graph))

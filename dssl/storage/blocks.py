@@ -60,7 +60,7 @@ def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_b
     require(fit >= 1, f"one row needs {row_need:,} bytes, the memory budget is {budget_bytes:,}{share_note}",
             why="a task holds at least one row of its block in memory", error=BudgetError,
             fix=f"raise memory_budget to {min_budget:,} bytes or more, or reduce what each row needs "
-                "(columns, subsample, neighbors)")
+                "(columns, landmarks, neighbors)")
     return int(min(fit, max(n_rows, 1)))
 
 

@@ -3,7 +3,7 @@
     DSSL_DATA=... python -m tests.benchmarks.budgets --sets usps a9a --draws 5
 
 One JSON line a learner and budget, in a process of its own: the mean error in percent on the unlabeled points, with its
-standard error, of fits with the defaults; the subsample or landmarks; the seconds of the first fit with predictions;
+standard error, of fits with the defaults; the landmarks; the seconds of the first fit with predictions;
 and the peak of the process during it, beyond what the interpreter and the data take.
 """
 

@@ -69,7 +69,7 @@ def moons(draws: int) -> None:
 
         error("euclidean", "", KMeans(2, n_init=10, random_state=draw).fit_predict(X))
         error("graph, the default", "", KernelKMeans(2, random_state=draw).fit(X, graph=graph).labels_)
-        for method, measured in (("full kernel", 1000), ("subsample of 40", 40)):
+        for method, measured in (("full kernel", 1000), ("40 landmarks", 40)):
             for bandwidth, eta in product(("0.25*median", "0.5*median", "median"), (1.0, 100.0, 10_000.0)):
                 fitted = KernelKMeans(2, feature_map="deformed", bandwidth=bandwidth, eta=eta, regularizer=REGULARIZER,
                                       n_landmarks=measured, n_init=4, random_state=draw)

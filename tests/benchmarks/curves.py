@@ -1,10 +1,10 @@
 """Learning curves of the paper's Figures 2 and 3: the deformed, the base and (small sets) the full kernel, and that
-of a graph of the subsample alone.
+of a graph of the landmarks alone.
 
     DSSL_DATA=... python -m tests.benchmarks.curves letter_d_vs_o mnist_3_vs_8 --workspace FOLDER > curves.jsonl
     python -m tests.benchmarks.curves --table curves.jsonl --plot tests/benchmarks/curves.svg
 
-Each draw of each label count is a run of the pipeline of that name, with its own labels, subsample and folds; on the
+Each draw of each label count is a run of the pipeline of that name, with its own labels, landmarks and folds; on the
 small sets with its own points and test points too. Power, eta and bandwidth are chosen by cross-validation, by each
 kernel for itself. The full kernel measures functions at all points. One JSON line a run.
 """
@@ -23,9 +23,9 @@ from dssl.pipeline.run import run
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SMALL = {"letter_d_vs_o": 1250, "letter_o_vs_q": 1250, "mnist_2_vs_3": 2000}  # points, all of which "full" measures at
 COUNTS = {"mnist_3_vs_8": (10, 20, 50, 100), "mnist_4_vs_9": (10, 20, 50, 100), "mnist_odd_even": (20, 50, 100, 200),
-          **dict.fromkeys(SMALL, (10, 20, 40, 80))}  # labels: fewer than half of the subsample
-KERNELS = ("deformed", "full", "base", "subsample")
-COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "subsample": "#8a8a8a"}
+          **dict.fromkeys(SMALL, (10, 20, 40, 80))}  # labels: fewer than half of the landmarks
+KERNELS = ("deformed", "full", "base", "landmark graph")
+COLORS = {"deformed": "#1b6ca8", "full": "#111111", "base": "#c44e52", "landmark graph": "#8a8a8a"}
 
 
 def measure(name: str, count: int, draw: int, workspace: str, execution: InProcess, size: int | None = None) -> dict:
@@ -39,10 +39,10 @@ def measure(name: str, count: int, draw: int, workspace: str, execution: InProce
     spec = PIPELINES / f"{name}.yaml"
     result = run(spec, set=chosen, workspace=workspace, execution=execution)
     errors = {"deformed": result.metrics["error"], "base": result.baselines["base"]["error"],
-              "subsample": result.baselines["subsample_graph"]["error"],
+              "landmark graph": result.baselines["landmark_graph"]["error"],
               "shuffled": result.baselines["shuffled"]["error"]}
     parameters = {"deformed": result.selection["model"], "base": result.selection["base"],
-                  "subsample": result.selection["subsample_graph"]}
+                  "landmark graph": result.selection["landmark_graph"]}
     if name in SMALL and not size:
         whole = [*chosen, f"model.n_landmarks={SMALL[name]}", "baselines=[base, shuffled]"]
         full = run(spec, set=whole, workspace=workspace, execution=execution)
@@ -71,8 +71,8 @@ def standard_error(values: np.ndarray) -> float:
 
 def table(curves: dict) -> str:
     """Return the curves as a Markdown table: mean test error in percent, and the paired differences."""
-    rows = ["| set | labels | draws | deformed | full | base | subsample | full - deformed | base - deformed | "
-            "subsample - deformed |", "|---|---|---|---|---|---|---|---|---|---|"]
+    rows = ["| set | labels | draws | deformed | full | base | landmark graph | full - deformed | base - deformed | "
+            "landmark graph - deformed |", "|---|---|---|---|---|---|---|---|---|---|"]
     for name, counts in curves.items():
         for count, errors in counts.items():
             cells = [f"{100 * errors[kernel].mean():.1f}" if kernel in errors else "" for kernel in KERNELS]

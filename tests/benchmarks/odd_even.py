@@ -2,7 +2,7 @@
 
     DSSL_DATA=... python -m tests.benchmarks.odd_even --draws 10 --workspace /tmp/odd_even
 
-Writes one JSON line a draw and one with the means. The graph is made once; each draw of labels and subsample has its
+Writes one JSON line a draw and one with the means. The graph is made once; each draw of labels and landmarks has its
 own solves. The test points are the pipeline's 500 unless --test says otherwise.
 """
 

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.resistances kernels edges
 
 Prints one JSON document a line. `kernels`: error in percent on the unlabeled points, a support vector machine on 20
-labels a class in each kernel, scaled to a mean diagonal of 1, C = 10; sets of the first paper's table, a subsample of
+labels a class in each kernel, scaled to a mean diagonal of 1, C = 10; sets of the first paper's table, landmarks of
 those that are larger. `edges`: of the 70,000 points of MNIST, one thread, against exact resistances of a few edges.
 Data come from $DSSL_DATA.
 """
@@ -23,7 +23,7 @@ from dssl.graph.graph import Graph
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
-from dssl.kernels.subsample import inverse_on_subsample
+from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 
 from .draws import add_draw_option, draw_labels
@@ -80,7 +80,7 @@ def grams(X: np.ndarray) -> dict[str, np.ndarray]:
     laplacian, points = Laplacian(graph.weights()), np.arange(len(X))
     apart = np.linalg.norm(X[::7, None] - X[None, ::7], axis=2)
     found = {"RBF": RBF(float(np.median(apart)) / 2)(X, X)}
-    inverse = inverse_on_subsample(laplacian.matrix(0.01), points, (1, 2, 4), vector=laplacian.vector)
+    inverse = inverse_at_landmarks(laplacian.matrix(0.01), points, (1, 2, 4), vector=laplacian.vector)
     found |= {f"L_norm, p = {p}": A for p, A in inverse.powers.items()}
     found["amplified resistance"] = within(graph, points)
     return {name: K / K.diagonal().mean() for name, K in found.items()}

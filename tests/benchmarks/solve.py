@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from dssl.execution.in_process import InProcess
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.weights.build import weights
-from dssl.kernels.subsample import inverse_on_subsample
+from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.lists import Neighbors
 from dssl.knn.search import neighbors
 from dssl.solvers.solve import Solver, prepare, solve_columns
@@ -384,11 +384,11 @@ def growth(cache: Path, sizes: list[int], runs: int) -> None:
         S = np.random.default_rng(1).choice(n, N_COLUMNS, replace=False)
         params = SolverParams(tol=TOLERANCE)
         if n == sizes[0]:
-            inverse_on_subsample(R, S[:2], params=replace(params, method="deflated"))  # compiles
+            inverse_at_landmarks(R, S[:2], params=replace(params, method="deflated"))  # compiles
         seconds = []
         for _ in range(runs):
             begin = time.perf_counter()
-            found = inverse_on_subsample(R, S, (1,), params=params, execution=InProcess(2))
+            found = inverse_at_landmarks(R, S, (1,), params=params, execution=InProcess(2))
             seconds.append(time.perf_counter() - begin)
         best.append(min(seconds))
         report(part="growth", n=n, nonzeros=int(R.nnz), columns=N_COLUMNS, runs=runs, best=round(min(seconds), 3),

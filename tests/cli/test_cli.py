@@ -487,13 +487,13 @@ def test_a_number_of_points_that_is_none(made, number):
 
 
 def test_from_and_until(made, workspace):
-    stopped = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--from", "subsample",
+    stopped = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--from", "landmarks",
                      "--until", "columns", "--json")
     assert stopped.exit_code == 0, stopped.stderr
     result = json.loads(stopped.stdout)
     assert result["status"] == "stopped"
     assert (result["metrics"], result["report"]) == ({}, None)
-    assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["subsample", "columns"]
+    assert [stage["name"] for stage in result["stages"] if stage["status"] == "done"] == ["landmarks", "columns"]
     shown = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--until", "split")
     assert shown.stdout == "trees: stopped after split\n"
     no_model = invoke("predict", workspace / "runs" / result["run"] / "result.json", made / "new.csv", "out.csv")

@@ -69,7 +69,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
     assert not {json.loads(after[number][1])["process"] for number in after.keys() - before.keys()} & killed
     assert outcome(again.document) == outcome(undisturbed)
     assert {stage["name"] for stage in again.document["stages"] if stage["status"] == "cached"} == {
-        "dataset", "split", "points", "vertices", "neighbors", "graph", "labels", "health", "subsample", "system"}
+        "dataset", "split", "points", "vertices", "neighbors", "graph", "labels", "health", "landmarks", "system"}
     assert dssl("verify", "--workspace", tmp_path, "--json").document == {
         "artifacts": len(KINDS["svm"].stages), "unfinished_parts": 0}
 

@@ -13,7 +13,7 @@ labels: {count: 100}
 graph: {n_neighbors: 8}
 model: {kind: ridge, C: 1, n_landmarks: 200}
 selection: {cv: 3, grid: {power: [1, 2], eta: [1, 10], bandwidth: [median, 2*median], C: [0.1, 1]}}
-baselines: [base, shuffled, subsample_graph]
+baselines: [base, shuffled, landmark_graph]
 """
 
 

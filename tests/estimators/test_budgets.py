@@ -1,4 +1,4 @@
-"""A memory budget chooses subsamples and landmarks, and one that is too small is refused with one that is not."""
+"""A memory budget chooses the landmarks, and one that is too small is refused with one that is not."""
 
 import re
 

@@ -56,11 +56,11 @@ def test_all_points_as_landmarks_are_the_exact_kernel(moons):
     assert (near.transduction_ == exact.transduction_).mean() > 0.97
 
 
-def test_a_subsample_is_the_exact_kernel_of_its_points(moons):
+def test_landmarks_alone_are_the_exact_kernel_of_these_points(moons):
     X, y, known = moons
     given = LandmarkParams(n_landmarks=200)
     drawn = choose_landmarks(as_rows(X), RBF(0.2), 200, given, InProcess(1)).rows
-    found = ClusterKernelSVC(approximation="subsample", bandwidth=0.2, landmarks=given).fit(X, known)
+    found = ClusterKernelSVC(approximation="landmarks", bandwidth=0.2, landmarks=given).fit(X, known)
     exact = ClusterKernelSVC(approximation="exact", bandwidth=0.2).fit(X[drawn], y[drawn])
     assert_allclose(found.basis_.values, exact.basis_.values, atol=1e-8)
     new = make_moons(300, noise=0.1, random_state=1)[0]

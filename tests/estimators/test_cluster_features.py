@@ -27,7 +27,7 @@ def moons():
     return X, y, known
 
 
-@pytest.mark.parametrize("given", [{}, {"landmarks": 120}, {"approximation": "subsample", "landmarks": 120},
+@pytest.mark.parametrize("given", [{}, {"landmarks": 120}, {"approximation": "landmarks", "landmarks": 120},
                                    {"transfer": TransferParams(transfer="step", leading=6)}])
 def test_ridge_on_the_features_is_the_machine_in_the_kernel(moons, given):
     X, _, known = moons

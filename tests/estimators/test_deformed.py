@@ -35,7 +35,7 @@ def blobs(n=60, n_labeled=4, n_classes=2, random_state=0):
 
 
 def dense_kernel(X, Z, estimator):
-    """Return the deformed kernel (eq. 4) between X and X, and between Z and X; the subsample is all points."""
+    """Return the deformed kernel (eq. 4) between X and X, and between Z and X; all points are landmarks."""
     own = estimator.regularizer or RegularizerParams()
     W = reference.knn_weights(X, estimator.graph.n_neighbors + 1)  # the reference counts the point itself
     L = reference.normalized_laplacian(W) if own.laplacian == "normalized" else reference.laplacian(W)
@@ -125,7 +125,7 @@ def test_eta_auto_is_the_mean_of_kernels_of_several_etas(loss):
 
 
 @pytest.mark.parametrize("power", [1, 2])
-def test_points_of_the_fit_follow_the_graph_off_the_subsample(power):
+def test_points_of_the_fit_follow_the_graph_off_the_landmarks(power):
     X, y, _ = blobs(n=80, n_classes=3)
     X = np.concatenate([X, X[:20]])  # copies: one vertex each, which counts twice
     y = np.concatenate([y, np.full(20, -1)])
@@ -147,7 +147,7 @@ def test_points_of_the_fit_follow_the_graph_off_the_subsample(power):
     assert_allclose(estimator.transduction_[S], base[S], rtol=1e-6, atol=1e-8)
 
 
-def test_where_all_points_are_in_the_subsample_they_are_predicted_as_new_ones():
+def test_where_all_points_are_landmarks_they_are_predicted_as_new_ones():
     X, y, _ = blobs()
     estimator = LapSVC(**SMALL).fit(X, y)
     assert_array_equal(estimator.transduction_, estimator.predict(X))
@@ -308,10 +308,10 @@ def test_a_fit_is_repeatable_and_leaves_its_input_alone():
     assert_array_equal(X, before[0])
     assert_array_equal(y, before[1])
     other = LapSVC(**SMALL | {"n_landmarks": 40, "random_state": 1}).fit(X, y).decision_function(new)
-    assert np.abs(other - first).max() > 1e-6  # another subsample
+    assert np.abs(other - first).max() > 1e-6  # other landmarks
 
 
-def test_labeled_points_are_in_the_subsample():
+def test_labeled_points_are_landmarks():
     X, y, _ = blobs(n=300, n_labeled=5, n_classes=3)
     estimator = LapSVC(**SMALL | {"n_landmarks": 40}).fit(X, y)
     assert len(estimator.landmarks_) == 40

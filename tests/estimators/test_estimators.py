@@ -520,7 +520,7 @@ def test_a_y_of_one_column_is_taken_with_a_warning():
         assert_array_equal(estimator.predict(new), LapSVC(**SMALL).fit(X, y).predict(new))
 
 
-def test_more_labels_than_the_subsample_holds_is_a_warning():
+def test_more_labels_than_landmarks_are_a_warning():
     X, y, _ = blobs(n_labeled=15)
     with pytest.warns(UserWarning, match=r"30 labeled points and n_landmarks=30(.|\n)*raise n_landmarks to 60"):
         LapSVC(**SMALL | {"n_landmarks": 30}).fit(X, y)

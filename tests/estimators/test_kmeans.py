@@ -55,7 +55,7 @@ def test_the_sum_of_squares_is_that_of_the_kernel(feature_map, blobs):
     if feature_map == "deformed":
         own = CovarianceParams(n_landmarks=60)
         covariance = graph_covariance(KNNGraph().build(X), np.empty(0, int), own, InProcess(1))
-        kernel = deform(kernel, X[covariance.subsample], covariance.powers[own.regularizer.power], 3.0)
+        kernel = deform(kernel, X[covariance.landmarks], covariance.powers[own.regularizer.power], 3.0)
     assert fitted.inertia_ == pytest.approx(spread(kernel(X, X), fitted.labels_), rel=1e-5)
 
 

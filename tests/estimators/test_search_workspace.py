@@ -173,7 +173,7 @@ def test_each_parameter_of_an_estimator_is_in_the_address(kind, tmp_path):
     assert address(Newer()) != address(kind())
     names, others = set(kind().get_params(deep=False)), OTHERS | ({"loss": "hinge"} if kind is LapSVC else {})
     unread = {"scale", "unlabeled", "graph", "cv"}  # of points, labels, graphs and folds, which are there themselves
-    budget = set() if "landmarks" in names else {"memory_budget"}  # it counts landmarks, and no larger subsample
+    budget = set() if "landmarks" in names else {"memory_budget"}  # it counts landmarks, and no larger draw of them
     same_address = {name for name in names if address(kind(**{name: others[name]})) == address(kind())}
     assert same_address == names & (unread | budget)
 

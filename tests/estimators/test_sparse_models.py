@@ -33,7 +33,7 @@ def fitted(rows, execution=None, name="rbf"):
     params = CovarianceParams(n_landmarks=90)
     graph = KNNGraph(n_neighbors=6).build(rows, execution, scale="none")
     covariance = graph_covariance(graph, LABELED, params, execution)
-    kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.subsample), covariance.powers[2], 10.0)
+    kernel = deform(kernel_from(name, rows=rows), rows.take(covariance.landmarks), covariance.powers[2], 10.0)
     points = rows.take(LABELED)
     target = Classes(LABELED, CODES[LABELED], np.array([0, 1]))
     return expand(kernel, points, *fit_gram(kernel(points, points), target, LearnerParams()))

@@ -21,7 +21,7 @@ from dssl.graph.vertices import (
     find_vertices,
 )
 from dssl.graph.weights.build import weights
-from dssl.kernels.subsample import inverse_on_subsample
+from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.params import NeighborParams
 from dssl.knn.search import find_neighbors, neighbors
 from dssl.solvers.solver_params import SolverParams
@@ -229,7 +229,7 @@ def test_the_covariance_is_that_of_the_graph_of_all_points(normalized, power):
 
     m = P.sum(axis=0)
     laplacian = Laplacian(sp.csr_array(W), normalized, m)
-    found = inverse_on_subsample(laplacian.matrix(0.05), S, (power,), vector=laplacian.vector,
+    found = inverse_at_landmarks(laplacian.matrix(0.05), S, (power,), vector=laplacian.vector,
                                  params=SolverParams(tol=1e-12))
     assert_allclose(covariance_at_points(found.powers[power], m[S]), expected, rtol=1e-7, atol=1e-12)
 
@@ -254,7 +254,7 @@ def test_every_solver_takes_multiplicities(normalized, method):
     m = P.sum(axis=0)
     laplacian = Laplacian(weights(neighbors(X[P.argmax(axis=0)], 5)), normalized, m)
     R, S = laplacian.matrix(1e-3), np.array([0, 50, 299])
-    found = inverse_on_subsample(R, S, (1,), vector=laplacian.vector,
+    found = inverse_at_landmarks(R, S, (1,), vector=laplacian.vector,
                                  params=SolverParams(method=method, tol=1e-9))
     assert_allclose(found.powers[1], np.linalg.inv(R.toarray())[np.ix_(S, S)], rtol=1e-5)
 

@@ -45,8 +45,8 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     actual = graph_covariance(graph, np.array([0]), params, InProcess(1))
     made = Laplacian(graph.weights(), laplacian == "normalized")
     inverse = np.linalg.inv(made.matrix(ridge).toarray())
-    diagonal = np.diagonal(inverse @ inverse)[actual.subsample]
-    found_again = matrix_concentration(diagonal, actual.subsample, made.matrix(ridge), made.vector, ridge, 2)
+    diagonal = np.diagonal(inverse @ inverse)[actual.landmarks]
+    found_again = matrix_concentration(diagonal, actual.landmarks, made.matrix(ridge), made.vector, ridge, 2)
     assert found_again == pytest.approx(actual.concentration[2], rel=1e-4)
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, LaplacianKernel, Linear, Polynomial
-from dssl.kernels.deformed import subsample_deformation
+from dssl.kernels.deformed import landmark_deformation
 from dssl.storage.blocks import ArrayRows
 from tests.in_pairs import in_pairs
 
@@ -41,11 +41,11 @@ def printed(kernel, X_S, Q, eta, X, Z):
     "kernel": [RBF(0.8), LaplacianKernel(1.5), Linear(), Polynomial(2, 0.5, 1.0)],
     "eta": [1e-6, 0.1, 1.0, 1e3],
     "power": [1, 2]})
-def test_subsample_kernel_is_equation_6(kernel, eta, power):
+def test_kernel_at_landmarks_is_equation_6(kernel, eta, power):
     X, Q = problem(power=power)
     S = np.arange(0, 30, 3)
-    ours = subsample_deformation(kernel, X[S], inverse_on(Q, S), eta)
-    expected = printed(kernel, X[S], reference.subsample_regularizer(Q, S), eta, X, others())
+    ours = landmark_deformation(kernel, X[S], inverse_on(Q, S), eta)
+    expected = printed(kernel, X[S], reference.landmark_regularizer(Q, S), eta, X, others())
     assert_allclose(ours(X, others()), expected, rtol=1e-8, atol=1e-9 * np.abs(kernel(X, X)).max())
     assert ours.jitter == 0
 
@@ -58,15 +58,15 @@ def test_an_ill_conditioned_regularizer_costs_few_digits(eta):
     Q_hat = Q[np.ix_(S, S)] - Q[np.ix_(S, T)] @ np.linalg.solve(Q[np.ix_(T, T)], Q[np.ix_(T, S)])
     A, Z = inverse_on(Q, S), others()
     assert np.linalg.cond(A) > 1e7
-    ours = subsample_deformation(KERNEL, X[S], 0.5 * (A + A.T), eta)
+    ours = landmark_deformation(KERNEL, X[S], 0.5 * (A + A.T), eta)
     assert_allclose(ours(Z, Z), printed(KERNEL, X[S], 0.5 * (Q_hat + Q_hat.T), eta, Z, Z), atol=1e-8)
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])
-def test_subsample_of_all_points_is_the_full_kernel(power):
+def test_with_all_points_as_landmarks_it_is_the_full_kernel(power):
     """Eq. 6 with S = all points is eq. 4."""
     X, Q = problem(power=power, ridge=0.05)
-    everything, Z = subsample_deformation(KERNEL, X, np.linalg.inv(Q), 2.0), others()
+    everything, Z = landmark_deformation(KERNEL, X, np.linalg.inv(Q), 2.0), others()
     full = printed(KERNEL, X, Q, 2.0, Z, Z)
     assert_allclose(everything(Z, Z), full, atol=1e-10)
     assert_allclose(everything.diagonal(Z), np.diagonal(full), atol=1e-10)
@@ -74,7 +74,7 @@ def test_subsample_of_all_points_is_the_full_kernel(power):
 
 def test_eta_zero_returns_the_base_kernel_bit_for_bit():
     X, Q = problem()
-    Z, ours = others(), subsample_deformation(KERNEL, X, np.linalg.inv(Q), 0)
+    Z, ours = others(), landmark_deformation(KERNEL, X, np.linalg.inv(Q), 0)
     assert_array_equal(ours(Z, X), KERNEL(Z, X))
     assert_array_equal(ours.diagonal(Z), KERNEL.diagonal(Z))
     assert ours.expansion(X, np.ones(30))[0] is KERNEL
@@ -92,7 +92,7 @@ def test_limit_of_large_eta():
     unexplained = KERNEL(Z, Z) - K_SZ.T @ np.linalg.solve(K_SS, K_SZ)
     errors_on, errors_off = [], []
     for eta in (1e4, 1e5, 1e6):
-        ours = subsample_deformation(KERNEL, X[S], A, eta)
+        ours = landmark_deformation(KERNEL, X[S], A, eta)
         errors_on.append(np.abs(eta * ours(X[S], X[S]) - A).max() / np.abs(A).max())
         errors_off.append(np.abs(ours(Z, Z) - unexplained).max())
     for errors in (errors_on, errors_off):
@@ -104,8 +104,8 @@ def test_limit_of_small_eta_is_linear():
     """K~ = K - eta k' Q_hat k + O(eta^2)."""
     X, Q = problem()
     S, Z, eta = np.arange(0, 30, 3), others(), 1e-6
-    ours = subsample_deformation(KERNEL, X[S], inverse_on(Q, S), eta)
-    slope = KERNEL(X[S], Z).T @ reference.subsample_regularizer(Q, S) @ KERNEL(X[S], Z)
+    ours = landmark_deformation(KERNEL, X[S], inverse_on(Q, S), eta)
+    slope = KERNEL(X[S], Z).T @ reference.landmark_regularizer(Q, S) @ KERNEL(X[S], Z)
     assert_allclose((KERNEL(Z, Z) - ours(Z, Z)) / eta, slope, rtol=1e-3, atol=1e-4)
 
 
@@ -116,7 +116,7 @@ def test_deformed_kernels_are_symmetric_and_positive_and_smaller_than_the_base(r
                                                                                ridge):
     X, Q = problem(n, random_state=random_state, power=power, ridge=ridge)
     S, eta = np.arange(0, n, share), 10.0**log_eta
-    ours = subsample_deformation(KERNEL, X[S], inverse_on(Q, S), eta)
+    ours = landmark_deformation(KERNEL, X[S], inverse_on(Q, S), eta)
     Z = np.concatenate([X, others(6, random_state=random_state), X[:3]])
     K = ours(Z, Z)
     assert_array_equal(K, K.T)
@@ -132,8 +132,8 @@ def test_theorem_2_1_the_norm_of_the_deformed_space(step):
     """For f = sum a_i K~(x_i, .), |f|^2_K + eta f'Qf = a' K~ a, and <f, K~(z, .)> = f(z) (eqs. 3 and 5)."""
     X, Q = problem()
     eta, Z, S = 0.6, others(), np.arange(0, 30, step)
-    X_S, Q_S = X[S], reference.subsample_regularizer(Q, S)
-    ours = subsample_deformation(KERNEL, X_S, inverse_on(Q, S), eta)
+    X_S, Q_S = X[S], reference.landmark_regularizer(Q, S)
+    ours = landmark_deformation(KERNEL, X_S, inverse_on(Q, S), eta)
     a = np.random.default_rng(1).normal(size=(len(Z), 3))
     base, centers, c = ours.expansion(Z, a)
     f_S = base(X_S, centers) @ c
@@ -161,7 +161,7 @@ def test_theorem_3_2_energy_of_minimum_norm_interpolants(power):
     S = np.arange(0, 30, 3)
     h, g = np.random.default_rng(2).normal(size=(2, len(S)))
     h_star, g_star = (reference.minimum_norm_interpolant(Q, S, values) for values in (h, g))
-    assert_allclose(h @ reference.subsample_regularizer(Q, S) @ g, h_star @ Q @ g_star, rtol=1e-8)
+    assert_allclose(h @ reference.landmark_regularizer(Q, S) @ g, h_star @ Q @ g_star, rtol=1e-8)
     assert_allclose(h @ np.linalg.solve(inverse_on(Q, S), g), h_star @ Q @ g_star, rtol=1e-8)
 
 
@@ -175,7 +175,7 @@ def test_theorem_3_2_with_a_singular_laplacian_holds_in_the_image():
     assert np.linalg.matrix_rank(L) == 29, "the graph must be connected"
     S, ones = np.arange(0, 30, 3), np.ones(10)
     h, g = np.random.default_rng(2).normal(size=(2, 10))
-    Q_hat = reference.subsample_regularizer(L, S)
+    Q_hat = reference.landmark_regularizer(L, S)
     h_star, g_star = (reference.minimum_norm_interpolant_in_image(L, S, values) for values in (h, g))
     assert_allclose(h_star[S], h, atol=1e-10)
     assert_allclose(h_star.sum(), 0, atol=1e-9)
@@ -193,8 +193,8 @@ def test_a_null_direction_of_the_inverse_is_held_at_zero_where_equation_4_leaves
     """With S = all points of a Laplacian without a ridge, A 1 = 0; the two readings of eq. 7 part there."""
     X, L = problem(n=12, ridge=0.0, normalized=False)
     A, eta = reference.pseudo_inverse(L), 1e4
-    held = subsample_deformation(KERNEL, X, A, eta)
-    limit = subsample_deformation(KERNEL, X, A + 1e-9 * np.eye(12), eta)
+    held = landmark_deformation(KERNEL, X, A, eta)
+    limit = landmark_deformation(KERNEL, X, A + 1e-9 * np.eye(12), eta)
     assert_allclose(held(X, X), limit(X, X), atol=1e-8)
     free = printed(KERNEL, X, L, eta, X, X)
     ones = np.ones(12)
@@ -205,7 +205,7 @@ def test_a_null_direction_of_the_inverse_is_held_at_zero_where_equation_4_leaves
 def test_a_small_ridge_leaves_constants_free():
     X, Q = problem(n=12, ridge=1e-7, normalized=False)
     _, L = problem(n=12, ridge=0.0, normalized=False)
-    ridged = subsample_deformation(KERNEL, X, np.linalg.inv(Q), 1.0)
+    ridged = landmark_deformation(KERNEL, X, np.linalg.inv(Q), 1.0)
     assert_allclose(ridged(X, X), printed(KERNEL, X, L, 1.0, X, X), atol=1e-6)
 
 
@@ -213,8 +213,8 @@ def test_equal_points_need_jitter_and_change_nothing():
     X, Q = problem()
     S = np.arange(0, 30, 3)
     twice = np.concatenate([S, S[:4]])
-    once = subsample_deformation(KERNEL, X[S], inverse_on(Q, S), 1.0)
-    ours = subsample_deformation(KERNEL, X[twice], inverse_on(Q, twice), 1.0)
+    once = landmark_deformation(KERNEL, X[S], inverse_on(Q, S), 1.0)
+    ours = landmark_deformation(KERNEL, X[twice], inverse_on(Q, twice), 1.0)
     assert 0 < ours.jitter <= 1e-8
     assert_allclose(ours(X, others()), once(X, others()), atol=1e-9)
 
@@ -225,9 +225,9 @@ def test_copies_of_a_point_on_different_vertices():
     X = np.concatenate([X, X[:10]])
     Q = reference.regularizer(reference.laplacian(reference.knn_weights(X, 5)), 1, 0.01)
     S = np.concatenate([np.arange(8), np.arange(20, 28)])
-    ours = subsample_deformation(KERNEL, X[S], inverse_on(Q, S), 1.0)
+    ours = landmark_deformation(KERNEL, X[S], inverse_on(Q, S), 1.0)
     assert ours.jitter == 0
-    expected = printed(KERNEL, X[S], reference.subsample_regularizer(Q, S), 1.0, X, others())
+    expected = printed(KERNEL, X[S], reference.landmark_regularizer(Q, S), 1.0, X, others())
     assert_allclose(ours(X, others()), expected, atol=1e-9)
 
 
@@ -237,7 +237,7 @@ def test_ridge_regression_in_the_deformed_kernel_is_laprls():
     y = np.sign(X[:, 0])
     labeled = np.arange(25) < 6
     ambient, manifold = 0.01, 3.0
-    ours = subsample_deformation(KERNEL, X, np.linalg.inv(L), manifold / (ambient * 25**2))
+    ours = landmark_deformation(KERNEL, X, np.linalg.inv(L), manifold / (ambient * 25**2))
     expected = reference.laprls(KERNEL(X, X), L, y, labeled, ambient, manifold)
     assert_allclose(reference.ridge(ours(X, X), y, labeled, ambient), expected, rtol=1e-8, atol=1e-10)
     M = manifold / (ambient * 25**2) * L
@@ -247,7 +247,7 @@ def test_ridge_regression_in_the_deformed_kernel_is_laprls():
 def test_an_expansion_in_the_base_kernel_is_the_same_function():
     X, Q = problem()
     S = np.arange(0, 30, 3)
-    ours = subsample_deformation(KERNEL, X[S], inverse_on(Q, S), 2.0)
+    ours = landmark_deformation(KERNEL, X[S], inverse_on(Q, S), 2.0)
     Z, coef = others(), np.random.default_rng(0).normal(size=(11, 2))
     base, centers, c = ours.expansion(Z, coef)
     assert base is KERNEL
@@ -258,10 +258,10 @@ def test_an_expansion_in_the_base_kernel_is_the_same_function():
 def test_float32_points_rows_and_plain_functions():
     X, Q = problem()
     A, Z = np.linalg.inv(Q), others()
-    ours = subsample_deformation(KERNEL, X, A, 1.0)
-    assert_allclose(subsample_deformation(KERNEL, X.astype(np.float32), A, 1.0)(Z, X), ours(Z, X), atol=1e-5)
-    assert_allclose(subsample_deformation(KERNEL, ArrayRows(X), A, 1.0)(Z, X), ours(Z, X), atol=1e-12)
-    function = subsample_deformation(lambda A, B: reference.rbf(A, B, 0.8), X, A, 1.0)
+    ours = landmark_deformation(KERNEL, X, A, 1.0)
+    assert_allclose(landmark_deformation(KERNEL, X.astype(np.float32), A, 1.0)(Z, X), ours(Z, X), atol=1e-5)
+    assert_allclose(landmark_deformation(KERNEL, ArrayRows(X), A, 1.0)(Z, X), ours(Z, X), atol=1e-12)
+    function = landmark_deformation(lambda A, B: reference.rbf(A, B, 0.8), X, A, 1.0)
     assert_allclose(function(Z, X), ours(Z, X), atol=1e-10)
     assert_allclose(function.diagonal(Z), ours.diagonal(Z), atol=1e-10)
 
@@ -273,18 +273,18 @@ def with_nan(M):
 
 
 @pytest.mark.parametrize(("error", "says", "build"), [
-    (ParameterError, "eta=-1", lambda X, A: subsample_deformation(KERNEL, X, A, -1)),
-    (ParameterError, "eta=nan", lambda X, A: subsample_deformation(KERNEL, X, A, float("nan"))),
-    (DataError, r"shape \(5, 5\), expected \(6, 6\)", lambda X, A: subsample_deformation(KERNEL, X, A[:5, :5], 1.0)),
-    (DataError, "inverse_on_subsample holds NaN", lambda X, A: subsample_deformation(KERNEL, X, with_nan(A), 1.0)),
-    (DataError, "subsample holds NaN", lambda X, A: subsample_deformation(KERNEL, with_nan(X), A, 1.0)),
-    (DataError, "subsample has shape", lambda X, A: subsample_deformation(KERNEL, X[:0], A[:0, :0], 1.0)),
+    (ParameterError, "eta=-1", lambda X, A: landmark_deformation(KERNEL, X, A, -1)),
+    (ParameterError, "eta=nan", lambda X, A: landmark_deformation(KERNEL, X, A, float("nan"))),
+    (DataError, r"shape \(5, 5\), expected \(6, 6\)", lambda X, A: landmark_deformation(KERNEL, X, A[:5, :5], 1.0)),
+    (DataError, "inverse_at_landmarks holds NaN", lambda X, A: landmark_deformation(KERNEL, X, with_nan(A), 1.0)),
+    (DataError, "landmarks hold NaN", lambda X, A: landmark_deformation(KERNEL, with_nan(X), A, 1.0)),
+    (DataError, "landmarks have shape", lambda X, A: landmark_deformation(KERNEL, X[:0], A[:0, :0], 1.0)),
     (DataError, "Gram matrix of .* holds NaN",
-     lambda X, A: subsample_deformation(lambda X, Z: np.full((len(X), len(Z)), np.nan), X, A, 1.0)),
-    (DataError, "is not symmetric", lambda X, A: subsample_deformation(KERNEL, X, A + np.triu(A, 1), 1.0)),
+     lambda X, A: landmark_deformation(lambda X, Z: np.full((len(X), len(Z)), np.nan), X, A, 1.0)),
+    (DataError, "is not symmetric", lambda X, A: landmark_deformation(KERNEL, X, A + np.triu(A, 1), 1.0)),
     (DataError, "Gram matrix of .* is not symmetric",
-     lambda X, A: subsample_deformation(lambda X, Z: X[:, :1] - Z[:, 0], X, A, 1.0)),
-    (DataError, "not positive definite", lambda X, A: subsample_deformation(KERNEL, X, A - 2 * np.eye(6), 0.1)),
+     lambda X, A: landmark_deformation(lambda X, Z: X[:, :1] - Z[:, 0], X, A, 1.0)),
+    (DataError, "not positive definite", lambda X, A: landmark_deformation(KERNEL, X, A - 2 * np.eye(6), 0.1)),
 ])
 def test_errors_say_what_is_wrong(error, says, build):
     X = others(6)

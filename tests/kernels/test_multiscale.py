@@ -172,7 +172,7 @@ def test_the_kernel_does_not_depend_on_units_order_or_signs(moons):
     assert (np.take_along_axis(first.vectors, np.abs(first.vectors).argmax(0)[None], 0) > 0).all()
 
 
-def test_a_subsample_carries_the_labeled_points_and_blocks_change_nothing():
+def test_fewer_landmarks_include_the_labeled_points_and_blocks_change_nothing():
     X = make_moons(500, noise=0.1, random_state=0)[0]
     labeled = np.array([3, 77, 400])
     actual = made(X, labeled, n_landmarks=60, outlier_share=0, random_state=1)

@@ -19,7 +19,7 @@ from dssl.kernels.base import (
     kernel_from,
     median_bandwidth,
 )
-from dssl.kernels.deformed import subsample_deformation
+from dssl.kernels.deformed import landmark_deformation
 from dssl.kernels.gram import block_rows, entries_of, kernel_block
 from dssl.kernels.points import as_points, squared_distances
 from dssl.learners.linear.kernel_model import KernelModel
@@ -136,8 +136,8 @@ def test_deformed_kernels_are_the_dense_ones(kernel):
     X_S, X = sparse_rows(12, 30, 0.2, 12), sparse_rows(7, 30, 0.2, 13)
     B = np.random.default_rng(1).normal(size=(12, 12))
     A = B @ B.T + np.eye(12)
-    on_sparse = subsample_deformation(kernel, CsrRows(X_S), A, 2.0)
-    wanted = subsample_deformation(kernel, X_S.toarray(), A, 2.0)(X.toarray(), X.toarray())
+    on_sparse = landmark_deformation(kernel, CsrRows(X_S), A, 2.0)
+    wanted = landmark_deformation(kernel, X_S.toarray(), A, 2.0)(X.toarray(), X.toarray())
     assert_allclose(on_sparse(X, X), wanted, atol=1e-10)
     assert_allclose(on_sparse(X.toarray(), X), wanted, atol=1e-10)
     assert_allclose(on_sparse.diagonal(X), np.diagonal(wanted), atol=1e-10)
@@ -146,5 +146,5 @@ def test_deformed_kernels_are_the_dense_ones(kernel):
     assert sparse.issparse(points)
     assert_allclose(base(X, points) @ b, wanted @ coef, atol=1e-9)
     X_S.data[0] = np.inf
-    with pytest.raises(DataError, match="subsample holds NaN or infinite"):
-        subsample_deformation(kernel, X_S, A, 1.0)
+    with pytest.raises(DataError, match="landmarks hold NaN or infinite"):
+        landmark_deformation(kernel, X_S, A, 1.0)

@@ -18,7 +18,7 @@ from dssl.graph.weights.rules import WeightsRaised
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import check_eta, check_share, deform, shuffled
 from dssl.knn.search import neighbors
-from dssl.learners.deformed import draw_subsample
+from dssl.learners.deformed import draw_landmarks
 from dssl.learners.feature_maps import FeatureMapParams
 from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.solvers.solver_params import SolverParams
@@ -27,28 +27,28 @@ from tests.covariance import graph_covariance
 
 
 @given(st.data())
-def test_the_subsample_holds_the_labeled_points_and_others(data):
+def test_landmarks_are_the_labeled_points_and_others(data):
     n = data.draw(st.integers(1, 60))
     labeled = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), np.int64)
     size, random_state = data.draw(st.integers(1, 80)), data.draw(st.integers(0, 5))
-    chosen = draw_subsample(labeled, n, size, random_state)
+    chosen = draw_landmarks(labeled, n, size, random_state)
     assert len(chosen) == min(size, n)
     assert len(set(chosen.tolist())) == len(chosen)
     assert set(chosen.tolist()) <= set(range(n))
     shared = set(chosen.tolist()) & set(labeled.tolist())
     assert len(shared) == min(size, len(labeled))
-    assert_array_equal(draw_subsample(labeled, n, size, random_state), chosen)
+    assert_array_equal(draw_landmarks(labeled, n, size, random_state), chosen)
 
 
 @given(st.data())
-def test_a_subsample_that_grows_keeps_what_was_drawn(data):
+def test_landmarks_that_grow_keep_what_was_drawn(data):
     n_before = data.draw(st.integers(1, 40))
     n = n_before + data.draw(st.integers(0, 20))
     labeled, more = (np.array(sorted(data.draw(st.sets(st.integers(0, top - 1)))), np.int64) for top in (n_before, n))
     size, random_state = data.draw(st.integers(1, 60)), data.draw(st.integers(0, 5))
-    before = draw_subsample(labeled, n_before, size, random_state)
+    before = draw_landmarks(labeled, n_before, size, random_state)
     more = np.union1d(labeled, more)
-    chosen = draw_subsample(more, n, size, random_state, before, n_before)
+    chosen = draw_landmarks(more, n, size, random_state, before, n_before)
     assert len(set(chosen.tolist())) == len(chosen) == min(size, n)
     assert set(chosen.tolist()) <= set(range(n))
     if len(more) < size:
@@ -58,20 +58,20 @@ def test_a_subsample_that_grows_keeps_what_was_drawn(data):
         assert np.isin(old, before).all() or np.isin(np.setdiff1d(before, more), old).all()
 
 
-def test_a_subsample_that_grew_is_a_random_draw_again():
+def test_landmarks_that_grew_are_a_random_draw_again():
     """Each of 20 points without a label is among the 8 drawn as often as any other, whether it is new or old."""
     counts = np.zeros(24)
     for random_state in range(2000):
-        before = draw_subsample(np.arange(2), 18, 8, random_state)
-        np.add.at(counts, draw_subsample(np.arange(4), 24, 12, random_state, before, 18)[4:], 1)
+        before = draw_landmarks(np.arange(2), 18, 8, random_state)
+        np.add.at(counts, draw_landmarks(np.arange(4), 24, 12, random_state, before, 18)[4:], 1)
     assert_array_equal(counts[:4], 0)
     assert_allclose(counts[4:], 2000 * 8 / 20, atol=5 * np.sqrt(2000 * 0.4 * 0.6))
 
 
 def test_the_draw_depends_on_the_seed_and_has_a_size():
     labeled = np.array([3, 1])
-    assert_array_equal(draw_subsample(labeled, 50, 10, 0)[:2], [1, 3])
-    assert set(draw_subsample(labeled, 50, 10, 0).tolist()) != set(draw_subsample(labeled, 50, 10, 1).tolist())
+    assert_array_equal(draw_landmarks(labeled, 50, 10, 0)[:2], [1, 3])
+    assert set(draw_landmarks(labeled, 50, 10, 0).tolist()) != set(draw_landmarks(labeled, 50, 10, 1).tolist())
     with pytest.raises(ParameterError, match="n_landmarks=0"):
         FeatureMapParams(n_landmarks=0)
 
@@ -82,14 +82,14 @@ def covariance(X, labeled, params, **graph):
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])
-def test_the_covariance_is_the_inverse_regularizer_on_the_subsample(power):
+def test_the_covariance_is_the_inverse_regularizer_at_the_landmarks(power):
     X = np.random.default_rng(0).normal(size=(50, 3))
     params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_landmarks=12, random_state=2)
     found = covariance(X, [5, 9], params)
     L = reference.normalized_laplacian(reference.knn_weights(X, 5))
     inverse = np.linalg.inv(reference.regularizer(L, power, 0.05))
-    assert {5, 9} < set(found.subsample.tolist())
-    assert_allclose(found.powers[power], inverse[np.ix_(found.subsample, found.subsample)], rtol=1e-5, atol=1e-8)
+    assert {5, 9} < set(found.landmarks.tolist())
+    assert_allclose(found.powers[power], inverse[np.ix_(found.landmarks, found.landmarks)], rtol=1e-5, atol=1e-8)
 
 
 def test_eta_is_relative_to_the_covariance():
@@ -136,14 +136,14 @@ def test_the_covariance_of_copies_is_that_of_the_point_graph(laplacian, power):
     params = exact_params(regularizer=RegularizerParams(ridge=0.05, power=power, laplacian=laplacian))
     labeled = np.array([40, 3, 17])
     found = covariance(X, labeled, params)
-    assert set(labeled) <= set(found.subsample.tolist())
-    assert len({tuple(row) for row in X[found.subsample]}) == len(found.subsample) == 30
+    assert set(labeled) <= set(found.landmarks.tolist())
+    assert len({tuple(row) for row in X[found.landmarks]}) == len(found.landmarks) == 30
     P = np.eye(30)[which]
     points = np.stack([X[which == i][0] for i in range(30)])
     joined = P @ reference.knn_weights(points, 5) @ P.T
     L = (reference.normalized_laplacian if laplacian == "normalized" else reference.laplacian)(joined)
     Pi = P @ np.diag(1 / P.sum(axis=0)) @ P.T
-    S = found.subsample
+    S = found.landmarks
     expected = reference.pseudo_inverse(Pi @ reference.regularizer(L, power, 0.05) @ Pi, 1e-12)[np.ix_(S, S)]
     assert_allclose(found.powers[power], expected, rtol=1e-5, atol=1e-9)
     assert found.attributes["vertices"]["count"] == 30
@@ -160,7 +160,7 @@ def test_the_order_of_rows_and_which_copy_comes_first_do_not_matter(random_state
     for rows in (np.arange(len(X)), order):
         labeled = np.flatnonzero(np.isin(rows, [0, 5]))
         A = covariance(X[rows], labeled, exact_params())
-        by_point = np.argsort(which[rows][A.subsample])
+        by_point = np.argsort(which[rows][A.landmarks])
         found.append(A.powers[2][np.ix_(by_point, by_point)])
     assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-12)
 
@@ -170,7 +170,7 @@ def test_rows_without_copies_have_the_same_bits_either_way():
     for kind in ("binary", "self_tuned"):
         collapsed, kept = (covariance(X, [5, 9], exact_params(n_landmarks=20), duplicates=how, weights=kind)
                            for how in ("collapse", "keep"))
-        assert_array_equal(collapsed.subsample, kept.subsample)
+        assert_array_equal(collapsed.landmarks, kept.landmarks)
         assert_array_equal(collapsed.powers[2], kept.powers[2])
 
 
@@ -208,7 +208,7 @@ def test_a_given_graph_is_the_one_that_is_made():
     for graph in (weights(lists, "binary"), sp.coo_matrix(weights(lists, "binary")), lists,
                   (arrays["ids"], arrays["distances"])):
         found = graph_covariance(Graph.of(graph, weights="binary"), labeled, params, InProcess(2))
-        assert_array_equal(found.subsample, expected.subsample)
+        assert_array_equal(found.landmarks, expected.landmarks)
         assert_array_equal(found.powers[2], expected.powers[2])
     assert found.attributes["neighbors"] == {"method": "given", "n_neighbors": 4, "n": 90, "entries": 360}
     y = np.full(90, -1)
@@ -252,7 +252,7 @@ def test_an_eta_that_is_no_weight_is_refused(eta):
 
 
 @pytest.mark.parametrize("power", [1, 2, 3])
-def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
+def test_off_the_landmarks_the_function_is_the_one_of_least_energy(power):
     """Theorem 3.2: of all functions with the same values on S, `Q^-1_.S (Q^-1_SS)^-1 h_S` has the least h'Qh."""
     X = np.random.default_rng(0).normal(size=(50, 3))
     params = CovarianceParams(regularizer=RegularizerParams(ridge=0.05, power=power), n_landmarks=12, random_state=2,
@@ -260,8 +260,8 @@ def test_off_the_subsample_the_function_is_the_one_of_least_energy(power):
     found = covariance(X, [5, 9], params)
     values = np.random.default_rng(1).normal(size=(12, 2))
     h = found.minimum_energy(values, power, InProcess(2))
-    assert_array_equal(h[found.subsample], values)
+    assert_array_equal(h[found.landmarks], values)
     Q = reference.regularizer(reference.normalized_laplacian(reference.knn_weights(X, 5)), power, 0.05)
-    others = np.setdiff1d(np.arange(50), found.subsample)
-    expected = np.linalg.solve(Q[np.ix_(others, others)], -Q[np.ix_(others, found.subsample)] @ values)
+    others = np.setdiff1d(np.arange(50), found.landmarks)
+    expected = np.linalg.solve(Q[np.ix_(others, others)], -Q[np.ix_(others, found.landmarks)] @ values)
     assert_allclose(h[others], expected, rtol=1e-5, atol=1e-7)

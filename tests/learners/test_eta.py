@@ -81,11 +81,11 @@ def test_the_expansion_in_the_base_kernel_is_the_function(eta):
 
 
 @pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])
-def test_what_the_graph_and_what_the_base_kernel_says_sum_to_the_function_on_the_subsample(eta):
+def test_what_the_graph_and_what_the_base_kernel_says_sum_to_the_function_at_the_landmarks(eta):
     X_S, A, points, target = problem(0)
     found = deform_by(eta, RBF(1.0), X_S, A, points, target)
     coef = np.random.default_rng(2).normal(size=(len(points), 2))
-    off, values = found.outside_subsample(X_S, points, coef)
+    off, values = found.at_other_points(X_S, points, coef)
     assert isinstance(off, KernelMean)
     assert_allclose(off(X_S, points) @ coef + values, found.kernel(X_S, points) @ coef, atol=1e-10)
     assert values.any() == (eta != 0)

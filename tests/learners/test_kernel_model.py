@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from dssl.base.errors import DataError, IntegrityError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear, Polynomial
-from dssl.kernels.deformed import subsample_deformation
+from dssl.kernels.deformed import landmark_deformation
 from dssl.learners.linear.kernel_model import MIN_SUPPORT, KernelModel, expand
 from dssl.learners.model import (
     MODELS,
@@ -113,7 +113,7 @@ def test_a_function_as_kernel_cannot_be_stored():
 
 def test_a_deformed_kernel_is_rewritten_in_its_base_kernel():
     A = np.linalg.inv(np.cov(RNG.normal(size=(5, 40))) + np.eye(5))
-    kernel = subsample_deformation(RBF(1.5), POINTS[:5], A, 3.0)
+    kernel = landmark_deformation(RBF(1.5), POINTS[:5], A, 3.0)
     coef, intercept = RNG.normal(size=(12, 2)), np.array([0.5, -1.0])
     made = expand(kernel, POINTS, coef, intercept, Values())
     assert made.kernel == RBF(1.5)

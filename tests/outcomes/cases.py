@@ -545,8 +545,8 @@ case("LapRLS", "`selection: {grid: {eta: ...}}`", 2, "model.kind is laprls, whic
     lambda folder: laprls(folder, selection={"grid": {"eta": [1, 10]}}))
 case("LapRLS", "a section `solver`", 2, "model.kind is laprls, which has no use for it")(
     lambda folder: laprls(folder, solver={"method": "amg"}))
-case("LapRLS", "`baselines: [base, shuffled, subsample_graph]`", 2, "Input should be 'base' or 'shuffled'")(
-    lambda folder: laprls(folder, baselines=["base", "shuffled", "subsample_graph"]))
+case("LapRLS", "`baselines: [base, shuffled, landmark_graph]`", 2, "Input should be 'base' or 'shuffled'")(
+    lambda folder: laprls(folder, baselines=["base", "shuffled", "landmark_graph"]))
 case("LapRLS", "`--until columns`, a stage of other kinds", 2, "is not a stage of model.kind laprls")(
     lambda folder: laprls(folder, "--until", "columns"))
 case("LapRLS", "`data: {rows: official_train}` without an official split", 1, "no official split")(

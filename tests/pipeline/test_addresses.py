@@ -14,8 +14,8 @@ FITTED = {"models", "sample", "predictions", "scores"}
 CHOSEN = {"selection", *FITTED}
 SOLVED = {"columns", "covariance", *CHOSEN}
 ON_GRAPH = {"graph", "health", "system", *SOLVED}
-ON_POINTS = {"points", "vertices", "subsample", "neighbors", *ON_GRAPH}
-LABELED = {"labels", "health", "subsample", *SOLVED}
+ON_POINTS = {"points", "vertices", "landmarks", "neighbors", *ON_GRAPH}
+LABELED = {"labels", "health", "landmarks", *SOLVED}
 
 
 def addresses(spec, *overrides):
@@ -34,7 +34,7 @@ def moved(spec, *overrides):
     ("selection.grid.eta=[1, 10]", CHOSEN), ("selection.grid.power=[1, 2]", SOLVED),
     ("selection.grid.power=[3]", {"system", *SOLVED}),
     ("labels.random_state=1", LABELED), ("labels.per_class=4", LABELED),
-    ("model.random_state=1", {"subsample", *SOLVED}), ("model.n_landmarks=41", {"subsample", "system", *SOLVED}),
+    ("model.random_state=1", {"landmarks", *SOLVED}), ("model.n_landmarks=41", {"landmarks", "system", *SOLVED}),
     ("solver.block_columns=16", SOLVED), ("solver.form=restriction", SOLVED),
     ("solver.tol=1e-7", {"system", *SOLVED}), ("solver.method=amg", {"system", *SOLVED}),
     ("solver.max_iter=99", {"system", *SOLVED}),

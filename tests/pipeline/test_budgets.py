@@ -1,4 +1,4 @@
-"""A spec's budget chooses subsamples and landmarks, as an estimator's does, and the plan knows it before."""
+"""A spec's budget chooses the landmarks, as an estimator's does, and the plan knows it before."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from dssl.pipeline.run import run
 from dssl.storage.manifests import read_manifest
 from tests.moons import moons_spec
 
-KINDS = {"svm": ("subsample", lambda found: found["n_landmarks"]),
+KINDS = {"svm": ("landmarks", lambda found: found["n_landmarks"]),
          "laprls": ("landmarks", lambda found: found["landmarks"][0]["count"])}
 
 

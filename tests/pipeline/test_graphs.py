@@ -74,8 +74,8 @@ def test_equal_rows_are_one_vertex(spec, tmp_path):
     assert_array_equal(vertices["multiplicity"], [np.sum(train == train[row]) for row in vertices["first"]])
     lists = part(spec, tmp_path / "work", "neighbors").rows("ids")
     assert_array_equal(lists.read_all(), neighbors(X[train[vertices["first"]]], 5).indices)
-    chosen, labels = (part(spec, tmp_path / "work", stage).read(0) for stage in ("subsample", "labels"))
-    assert_array_equal(vertices["vertex"][chosen["subsample"]], chosen["vertices"])
+    chosen, labels = (part(spec, tmp_path / "work", stage).read(0) for stage in ("landmarks", "labels"))
+    assert_array_equal(vertices["vertex"][chosen["landmarks"]], chosen["vertices"])
     assert len(set(chosen["vertices"].tolist())) == 30
     assert set(vertices["vertex"][labels["labeled"]].tolist()) <= set(chosen["vertices"].tolist())
     assert f"{len(vertices['first'])} distinct points" in Path(result.report).read_text()
@@ -97,7 +97,7 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
     graph = KNNGraph(n_neighbors=5, width=1.0).build(rows, InProcess(1))
     found = graph_covariance(graph, labels["labeled"], params, InProcess(1))
-    assert_array_equal(found.subsample, part(spec, work, "subsample").read(0)["subsample"])
+    assert_array_equal(found.landmarks, part(spec, work, "landmarks").read(0)["landmarks"])
     assert_allclose(found.powers[2], part(spec, work, "covariance").read(0)["power2"], rtol=1e-12)
 
 
@@ -154,7 +154,7 @@ def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
             addresses.append({item["name"]: item["address"] for item in planned.records()})
         moved = {name for name in addresses[0] if addresses[0][name] != addresses[1][name]}
         assert stage in moved
-        assert not moved & {"points", "vertices", "subsample"}
+        assert not moved & {"points", "vertices", "landmarks"}
 
 
 @pytest.mark.parametrize(("kind", "arrays", "message"), [

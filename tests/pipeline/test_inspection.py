@@ -22,7 +22,7 @@ def test_an_artifact_by_all_its_names(spec, finished):
     assert (by_stage["kind"], by_stage["status"], by_stage["stage"]) == ("artifact", "complete", "columns")
     assert by_stage["address"] == address
     assert by_stage["params"]["powers"] == [2]
-    assert set(by_stage["inputs"]) == {"system", "subsample"}
+    assert set(by_stage["inputs"]) == {"system", "landmarks"}
     assert by_stage["attributes"]["columns"] == 40
     array, = by_stage["arrays"]
     assert (array["name"], array["shape"], array["dtype"]) == ("shared/Z1", [200, 40], "float64")

@@ -180,7 +180,7 @@ def test_the_page_shows_penalties_and_the_solve(chosen):
                   "rank 40 of 40", "nystrom-direct", "predicted exactly in closed form", "(transductive)",
                   "blocks and Gram matrices", "rmse from the codes ±1"):
         assert words in text, words
-    for words in ("model.eta", "model.C", "subsample", "vertices of its graph permuted"):
+    for words in ("model.eta", "model.C", "landmarks", "vertices of its graph permuted"):
         assert words not in text, words
 
 
@@ -334,7 +334,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
     (["graph.power=2"], "  graph.power: model.kind is laprls, which has no use for it"),
     (["graph.ridge=0.1"], "  graph.ridge: model.kind is laprls, which has no use for it"),
     (["solver.method=amg"], "  solver: model.kind is laprls, which has no use for it"),
-    (["baselines=[base, shuffled, subsample_graph]"], "baselines.2: Input should be 'base' or 'shuffled'"),
+    (["baselines=[base, shuffled, landmark_graph]"], "baselines.2: Input should be 'base' or 'shuffled'"),
     (["data.rows=official_train", "data.test={official: true}"], "data.rows='official_train', and test.official"),
 ])
 def test_a_spec_that_makes_no_sense_is_refused_before_any_work(fields, overrides, words):

@@ -110,7 +110,7 @@ class Case:
     above: frozenset[str] = frozenset()  # stages whose formula is a bound from above only
 
     def spec(self, folder: Path, n: int, size: int) -> dict[str, Any]:
-        """Return the spec on n points, with a subsample or landmarks of this size."""
+        """Return the spec on n points, with this many landmarks."""
         folder.mkdir()
         made = {key: value(folder, n, self.d) if callable(value) else value for key, value in self.sections.items()}
         spec = {"name": "measured", "labels": {"per_class": 50}, "graph": {"n_neighbors": 6},

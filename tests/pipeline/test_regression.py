@@ -47,7 +47,7 @@ def curve_file(tmp_path_factory):
 def fields(curve_file):
     return {"name": "curve", "data": {"source": curve_file, "task": "regression", "test": {"count": 60}},
             "labels": {"count": 20}, "graph": {"n_neighbors": 6},
-            "model": {"kind": "ridge", "n_landmarks": 40}, "baselines": ["base", "shuffled", "subsample_graph"]}
+            "model": {"kind": "ridge", "n_landmarks": 40}, "baselines": ["base", "shuffled", "landmark_graph"]}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def part(workspace, stage):
 
 def test_the_scores_are_those_of_the_models_on_the_test_points(finished, curve_file):
     workspace, result = finished
-    assert set(result.baselines) == {"base", "shuffled", "subsample_graph", "mean"}
+    assert set(result.baselines) == {"base", "shuffled", "landmark_graph", "mean"}
     split = split_arrays(part(workspace, "split")[0])
     X, y = curve()
     assert_allclose(split["test_values"], y[split["test"]])

@@ -55,7 +55,7 @@ def test_the_result_says_what_was_found(finished):
     assert result.status == "done"
     assert ran(result) == NAMES
     assert all(stage.seconds >= 0 and len(stage.address) == 64 for stage in result.stages)
-    assert set(result.baselines) == {"base", "shuffled", "subsample_graph", "majority"}
+    assert set(result.baselines) == {"base", "shuffled", "landmark_graph", "majority"}
     for scores in (result.metrics, *result.baselines.values()):
         assert scores["n_test"] == 60
         assert np.sum(scores["confusion"]) == 60
@@ -245,12 +245,12 @@ def test_a_budget_that_holds_no_row_is_an_error(spec, tmp_path):
 # Prediction
 
 
-@pytest.mark.parametrize("name", ["model", "base", "shuffled", "subsample_graph"])
+@pytest.mark.parametrize("name", ["model", "base", "shuffled", "landmark_graph"])
 def test_an_opened_model_predicts_what_the_run_scored(spec, finished, points_file, name):
     workspace, result = finished
     split = split_arrays(folder_of(workspace, spec, "split"))
     codes = parts_in(folder_of(workspace, spec, "scores")).rows("codes").read_all()
-    column = ["base", "model", "shuffled", "subsample_graph"].index(name)
+    column = ["base", "model", "shuffled", "landmark_graph"].index(name)
     X = open_dataset(points_file).X
     for path in (result.model_path, workspace / "runs" / result.run / "result.json"):
         found = open_model(path, name).predict(X)

@@ -36,7 +36,7 @@ def test_each_model_chooses_its_best_grid_point(searched):
     _, workspace, result = searched
     found = facts(workspace, "selection")
     assert found["folds"] == 3
-    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 24, "base": 6, "subsample_graph": 24}
+    assert {name: len(rows) for name, rows in found["grid"].items()} == {"model": 24, "base": 6, "landmark_graph": 24}
     for name, rows in found["grid"].items():
         lowest = min((row["error"], row["loss"]) for row in rows)
         assert (found["choices"][name]["error"], found["choices"][name]["loss"]) == lowest
@@ -104,7 +104,7 @@ def test_the_first_of_equals_is_chosen():
 def test_the_shuffled_covariance_is_the_same_matrix_in_another_order():
     X = np.random.default_rng(0).normal(size=(12, 2))
     A = np.cov(np.random.default_rng(1).normal(size=(12, 40)))
-    problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(subsample=np.arange(12)),
+    problem = DeformedProblem(ArrayRows(X), HeldArrays(power1=A), HeldArrays(landmarks=np.arange(12)),
                               HeldArrays(labeled=np.arange(4), codes=np.array([0, 1, 0, 1])), {"classes": ["a", "b"]},
                               LearningParams("svm", BaseKernels("rbf", {}, (None,), 0), ("base", "shuffled"), 0, None,
                                              LABELS, ClassWeight()), {})

@@ -40,7 +40,7 @@ def spec_of(path, sparse=True, **data):
             "labels": {"per_class": 4}, "graph": {"n_neighbors": 6},
             "solver": {"method": "jacobi", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
             "model": {"kind": "svm", "loss": "hinge", "n_landmarks": 50},
-            "baselines": ["base", "shuffled", "subsample_graph"]}
+            "baselines": ["base", "shuffled", "landmark_graph"]}
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ REPORT_TEXT = ReportText(model="The learner in a changed kernel.", changed="kern
                    cause="changed kernel", graph="model.eta", norm="model.C", folds="Nothing else is held out.",
                    penalties=("C", "eta"))
 BASELINES = (Baseline("base", "The same without the graph."), Baseline("shuffled", "The control."),
-             Baseline("subsample_graph", "The model with a graph of the subsample alone."))
+             Baseline("landmark_graph", "The model with a graph of the landmarks alone."))
 
 
 def example_page(result: dict[str, Any], facts: dict[str, Any]) -> Markup:
@@ -91,7 +91,7 @@ def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:
 
 
 def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: int = 4, wrong_base: int = 11,
-                p: float = 3.21e-5, subsample_graph: bool = False,
+                p: float = 3.21e-5, landmark_graph: bool = False,
                 unreachable: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (result, facts) of a run whose model gets `wrong` points of each class wrong, its base `wrong_base`."""
     classes = classes or [f"class {i}" for i in range(n_classes)]
@@ -100,8 +100,8 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
                  "shuffled": example_scores(example_confusion(n_classes, 23)),
                  "majority": example_scores(np.tile([50] + (n_classes - 1) * [0], (n_classes, 1))) | {
                      "predicts": classes[0]}}
-    if subsample_graph:
-        baselines["subsample_graph"] = example_scores(example_confusion(n_classes, 9))
+    if landmark_graph:
+        baselines["landmark_graph"] = example_scores(example_confusion(n_classes, 9))
     gain: dict[str, Any] = {f"over_{name}": example_pair(scores["error"] - metrics["error"],
                                                          1e-9 if name == "majority" else p)
                             for name, scores in baselines.items()}
@@ -140,7 +140,7 @@ def example_run(n_classes: int = 3, *, classes: list[Any] | None = None, wrong: 
             "unreachable": {"count": unreachable, "ids": list(range(100, 200))[:unreachable],
                           "components": int(unreachable > 0)},
             "homophily": {"edges": 44, "share": 0.93, "by_chance": 1 / n_classes}},
-        "subsample": {"n_landmarks": 500, "n_labeled": 5 * n_classes},
+        "landmarks": {"n_landmarks": 500, "n_labeled": 5 * n_classes},
         "system": {"laplacian": "normalized", "ridge": 0.01, "power": 2, "n": 2000,
                    "params": {"method": "cholesky", "tol": 1e-6}, "solver": {"method": "cholesky"}},
         "columns": {"columns": 500, "max_iterations": 33, "max_residual": 5.98e-7,

@@ -40,7 +40,7 @@ def browser():
 def report(tmp_path_factory):
     """The page of an imagined run with every drawing that a classification has."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(example_page(*example_run(4, subsample_graph=True)), encoding="utf-8")
+    path.write_text(example_page(*example_run(4, landmark_graph=True)), encoding="utf-8")
     return path
 
 

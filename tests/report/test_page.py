@@ -161,12 +161,12 @@ def test_everything_is_escaped():
     text.encode("utf-8")
 
 
-def test_two_classes_and_the_baseline_of_a_graph_of_the_subsample():
-    found = Reader(example_page(*example_run(2, classes=["odd", "even"], subsample_graph=True)))
+def test_two_classes_and_the_baseline_of_a_graph_of_the_landmarks():
+    found = Reader(example_page(*example_run(2, classes=["odd", "even"], landmark_graph=True)))
     assert_self_contained(found)
-    assert "graph of the subsample alone" in found.text
-    assert "subsample_graph" in found.text
-    assert "subsample alone" not in Reader(example_page(*example_run(2))).text
+    assert "graph of the landmarks alone" in found.text
+    assert "landmark_graph" in found.text
+    assert "landmarks alone" not in Reader(example_page(*example_run(2))).text
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_many_classes_show_the_most_confused_pairs():
      "in cross-validation on the labels, no weight of the graph is better than 0"),
     ("selection", {"choices": {"model": {"C": 9}}, "grid": {"model": [{"C": 1}, {"C": 9}]}},
      "9, the largest candidate. The best value may be out of range: extend selection.grid.C"),
-    ("subsample", {"n_landmarks": 15, "n_labeled": 15}, "Raise model.n_landmarks"),
+    ("landmarks", {"n_landmarks": 15, "n_labeled": 15}, "Raise model.n_landmarks"),
     ("labels", {"per_class": [5, 0, 5]}, "They are never predicted"),
 ])
 def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
@@ -240,7 +240,7 @@ def test_unreachable_points_are_counted_and_the_first_named():
     ({"rmse": 0.125, "mae": 0.3}, ("rmse in cross-validation", "0.125", "lowest mean absolute error")),
 ])
 def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
-    result, facts = example_run(subsample_graph=True)
+    result, facts = example_run(landmark_graph=True)
     rows = [{"power": power, "eta": eta, "bandwidth": "0.5*median", "C": C, **own, "fold_errors": [0.1, 0.2]}
             for power in (1, 2) for eta in (1.0, 30.0) for C in (1.0, 10.0)]
     base = {**rows[0], "power": None, "eta": None, "bandwidth": None}
@@ -355,7 +355,7 @@ def test_arguments_are_left_as_they_are():
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    """The result of a real run, of which only the subsample is smaller than in the file."""
+    """The result of a real run, with fewer landmarks than in the file."""
     return run(DIGITS, set=["model.n_landmarks=100"], workspace=tmp_path_factory.mktemp("workspace"))
 
 

@@ -1,4 +1,4 @@
-"""Cross-validation in the deformed kernel: a fold is held out of the labels and of the subsample."""
+"""Cross-validation in the deformed kernel: a fold is held out of the labels and of the landmarks."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
-from dssl.kernels.deformed import AUTO, absolute_eta, subsample_deformation
+from dssl.kernels.deformed import AUTO, absolute_eta, landmark_deformation
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
 from dssl.learners.eta import ETAS, eta_shares
 from dssl.learners.linear.gram import LearnerParams, fit_gram
@@ -37,7 +37,7 @@ def problem(random_state, s=14, inside=6, outside=3):
 
 
 @given(st.integers(0, 2**20), st.sampled_from([0.3, 1.0, 30.0]))
-def test_a_held_out_gram_is_the_kernel_deformed_at_the_subsample_without_the_fold(random_state, eta):
+def test_a_held_out_gram_is_the_kernel_deformed_at_the_landmarks_without_the_fold(random_state, eta):
     X_S, X_l, position, codes, A = problem(random_state)
     kernel = RBF(1.3)
     folds = labeled_folds(codes, 3, random_state)
@@ -102,7 +102,7 @@ def test_eta_auto_takes_its_shares_from_the_labels_outside_a_fold(kind):
     values = None
     for fold in folds:
         kept, left = np.setdiff1d(np.arange(len(codes)), fold), np.setdiff1d(np.arange(len(X_S)), position[fold])
-        grams = [subsample_deformation(kernel, X_S[left], A[np.ix_(left, left)], absolute_eta(A, eta))(X_l, X_l)
+        grams = [landmark_deformation(kernel, X_S[left], A[np.ix_(left, left)], absolute_eta(A, eta))(X_l, X_l)
                  for eta in ETAS]
         inner = [K[np.ix_(kept, kept)] for K in grams]
         shares = eta_shares(inner, target.take(kept), None, 2.5)

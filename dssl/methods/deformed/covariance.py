@@ -1,9 +1,9 @@
-"""The covariance Q^+ of the graph's regularizer on a subsample of the vertices, in four steps.
+"""The covariance Q^+ of the graph's regularizer at landmarks, in four steps.
 
-    subsample    the vertices at which functions are measured
+    landmarks    the vertices at which functions are measured
     system       the solver of the regularizer
-    columns      its solutions, a column a vertex of the subsample
-    covariance   Q^+ on the subsample, of each power of the regularizer
+    columns      its solutions, a column a landmark
+    covariance   Q^+ at the landmarks, of each power of the regularizer
 """
 
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ from ...graph.regularizer import prepare_regularizer
 from ...graph.regularizer_params import LaplacianKind, RegularizerParams
 from ...graph.spectral_concentration import SOLVER_ARRAYS, spectral_concentration
 from ...graph.vertices import covariance_at_points
-from ...kernels.subsample import (
+from ...kernels.landmark_inverse import (
     VECTOR_ARRAYS,
     SolvedColumns,
     multiply_factors,
@@ -24,7 +24,7 @@ from ...kernels.subsample import (
     solve_columns,
     solve_evidence,
 )
-from ...learners.deformed import GraphCovariance, draw_subsample
+from ...learners.deformed import GraphCovariance, draw_landmarks
 from ...solvers.method import SolverMethod
 from ...solvers.solver_params import SOLVERS, SolverParams
 from ...storage.blocks import PartWriter
@@ -33,10 +33,10 @@ from ..step import Context
 
 @dataclass(frozen=True, kw_only=True)
 class CovarianceParams:
-    """What the covariance of a graph on a subsample follows from, beside the graph.
+    """What the covariance of a graph at landmarks follows from, beside the graph.
 
-    n_landmarks : at most so many points. form : in which solved columns are kept, see `solve_columns`. random_state :
-    of the subsample.
+    n_landmarks : at most so many. form : in which solved columns are kept, see `solve_columns`. random_state :
+    of the draw of landmarks.
     """
 
     n_landmarks: int
@@ -52,19 +52,19 @@ class CovarianceParams:
 
     @property
     def n_columns(self) -> int:
-        """Return how many columns are solved: a chain of solves for each point of the subsample."""
+        """Return how many columns are solved: a chain of solves for each landmark."""
         return self.n_landmarks * n_solves(self.powers)
 
 
 @dataclass(frozen=True)
-class SubsampleParams:
+class LandmarkDraw:
     """How many vertices functions are measured at, and the seed of their draw."""
 
     size: int
     random_state: int
 
 
-def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
+def make_landmarks(context: Context, params: LandmarkDraw) -> dict[str, Any]:
     """Choose the vertices at which functions are measured, and a training point of each, a labeled one if any is.
 
     One that grows keeps what was chosen, as far as a random draw of all vertices has so many of the old ones.
@@ -75,8 +75,8 @@ def make_subsample(context: Context, params: SubsampleParams) -> dict[str, Any]:
     if context.base is not None:
         before = context.base.parts.read(0, ("vertices",))["vertices"]
         n_before = context.of_base("vertices").attributes["vertices"]
-    chosen = draw_subsample(labeled, len(points), params.size, params.random_state, before, n_before)
-    PartWriter(context.parts, 0).write(subsample=points.rows_of(chosen, rows), vertices=chosen)
+    chosen = draw_landmarks(labeled, len(points), params.size, params.random_state, before, n_before)
+    PartWriter(context.parts, 0).write(landmarks=points.rows_of(chosen, rows), vertices=chosen)
     return {"n_landmarks": len(chosen), "n_labeled": int(np.isin(chosen, labeled).sum())}
 
 
@@ -119,30 +119,30 @@ def begins(form: str, solver: type[SolverMethod]) -> bool:
 
 
 def make_columns(context: Context, params: ColumnParams) -> dict[str, Any]:
-    """Solve the columns of the subsample; those that were solved before vertices were added begin there."""
+    """Solve the columns of the landmarks; those that were solved before vertices were added begin there."""
     system, solved, before = context.attributes("system"), None, None
     solver = SolverParams(**{**system["params"], "block_columns": params.block_columns})
     if context.base is not None and begins(params.form, SOLVERS.named(solver.method)):
         solved = SolvedColumns.of(context.base.parts, params.powers,
                                   context.of_base("system").parts.read(0, VECTOR_ARRAYS), context.execution)
-        before = context.of_base("subsample").parts.read(0, ("vertices",))["vertices"]
+        before = context.of_base("landmarks").parts.read(0, ("vertices",))["vertices"]
     receipts = solve_columns(context.inputs["system"].parts.arrays(0), solver, system["n"],
-                             context.arrays("subsample")["vertices"], params.powers, context.execution,
-                             context.parts, form=params.form, solved=solved, solved_subsample=before)
+                             context.arrays("landmarks")["vertices"], params.powers, context.execution,
+                             context.parts, form=params.form, solved=solved, solved_landmarks=before)
     return {**solve_evidence(receipts, system["solver"]), "n_blocks": len(receipts)}
 
 
 def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
-    """Multiply the solved columns to Q^+ on the subsample."""
-    subsample, shares = context.arrays("subsample")["vertices"], context.parts.within("shares")
-    covariances = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], subsample,
+    """Multiply the solved columns to Q^+ at the landmarks."""
+    landmarks, shares = context.arrays("landmarks")["vertices"], context.parts.within("shares")
+    covariances = multiply_factors(context.inputs["columns"].parts, context.attributes("system")["n"], landmarks,
                              params.powers, context.execution, shares, form=params.form,
                              n_blocks=context.attributes("columns")["n_blocks"])
     system = context.attributes("system")
     solver = context.inputs["system"].parts.read(0, SOLVER_ARRAYS)
-    concentration = {str(power): spectral_concentration(np.diagonal(A), subsample, solver, system["ridge"], power)
+    concentration = {str(power): spectral_concentration(np.diagonal(A), landmarks, solver, system["ridge"], power)
                  for power, A in covariances.items()}
-    m = context.vertices().multiplicity[subsample]
+    m = context.vertices().multiplicity[landmarks]
     covariances = {power: covariance_at_points(A, m) for power, A in covariances.items()}
     PartWriter(context.parts, 0).write(**{f"power{power}": A for power, A in covariances.items()})
     shares.remove()
@@ -153,14 +153,14 @@ def make_covariance(context: Context, params: ColumnParams) -> dict[str, Any]:
 def covariance_of(context: Context, params: CovarianceParams) -> GraphCovariance:
     """Return what the steps have made, with what solves for more columns, and what is known of the graph."""
     system, covariance = context.attributes("system"), context.attributes("covariance")
-    arrays, chosen = context.arrays("covariance"), context.arrays("subsample")
+    arrays, chosen = context.arrays("covariance"), context.arrays("landmarks")
     graph = context.graph()
     health = graph_health(graph.weights(), context.target().labeled, vertices=graph.vertices)
     return GraphCovariance(
-        chosen["subsample"], {power: arrays[f"power{power}"] for power in params.powers}, {
+        chosen["landmarks"], {power: arrays[f"power{power}"] for power in params.powers}, {
             **graph.attributes, "regularizer": {**system, "power": params.regularizer.power},
             **{name: health[name] for name in ("vertices", "components", "unreachable")},
             "solves": context.attributes("columns")}, vertices=graph.vertices,
-        subsample_vertices=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
+        landmark_vertices=chosen["vertices"], solver=context.inputs["system"].parts.arrays(0),
         params=SolverParams(**system["params"]),
         concentration={int(power): value for power, value in covariance["spectral_concentration"].items()})

@@ -1,9 +1,9 @@
 """Kernels deformed by the graph of all points: a support vector machine or ridge regression on the labeled points.
 
-    subsample    the vertices at which functions are measured
+    landmarks    the vertices at which functions are measured
     system       the solver of the graph's regularizer
-    columns      its solutions, a column a vertex of the subsample
-    covariance   Q^+ on the subsample, of each power of the regularizer
+    columns      its solutions, a column a landmark
+    covariance   Q^+ at the landmarks, of each power of the regularizer
     selection    power, eta, bandwidth and C
     models       the model and its baselines
 
@@ -20,7 +20,7 @@ from functools import partial
 from ...data.scaling.rows import scaled_rows
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
-from ...kernels.subsample import columns_cost, n_solves, product_cost
+from ...kernels.landmark_inverse import columns_cost, n_solves, product_cost
 from ...learners.eta import ETAS
 from ...report.report_text import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
@@ -35,12 +35,12 @@ from ..step import Method, Step, cost_of_test_points
 from .covariance import (
     ColumnParams,
     CovarianceParams,
+    LandmarkDraw,
     RegularizerSystem,
-    SubsampleParams,
     begins,
     make_columns,
     make_covariance,
-    make_subsample,
+    make_landmarks,
     make_system,
 )
 from .evaluator import DeformedEvaluator, with_powers
@@ -48,7 +48,7 @@ from .models import LearningParams, SearchParams, make_models, make_selection
 from .sections import DeformedKernelParams, RidgeSections, SvmSections
 
 SAMPLED = 1000  # points of the median distance
-FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds, and the graph of the subsample
+FITTED = 8 << 20  # bytes that fits take beside their matrices, measured: folds, and the graph of the landmarks
 
 
 def _system(p: CovarianceParams) -> RegularizerSystem:
@@ -62,7 +62,7 @@ def _columns(p: CovarianceParams) -> ColumnParams:
 
 def learning_of(p: DeformedKernelParams) -> LearningParams:
     """Return what the model and its baselines have in common."""
-    graph = p.subsample_graph if "subsample_graph" in p.baselines else None
+    graph = p.landmark_graph if "landmark_graph" in p.baselines else None
     return LearningParams(p.learner, p.kernels, p.baselines, p.random_state, graph, p.prior, p.weight)
 
 
@@ -112,7 +112,7 @@ def _columns_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 def n_landmarks(f: PlanInputs, p: DeformedKernelParams) -> int:
     """Return the number of points at which functions are measured."""
     size = min(p.n_landmarks, f.n)
-    return f.attribute("subsample", "n_landmarks", size)
+    return f.attribute("landmarks", "n_landmarks", size)
 
 
 def _training_bytes(f: PlanInputs, p: DeformedKernelParams) -> tuple[int, int, int]:
@@ -166,7 +166,7 @@ def _deformed_seconds(m: float, s: float) -> float:
     return gram_seconds(s / 6, s) + gram_seconds(m / 2, s) + gram_seconds(s, m) + gram_seconds(m, m)
 
 
-def _subsample_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
+def _landmarks_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     return cost_of(0, 16 * f.n_labeled, 8 * n_landmarks(f, p), 24 * f.n + 16 * n_landmarks(f, p), 24 * f.n)
 
 
@@ -175,7 +175,7 @@ def _product_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 
 
 def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    """The points of a model are the subsample and the labeled ones, with a column a pair of classes in an SVM."""
+    """The points of a model are the landmarks and the labeled ones, with a column a pair of classes in an SVM."""
     is_svm = p.learner == "svm"
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if is_svm else f.n_outputs
     return cost_of_test_points(f, p.kernels.for_costs(), n_landmarks(f, p) + f.n_labeled, len(p.baselines) + 1, columns,
@@ -185,29 +185,29 @@ def _scores_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 REPORT_TEXT = ReportText(
     model="The learner in the kernel that the graph of all points has reshaped.", changed="kernel that merely changed",
     cause="changed kernel", graph="model.eta", norm="model.C",
-    folds="The held-out points of a fold are also removed from the subsample.")
+    folds="The held-out points of a fold are also removed from the landmarks.")
 BASELINES = (BASE, Baseline(
     "shuffled", "The control: the model with the vertices of its graph permuted. The kernel changes as much, but the "
                 "graph holds no information about the points. A real gain must also beat this control."), Baseline(
-    "subsample_graph", "The model with a graph of the subsample alone, which costs almost nothing. The gain of the "
-                       "model over it is what the other unlabeled points contributed."))
+    "landmark_graph", "The model with a graph of the landmarks alone, which costs almost nothing. The gain of the "
+                      "model over it is what the other unlabeled points contributed."))
 WHOLE_GRAPH = ("use model.kind laprls, which has no task with the whole graph: a solver has; or lower data.points, and "
                "predict the others with the model, or graph.n_neighbors")
 _FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
-    Step("subsample", 4, ("labels", "vertices"), lambda p: SubsampleParams(p.n_landmarks, p.random_state),
-         make_subsample, _subsample_cost, "lower data.points", grows=True),
+    Step("landmarks", 4, ("labels", "vertices"), lambda p: LandmarkDraw(p.n_landmarks, p.random_state),
+         make_landmarks, _landmarks_cost, "lower data.points", grows=True),
     Step("system", 7, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
-    Step("columns", 5, ("system", "subsample"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
+    Step("columns", 5, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),
-    Step("covariance", 6, ("vertices", "system", "subsample", "columns"), _columns, make_covariance,
+    Step("covariance", 6, ("vertices", "system", "landmarks", "columns"), _columns, make_covariance,
          _product_cost, _FEWER, section=solver_section))
 STEPS = (
     *COVARIANCE_STEPS,
-    Step("selection", 14, ("points", "labels", "subsample", "covariance"), _search, make_selection, search_cost,
+    Step("selection", 14, ("points", "labels", "landmarks", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-    Step("models", 12, ("points", "labels", "subsample", "covariance", "selection"), learning_of, make_models,
+    Step("models", 12, ("points", "labels", "landmarks", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_landmarks or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, REPORT_TEXT, BASELINES, SvmSections,
                       has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)

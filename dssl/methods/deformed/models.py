@@ -1,9 +1,9 @@
 """The model in a deformed kernel and its baselines, on the same labels: what they are fitted to, searches and fits.
 
-    model            the learner in the kernel deformed by the graph
-    base             the same learner in the base kernel: no unlabeled data
-    shuffled         the same as the model, with the graph's vertices permuted: an equal graph that says nothing
-    subsample_graph  the same as the model, with a graph of the subsample alone
+    model           the learner in the kernel deformed by the graph
+    base            the same learner in the base kernel: no unlabeled data
+    shuffled        the same as the model, with the graph's vertices permuted: an equal graph that says nothing
+    landmark_graph  the same as the model, with a graph of the landmarks alone
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from ...graph.weights.build import weights
 from ...graph.weights.rules import WeightParams
 from ...kernels.base import BaseKernels, Kernel
 from ...kernels.deformed import shuffled
-from ...kernels.subsample import inverse_on_subsample
+from ...kernels.landmark_inverse import inverse_at_landmarks
 from ...knn.params import NeighborParams
 from ...knn.search import find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
@@ -45,8 +45,8 @@ from ..step import WEIGHT, Context, FittedModels
 
 
 @dataclass(frozen=True)
-class SubsampleGraph:
-    """How the graph of the subsample alone is made, for the baseline of that name."""
+class LandmarkGraph:
+    """How the graph of the landmarks alone is made, for the baseline of that name."""
 
     neighbors: NeighborParams
     weights: WeightParams
@@ -55,13 +55,13 @@ class SubsampleGraph:
 
 @dataclass(frozen=True)
 class LearningParams:
-    """What the model and its baselines have in common; subsample_graph : of that baseline, where it is asked for."""
+    """What the model and its baselines have in common; landmark_graph : of that baseline, where it is asked for."""
 
     kind: Literal["svm", "ridge"]
     kernels: BaseKernels
     baselines: tuple[str, ...]
     random_state: int
-    subsample_graph: SubsampleGraph | None
+    landmark_graph: LandmarkGraph | None
     prior: ClassPrior
     weight: ClassWeight
 
@@ -72,7 +72,7 @@ class DeformedProblem:
 
     points: Rows  # all training points, scaled
     covariance: Arrays  # `power{p}` (s, s) of each power
-    chosen: Arrays  # subsample (s,)
+    chosen: Arrays  # landmarks (s,)
     labels: Arrays  # arrays of the `Target`, and the weights of its labels where there are any
     attributes: dict[str, Any]  # of the `Target`
     learning: LearningParams
@@ -82,9 +82,9 @@ class DeformedProblem:
         """Return the base kernel with a bandwidth."""
         return self.learning.kernels.at(bandwidth, self.points)
 
-    def subsample(self) -> np.ndarray:
-        """Return the row numbers of the subsample (s,)."""
-        return self.chosen.load()["subsample"]
+    def landmarks(self) -> np.ndarray:
+        """Return the row numbers of the landmarks (s,)."""
+        return self.chosen.load()["landmarks"]
 
     def target(self) -> Target:
         """Return the labeled points with their classes or quantities."""
@@ -96,13 +96,13 @@ class DeformedProblem:
 
     def concentration_of(self, name: str) -> dict[int, float]:
         """Return the spectral concentration of the graph of a model by power, where it is known."""
-        return {} if name == "subsample_graph" else self.concentration
+        return {} if name == "landmark_graph" else self.concentration
 
     def covariances(self, name: str, powers: tuple[int, ...], X_S: Any) -> dict[int, np.ndarray]:
-        """Return Q^+ (s, s) on the subsample of each power, as the model of this name takes it."""
-        if name == "subsample_graph":
-            assert self.learning.subsample_graph is not None
-            return subsample_graph_covariance(X_S, self.learning.subsample_graph, powers)
+        """Return Q^+ (s, s) at the landmarks of each power, as the model of this name takes it."""
+        if name == "landmark_graph":
+            assert self.learning.landmark_graph is not None
+            return landmark_graph_covariance(X_S, self.learning.landmark_graph, powers)
         arrays, random_state = self.covariance.load(), self.learning.random_state
         return {power: shuffled(arrays[f"power{power}"], random_state) if name == "shuffled"
                 else arrays[f"power{power}"]
@@ -111,16 +111,16 @@ class DeformedProblem:
 
 def problem_of(context: Context, learning: LearningParams) -> DeformedProblem:
     """Return what the tasks that search and fit need."""
-    graph = learning.subsample_graph
+    graph = learning.landmark_graph
     if graph is not None:
-        k = max(1, min(graph.neighbors.n_neighbors, context.attributes("subsample")["n_landmarks"] - 1))
+        k = max(1, min(graph.neighbors.n_neighbors, context.attributes("landmarks")["n_landmarks"] - 1))
         graph = replace(graph, neighbors=replace(graph.neighbors, n_neighbors=k))
     labels, attributes = context.shared_labels()
     concentration = context.attributes("covariance")["spectral_concentration"]
     return DeformedProblem(
         points=context.points("train"), covariance=context.inputs["covariance"].parts.arrays(0),
-        chosen=context.inputs["subsample"].parts.arrays(0), labels=labels, attributes=attributes,
-        learning=replace(learning, subsample_graph=graph),
+        chosen=context.inputs["landmarks"].parts.arrays(0), labels=labels, attributes=attributes,
+        learning=replace(learning, landmark_graph=graph),
         concentration={int(power): value for power, value in concentration.items()})
 
 
@@ -129,7 +129,7 @@ class SearchTask:
     """Cross-validate the grid of one model at one bandwidth."""
 
     problem: DeformedProblem
-    name: str  # model, base or subsample_graph
+    name: str  # model, base or landmark_graph
     bandwidth: float | str | None
     grid: GridParams
     cv: FoldParams
@@ -152,8 +152,8 @@ def search_grid(problem: DeformedProblem, name: str, bandwidth: float | str | No
     if name == "base":
         candidates = search_base(base, X_l, grid, validation)
     else:
-        subsample = problem.subsample()
-        X_S, index = problem.points.take(subsample), {int(row): i for i, row in enumerate(subsample)}
+        landmarks = problem.landmarks()
+        X_S, index = problem.points.take(landmarks), {int(row): i for i, row in enumerate(landmarks)}
         position = np.array([index.get(int(row), -1) for row in validation.target.labeled])
         candidates = search_deformed(base, X_S, X_l, position, problem.covariances(name, grid.power, X_S),
                                      problem.concentration_of(name), grid, validation)
@@ -244,7 +244,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
     """
     target, compares = problem.target(), bool(problem.learning.baselines)
     weight = problem.weight(target)
-    X_S, X_l = problem.points.take(problem.subsample()), problem.points.take(target.labeled)
+    X_S, X_l = problem.points.take(problem.landmarks()), problem.points.take(target.labeled)
     models = dict[str, Model]()
     shares = None  # of the model's etas, which the control takes too
     folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
@@ -293,13 +293,13 @@ def _held_out_values(K: np.ndarray, target: Target, learner: LearnerParams,
     return coding, values
 
 
-def subsample_graph_covariance(X_S: Any, graph: SubsampleGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
-    """Return Q^-1 (s, s) by power of the graph of the subsample alone, a baseline of the paper (section 5.1)."""
+def landmark_graph_covariance(X_S: Any, graph: LandmarkGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
+    """Return Q^-1 (s, s) by power of the graph of the landmarks alone, a baseline of the paper (section 5.1)."""
     lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
     W = weights(lists, weighting.weights, bandwidth=weighting.bandwidth, width=weighting.width,
                 symmetrize=weighting.symmetrize, execution=InProcess(1))
     laplacian = Laplacian(W, graph.regularizer.laplacian == "normalized")
-    inverses = inverse_on_subsample(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
+    inverses = inverse_at_landmarks(laplacian.matrix(graph.regularizer.ridge), np.arange(len(lists)), powers,
                                  params=SolverParams(method=Direct.name), vector=laplacian.vector,
                                  execution=InProcess(1))
     return inverses.powers

@@ -10,7 +10,7 @@ from ...base.errors import DsslError, SpecError, explain, require
 from ...kernels.base import BaseKernels
 from ...kernels.deformed import AUTO, Eta, require_eta
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
-from ...learners.deformed import subsample_size
+from ...learners.deformed import n_landmarks_within
 from ...learners.linear.gram import LearnerParams
 from ...learners.losses import gram_learner
 from ...selection.candidates import LOWEST_ERROR, SelectionRule
@@ -22,7 +22,7 @@ from ..linear import NO_WEIGHTS
 from ..sections import ClassModel, KernelSections, RegularizedGraph
 from ..selection_sections import KernelGrid, KernelSelection, RegularizedGrid
 from .covariance import CovarianceParams
-from .models import SubsampleGraph
+from .models import LandmarkGraph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +30,11 @@ class DeformedKernelParams(CovarianceParams):
     """What a model in a deformed kernel follows from, beside the graph.
 
     kernels : the base kernel with each bandwidth that is tried. learner : on the Gram matrix. C, eta : of the model,
-    where no `grid` is searched, as is the power of the regularizer. random_state : of the subsample, the folds and the
+    where no `grid` is searched, as is the power of the regularizer. random_state : of the landmarks, the folds and the
     shuffled vertices.
     grid, cv, rule, search : what is tried, on which folds, and what is chosen. prior, weight : how frequent the classes
     are among the points that are predicted, and what their labels weigh. baselines : with none,
-    labels are held out to calibrate probabilities alone. subsample_graph : of the baseline so named.
+    labels are held out to calibrate probabilities alone. landmark_graph : of the baseline so named.
     """
 
     kernels: BaseKernels
@@ -46,7 +46,7 @@ class DeformedKernelParams(CovarianceParams):
     rule: SelectionRule = LOWEST_ERROR
     search: Search = ALL
     baselines: tuple[str, ...] = ("base",)
-    subsample_graph: SubsampleGraph | None = None
+    landmark_graph: LandmarkGraph | None = None
     prior: ClassPrior = LABELS
     weight: ClassWeight = NO_WEIGHTS
 
@@ -121,7 +121,7 @@ class DeformedModel(ClassModel):
 
     def size(self, budget: int) -> int:
         """Return the number of landmarks, at most all points."""
-        return subsample_size(self.n_landmarks, budget)
+        return n_landmarks_within(self.n_landmarks, budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ class DeformedGrid(KernelGrid):
 class DeformedSelection(KernelSelection):
     """Parameters chosen by cross-validation; held-out points are removed from the landmarks, and stay in the graph.
 
-    The model and the baselines base and subsample_graph each choose their own, the shuffled control takes the model's.
+    The model and the baselines base and landmark_graph each choose their own, the shuffled control takes the model's.
     """
 
     grid: DeformedGrid = DeformedGrid()
@@ -187,7 +187,7 @@ class DeformedSections(KernelSections):
     solver: SolverSection = SolverSection()
     model: DeformedModel
     selection: DeformedSelection | None = None
-    baselines: tuple[Literal["base", "shuffled", "subsample_graph"], ...] = ("base", "shuffled")
+    baselines: tuple[Literal["base", "shuffled", "landmark_graph"], ...] = ("base", "shuffled")
     always: ClassVar[tuple[str, ...]] = ("base", "shuffled")
 
     @property
@@ -211,12 +211,12 @@ class DeformedSections(KernelSections):
             random_state=model.random_state, grid=self.grid, cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
             baselines=self.baselines, prior=self.prior, weight=self.weight,
-            subsample_graph=SubsampleGraph(self.graph.search, self.graph.weighting, self.graph.regularizer()))
+            landmark_graph=LandmarkGraph(self.graph.search, self.graph.weighting, self.graph.regularizer()))
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        if "subsample_graph" in self.baselines and self.model.n_landmarks == 1:
-            yield "baselines", SpecError(explain("baselines: subsample_graph, and model.n_landmarks is 1",
+        if "landmark_graph" in self.baselines and self.model.n_landmarks == 1:
+            yield "baselines", SpecError(explain("baselines: landmark_graph, and model.n_landmarks is 1",
                                                  why="a graph takes two points", fix="raise model.n_landmarks"))
         try:
             _ = self.grid

@@ -79,7 +79,7 @@ def setting_findings(run: RunRecord, report_text: ReportText) -> list[Finding]:
     def warn(subject: str, figures: str, meaning: str) -> None:
         findings.append(Finding(subject, figures, "warning", meaning))
 
-    drawn, labeled = run.at("subsample", "n_landmarks"), run.at("subsample", "n_labeled")
+    drawn, labeled = run.at("landmarks", "n_landmarks"), run.at("landmarks", "n_labeled")
     if drawn is not None and drawn == labeled:
         warn("landmarks", f"{number(drawn)}, all labeled", "All landmarks are labeled points. Raise "
              "model.n_landmarks to several times the number of labels.")

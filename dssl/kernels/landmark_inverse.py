@@ -1,4 +1,4 @@
-"""The inverse of a graph regularizer on a subsample: `Q^+` restricted to S, for `Q = R^p`.
+"""The inverse of a graph regularizer at landmarks: `Q^+` restricted to S, for `Q = R^p`.
 
 With `Z_a = R^-a E_S` (a chain of solves, one column a point of S), every power is a positive semi-definite product,
 with half the solves of the proof in the paper:
@@ -36,10 +36,10 @@ ROW_CHUNK = 8192  # rows of Z in one chunk; a chunk is 4 MB at 64 columns
 
 
 @dataclass(frozen=True)
-class SubsampleInverse:
-    """`(R^-p)_SS` (s, s) for each power, the subsample (s,), and the evidence of the solves."""
+class LandmarkInverse:
+    """`(R^-p)_SS` (s, s) for each power, the landmarks (s,), and the evidence of the solves."""
 
-    subsample: np.ndarray
+    landmarks: np.ndarray
     powers: dict[int, np.ndarray]
     attributes: dict[str, Any] = field(default_factory=dict)
 
@@ -96,11 +96,11 @@ class SolvedColumns:
 
 @dataclass(frozen=True)
 class ColumnsTask:
-    """Solve the chain `Z_1 = R^-1 E, Z_2 = R^-1 Z_1, ...` for one block of columns of the subsample."""
+    """Solve the chain `Z_1 = R^-1 E, Z_2 = R^-1 Z_1, ...` for one block of columns of the landmarks."""
 
     solver: Arrays
     params: SolverParams
-    subsample: tuple[int, ...]  # the points of this block
+    landmarks: tuple[int, ...]  # the points of this block
     first: int  # column number of the first of them
     powers: tuple[int, ...]
     form: Form
@@ -110,7 +110,7 @@ class ColumnsTask:
     def __call__(self, out: PartWriter) -> Receipt:
         solver = Solver.from_arrays(self.solver.load(), self.params)
         n = solver.A.n
-        columns = np.array(self.subsample)
+        columns = np.array(self.landmarks)
         Z = np.zeros((n, len(columns)))
         Z[columns, np.arange(len(columns))] = 1
         wanted = _kept_factors(self.powers, self.form)
@@ -175,23 +175,23 @@ def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
     return min(n, height // ROW_CHUNK * ROW_CHUNK or ROW_CHUNK, max(ROW_CHUNK, -(-n // 8 // ROW_CHUNK) * ROW_CHUNK))
 
 
-def solve_columns(solver: Arrays, params: SolverParams, n: int, subsample: np.ndarray, powers: Sequence[int],
+def solve_columns(solver: Arrays, params: SolverParams, n: int, landmarks: np.ndarray, powers: Sequence[int],
                   execution: Execution, parts: Parts, *, form: Form = "energy", solved: SolvedColumns | None = None,
-                  solved_subsample: np.ndarray | None = None) -> list[Receipt]:
-    """Solve all columns of the subsample into `parts`, a block of columns a task; return the receipts.
+                  solved_landmarks: np.ndarray | None = None) -> list[Receipt]:
+    """Solve all columns of the landmarks into `parts`, a block of columns a task; return the receipts.
 
-    solved, solved_subsample : columns from before the graph grew, and their points (s_0,), as a start.
+    solved, solved_landmarks : columns from before the graph grew, and their points (s_0,), as a start.
 
     Memory of a task: the arrays of the solver, and `n (8 (k + 1) + 60) b` bytes for b columns and k factors.
     """
     names = stored_factors(powers)
     width = column_width(n, powers, params.block_columns, execution.memory_budget, solver.nbytes, solved is not None)
-    ranges = row_ranges(len(subsample), width)
+    ranges = row_ranges(len(landmarks), width)
     if form == "energy":
         for name in names:
-            parts.allocate(name, (n, len(subsample)), np.float64, min(ROW_CHUNK, n), width)
-    known = np.empty(0, np.int64) if solved_subsample is None else indices_in(subsample, solved_subsample)
-    tasks = [ColumnsTask(solver, params, tuple(subsample[start:stop].tolist()), start, tuple(powers), form, solved,
+            parts.allocate(name, (n, len(landmarks)), np.float64, min(ROW_CHUNK, n), width)
+    known = np.empty(0, np.int64) if solved_landmarks is None else indices_in(landmarks, solved_landmarks)
+    tasks = [ColumnsTask(solver, params, tuple(landmarks[start:stop].tolist()), start, tuple(powers), form, solved,
                          tuple(known[start:stop].tolist()))
              for start, stop in ranges]
     return execution.map(tasks, parts)
@@ -204,16 +204,16 @@ def indices_in(numbers: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.where(known[order][index] == numbers, order[index], -1)
 
 
-def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequence[int], execution: Execution,
+def multiply_factors(columns: Parts, n: int, landmarks: np.ndarray, powers: Sequence[int], execution: Execution,
                      parts: Parts, *, form: Form = "energy", n_blocks: int = 0) -> dict[int, np.ndarray]:
     """Return `(R^-p)_SS` (s, s) for each power from solved columns, with a range of rows a task.
 
     Memory of a task: `8 k s` bytes a row for k factors, and `8 s^2` a power.
     """
-    s = len(subsample)
+    s = len(landmarks)
     if form == "restriction":
         blocks = [columns.read(i) for i in range(n_blocks)]
-        products = {p: np.hstack([block[f"A{p}"][subsample] for block in blocks]) for p in powers}
+        products = {p: np.hstack([block[f"A{p}"][landmarks] for block in blocks]) for p in powers}
     else:
         names = stored_factors(powers)
         height = product_rows(n, s, powers, execution.memory_budget)
@@ -226,39 +226,39 @@ def multiply_factors(columns: Parts, n: int, subsample: np.ndarray, powers: Sequ
     return {p: (A + A.T) / 2 for p, A in products.items()}
 
 
-def check_subsample(subsample: np.ndarray, n: int, powers: Sequence[int]) -> np.ndarray:
-    """Return the subsample as int64 after checking it and the powers."""
-    subsample = np.asarray(subsample)
-    require(subsample.ndim == 1 and subsample.dtype.kind in "iu" and len(subsample) > 0,
-            f"the subsample has shape {subsample.shape} and dtype {subsample.dtype}, expected (s,) integers",
-            why="it lists the row numbers of points", fix="pass an array of ids")
-    require(subsample.min() >= 0 and subsample.max() < n, f"subsample ids span {subsample.min()} to {subsample.max()}",
+def check_landmarks(landmarks: np.ndarray, n: int, powers: Sequence[int]) -> np.ndarray:
+    """Return the landmarks as int64 after checking them and the powers."""
+    landmarks = np.asarray(landmarks)
+    require(landmarks.ndim == 1 and landmarks.dtype.kind in "iu" and len(landmarks) > 0,
+            f"the landmarks have shape {landmarks.shape} and dtype {landmarks.dtype}, expected (s,) integers",
+            why="they are row numbers of points", fix="pass an array of ids")
+    require(landmarks.min() >= 0 and landmarks.max() < n, f"landmark ids span {landmarks.min()} to {landmarks.max()}",
             why=f"the graph has {n} vertices", fix="number the points from 0 in the order of the rows")
-    require(len(np.unique(subsample)) == len(subsample), "the subsample names a point twice",
+    require(len(np.unique(landmarks)) == len(landmarks), "the landmarks name a point twice",
             why="its columns would be equal and the kernel singular", fix="pass distinct ids")
     require(len(powers) > 0 and all(isinstance(p, (int, np.integer)) and 1 <= p <= 64 for p in powers),
             f"powers={list(powers)}, expected integers from 1 to 64",
             why="Q = R^p is formed by p solves of R", fix="use 1, 2 or 3; 2 is usual")
-    return subsample.astype(np.int64)
+    return landmarks.astype(np.int64)
 
 
-def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequence[int] = (1,), *,
+def inverse_at_landmarks(R: sp.csr_matrix, landmarks: np.ndarray, powers: Sequence[int] = (1,), *,
                          params: SolverParams | None = None, vector: np.ndarray | None = None, form: Form = "energy",
-                         execution: Execution | None = None) -> SubsampleInverse:
-    """Return `(R^-p)_SS` for each power p, the covariance that the graph puts on the subsample.
+                         execution: Execution | None = None) -> LandmarkInverse:
+    """Return `(R^-p)_SS` for each power p, the covariance that the graph puts on the landmarks.
 
     Parameters
     ----------
     R : sparse matrix, shape (n, n); `L + ridge I` or `L_norm + ridge I` (then `vector` is the root of the degrees).
         With ridge 0 the pseudo-inverse.
-    subsample : array of s distinct vertex numbers.
+    landmarks : array of s distinct vertex numbers.
     form : "energy", positive semi-definite, with an error of at most twice the tolerance of the solver times the root
         of `Q^+_ii Q^+_jj` for p = 1 (Theorem 4.2); or "restriction", the rows S of the solutions, with half that error,
         p solves a column and no factor of size n x s.
 
     Raises
     ------
-    NotConverged : a column ended above the tolerance. ParameterError : the subsample or a power is not usable.
+    NotConverged : a column ended above the tolerance. ParameterError : the landmarks or a power are not usable.
 
     References
     ----------
@@ -266,15 +266,15 @@ def inverse_on_subsample(R: sp.csr_matrix, subsample: np.ndarray, powers: Sequen
     """
     execution = execution or InProcess()
     params = params or SolverParams()
-    subsample = check_subsample(subsample, R.shape[0], powers)
+    landmarks = check_landmarks(landmarks, R.shape[0], powers)
     powers = tuple(sorted({int(p) for p in powers}))
-    solver = prepare(R, len(subsample) * n_solves(powers), params, vector)
+    solver = prepare(R, len(landmarks) * n_solves(powers), params, vector)
     columns = execution.scratch()
     stored = execution.share(**solver.to_arrays())
-    receipts = solve_columns(stored, solver.params, R.shape[0], subsample, powers, execution, columns, form=form)
-    products = multiply_factors(columns, R.shape[0], subsample, powers, execution, execution.scratch(), form=form,
+    receipts = solve_columns(stored, solver.params, R.shape[0], landmarks, powers, execution, columns, form=form)
+    products = multiply_factors(columns, R.shape[0], landmarks, powers, execution, execution.scratch(), form=form,
                              n_blocks=len(receipts))
-    return SubsampleInverse(subsample, products, solve_evidence(receipts, solver.attributes))
+    return LandmarkInverse(landmarks, products, solve_evidence(receipts, solver.attributes))
 
 
 def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.base.errors import NotConverged, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
-from dssl.kernels import subsample as module
-from dssl.kernels.subsample import (
+from dssl.kernels import landmark_inverse as module
+from dssl.kernels.landmark_inverse import (
     SolvedColumns,
     columns_cost,
-    inverse_on_subsample,
+    inverse_at_landmarks,
     multiply_factors,
     solve_columns,
     stored_factors,
@@ -54,7 +54,7 @@ def dense(R, power, S):
 def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
     R, vector, S = expander(ridge, normalized)
     params = SolverParams(method=method, tol=1e-9)
-    actual = inverse_on_subsample(R, S, POWERS, params=params, vector=vector, form=form)
+    actual = inverse_at_landmarks(R, S, POWERS, params=params, vector=vector, form=form)
     for power in POWERS:
         expected = dense(R, power, S)
         assert_allclose(actual.powers[power], expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
@@ -63,7 +63,7 @@ def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
 
 def test_components_do_not_see_each_other():
     R, _ = regularizer(components([30, 20, 1]), 1e-2, False)
-    actual = inverse_on_subsample(R, np.arange(51), (1, 2), params=SolverParams(tol=1e-9))
+    actual = inverse_at_landmarks(R, np.arange(51), (1, 2), params=SolverParams(tol=1e-9))
     for power in (1, 2):
         expected = dense(R, power, np.arange(51))
         assert_allclose(actual.powers[power], expected, rtol=1e-6, atol=1e-6 * expected.max())
@@ -89,7 +89,7 @@ class TestTheorem42:
         """Return |A - Q^+| (s, s), the relative energy errors epsilon (s,) of the columns, and Q^+_SS."""
         R, vector, S = expander()
         params = SolverParams(method=method, tol=tol)
-        A = inverse_on_subsample(R, S, params=params, vector=vector, form=form).powers[1]
+        A = inverse_at_landmarks(R, S, params=params, vector=vector, form=form).powers[1]
         exact = dense(R, 1, S)
         Z = prepare(R, len(S), params, vector).solve(points(R.shape[0], S)).value
         delta = Z - np.linalg.inv(R.toarray())[:, S]
@@ -117,7 +117,7 @@ class TestTheorem42:
         actual = {}
         for tol in (1e-2, 1e-4):
             params = SolverParams(method=method, tol=tol)
-            energy, restriction = (inverse_on_subsample(R, S, params=params, vector=vector, form=form).powers[1]
+            energy, restriction = (inverse_at_landmarks(R, S, params=params, vector=vector, form=form).powers[1]
                                    for form in FORMS)
             actual[tol] = np.abs(2 * restriction - energy - dense(R, 1, S)).max()
             first_order = np.abs(restriction - dense(R, 1, S)).max()
@@ -135,7 +135,7 @@ def test_theorem_44(method, tol, form):
     R, vector, S = expander(ridge=1e-1)
     values = np.linalg.eigvalsh(R.toarray())
     kappa = values[-1] / values[0]
-    actual = inverse_on_subsample(R, S, POWERS, params=SolverParams(method=method, tol=tol), vector=vector,
+    actual = inverse_at_landmarks(R, S, POWERS, params=SolverParams(method=method, tol=tol), vector=vector,
                                  form=form)
     residual = actual.attributes["max_residual"]
     assert 0 < residual <= tol
@@ -149,7 +149,7 @@ def test_theorem_44(method, tol, form):
 @pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
 def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
     R, _ = regularizer(grid(12), 1e-3, False)
-    actual = inverse_on_subsample(R, np.arange(144), POWERS, params=SolverParams(method=method, tol=0.5))
+    actual = inverse_at_landmarks(R, np.arange(144), POWERS, params=SolverParams(method=method, tol=0.5))
     for A in actual.powers.values():
         values = np.linalg.eigvalsh(A)
         assert values[0] > -1e-12 * values[-1]
@@ -160,11 +160,11 @@ def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
 def test_blocks_do_not_matter(columns, rows, threads):
     R, vector, S = expander()
     params = SolverParams(method="jacobi", tol=1e-8)
-    whole = inverse_on_subsample(R, S, POWERS, params=params, vector=vector)
+    whole = inverse_at_landmarks(R, S, POWERS, params=params, vector=vector)
     blocked = SolverParams(method="jacobi", tol=1e-8, block_columns=columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROW_CHUNK", rows)
-        actual = inverse_on_subsample(R, S, POWERS, params=blocked, vector=vector, execution=InProcess(threads))
+        actual = inverse_at_landmarks(R, S, POWERS, params=blocked, vector=vector, execution=InProcess(threads))
     assert actual.attributes["columns"] == len(S)
     for power in POWERS:
         assert_allclose(actual.powers[power], whole.powers[power], rtol=1e-11, atol=1e-13)
@@ -231,18 +231,18 @@ def test_resume_solves_only_the_missing_columns(tmp_path):
 def test_columns_that_do_not_converge_are_not_used():
     R, _ = regularizer(grid(20), 1e-6, False)
     with pytest.raises(NotConverged, match="fix: raise the ridge"):
-        inverse_on_subsample(R, np.arange(5), params=SolverParams(method="jacobi", max_iter=3))
+        inverse_at_landmarks(R, np.arange(5), params=SolverParams(method="jacobi", max_iter=3))
 
 
-@pytest.mark.parametrize(("subsample", "powers", "message"), [
+@pytest.mark.parametrize(("landmarks", "powers", "message"), [
     (np.array([0.5]), (1,), "integers"), (np.array([[1, 2]]), (1,), "shape"), (np.array([], int), (1,), "shape"),
     (np.array([160]), (1,), "ids span"), (np.array([-1]), (1,), "ids span"), (np.array([3, 3]), (1,), "twice"),
     (np.array([3]), (), "powers"), (np.array([3]), (0,), "powers"), (np.array([3]), (1.5,), "powers"),
 ])
-def test_errors(subsample, powers, message):
+def test_errors(landmarks, powers, message):
     R, vector, _ = expander()
     with pytest.raises(ParameterError, match=message):
-        inverse_on_subsample(R, subsample, powers, vector=vector)
+        inverse_at_landmarks(R, landmarks, powers, vector=vector)
 
 
 def grown_systems(normalized, ridge=1e-2):
@@ -269,7 +269,7 @@ def test_columns_begin_at_those_that_were_solved_before_the_graph_grew(tmp_path,
     solve_columns(HeldArrays(**before), params, 1500, old, powers, InProcess(1), stored)
     solved = SolvedColumns.of(stored, powers, before, InProcess(1))
     places, actual, iterations = [MemoryParts(), MemoryParts()], [], []
-    for place, begin in zip(places, ({}, {"solved": solved, "solved_subsample": old}), strict=True):
+    for place, begin in zip(places, ({}, {"solved": solved, "solved_landmarks": old}), strict=True):
         receipts = solve_columns(HeldArrays(**after), params, 1520, new, powers, InProcess(1), place, **begin)
         actual.append(multiply_factors(place, 1520, new, powers, InProcess(1), MemoryParts()))
         iterations.append(np.array([receipt["iterations"] for receipt in receipts])[0])
@@ -289,7 +289,7 @@ def test_a_task_takes_no_more_than_is_predicted(tmp_path, started):
     S, execution = np.arange(64), InProcess(1)
     solve_columns(HeldArrays(**before), params, 1500, S, (3,), execution, StoredParts(tmp_path / "columns"))
     solved = SolvedColumns.of(StoredParts(tmp_path / "columns"), (3,), before, execution)
-    given = {"solved": solved, "solved_subsample": S} if started else {}
+    given = {"solved": solved, "solved_landmarks": S} if started else {}
     held = StoredParts(tmp_path / "system")
     held.write(0, after)
     stored, nnz = held.arrays(0), len(after["A-data"])
