@@ -100,6 +100,7 @@ def test_permuted_rows_permute_neighbors_weights_and_covariance(random_state, ki
                     atol=1e-10)
 
 
+@pytest.mark.slow
 @thorough(6)
 @given(seeds, kinds, st.integers(2, 3))
 def test_permuted_rows_give_the_same_function(random_state, kind, n_classes):
@@ -267,6 +268,7 @@ def test_features_in_another_unit_change_no_prediction(random_state, exponent, n
 # ---- power and eta
 
 
+@pytest.mark.slow
 @thorough(10)
 @given(seeds, st.integers(1, 3))
 def test_eta_zero_is_the_base_kernel(random_state, power):
@@ -327,6 +329,7 @@ def test_every_label_given_twice_counts_as_twice_the_penalty(random_state, C, ki
 # ---- duplicates
 
 
+@pytest.mark.slow
 @thorough(8)
 @given(random_state=seeds, kind=st.sampled_from([LapSVC, LapKernelRidge]))
 def test_the_order_of_copies_and_which_comes_first_change_nothing(random_state, kind):

@@ -78,6 +78,7 @@ def test_classes_that_no_point_is_predicted_as_are_named():
     assert GraphKernelRidge().fit(X, y).evidence_["never_predicted"] == ["rare"]
 
 
+@pytest.mark.slow
 def test_from_one_label_a_class_on():
     for per_class, least in ((1, 0.75), (20, 0.96)):
         found, X, true, y = fitted(per_class)

@@ -61,6 +61,7 @@ def answers(model, new=NEW):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.extended_cases("multiscale regressor", "laprls regressor", "automatic of boosting", "graph regressor")
 def test_a_loaded_estimator_gives_the_same_bits(name, tmp_path):
     model, y = CASES[name]
     model.fit(X, y) if y is not None else model.fit(X)
@@ -86,6 +87,7 @@ def test_a_loaded_estimator_gives_the_same_bits(name, tmp_path):
         json.loads(archive.read("estimator.json"), parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 def test_columns_by_name_sparse_points_and_suggestions(tmp_path):
     table = pd.DataFrame(X, columns=list("abcd"))
     model = dssl.SemiSupervisedClassifier().fit(table, CLASSES)
@@ -186,6 +188,7 @@ def test_a_file_makes_nothing_but_estimators_and_dataclasses_of_dssl(named, tmp_
         dssl.load(path)
 
 
+@pytest.mark.slow
 def test_a_run_is_loaded_by_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("points.npz", X=X, y=CODES)

@@ -124,6 +124,7 @@ def test_known_class_sizes_apply_to_the_pool(blobs):
 
 
 @pytest.mark.parametrize("estimator", ["boosting", "ridge", Ridge(alpha=0.1)])
+@pytest.mark.extended_cases("ridge")
 def test_a_regressor_takes_another_regressor(estimator):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(200, 4))

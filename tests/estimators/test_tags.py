@@ -224,6 +224,7 @@ def test_one_warning_says_of_all_labels_that_the_graph_hurts(tagged, monkeypatch
     assert "Hamming loss" in message
 
 
+@pytest.mark.extended
 def test_the_opinion_of_another_model_is_taken_for_each_label(tagged):
     X, Y, y = tagged
     model = SemiSupervisedClassifier(scale="none").fit(X, y, soft_labels=np.where(Y == 1, 0.9, 0.1))
@@ -316,6 +317,7 @@ def test_a_suggestion_takes_several_quantities_and_refuses_text(tagged):
 
 
 @pytest.mark.parametrize("learner", [LaplaceLearning(), SemiSupervisedClassifier(scale="none")], ids=str)
+@pytest.mark.extended_cases("LaplaceLearning()")
 def test_one_index_is_alive_however_many_tags_there_are(tagged, learner, monkeypatch):
     X, _, y = tagged
     alive, of = weakref.WeakSet(), NeighborIndex.of

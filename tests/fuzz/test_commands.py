@@ -45,6 +45,7 @@ def ingested(file):
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_ingest_ends_with_an_exit_code_of_its_own():
     codes = set()
 

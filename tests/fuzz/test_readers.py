@@ -28,6 +28,7 @@ def outcome(file):
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @thorough(12)
 @given(packed())
 def test_valid_files_are_read(file):

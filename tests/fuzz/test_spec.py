@@ -61,6 +61,7 @@ def test_changed_bytes_of_a_pipeline(place, tmp_path):
     assert not all(refused)
 
 
+@pytest.mark.slow
 def test_changed_values_and_keys_of_a_pipeline(tmp_path):
     refused = tried(specs.changed_fields(specs.PIPELINES), 100, lambda fields: understood_or_refused(
         fields if isinstance(fields, dict) else {"a": fields}, tmp_path))

@@ -50,6 +50,7 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     assert found_again == pytest.approx(actual.concentration[2], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_noise_has_none_and_clusters_have_much():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(600, 20))

@@ -160,6 +160,7 @@ class TestSteps:
         off, spread = np.linalg.norm(actual.mean(0) - L), np.sqrt(((actual - L) ** 2).sum((1, 2)).mean())
         assert off < 1.5 * spread / np.sqrt(40)
 
+    @pytest.mark.slow
     def test_leading_eigenvectors_are_those_of_the_affinity(self):
         """Of three groups: 1, 0.999, 0.994, then 0.28. Off by 0.14, 0.15 after 4 steps, 0.006, 0.008 after 300."""
         X, kernel = points(150, apart=5.0), RBF(2.0)

@@ -219,6 +219,7 @@ def test_the_order_of_a_partitioned_search_goes_on_with_new_rows_beside_the_near
 
 @pytest.mark.parametrize(("kind", "metric"), [
     ("whole layout", "euclidean"), ("blocks", "cosine"), ("ties", "euclidean"), ("sparse", "cosine")])
+@pytest.mark.extended_cases("ties-euclidean")
 def test_no_task_takes_more_than_is_predicted(kind, metric):
     """Warm: kernels are compiled. Rows are taken by numbers, and so copied, as those of a store are."""
     rng, execution = np.random.default_rng(0), InProcess(1, (9 if kind == "blocks" else 32) << 20)

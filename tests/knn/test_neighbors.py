@@ -287,6 +287,7 @@ def test_the_lists_of_descent_do_not_depend_on_threads(make):
     assert_array_equal(found.indices, one[1])
 
 
+@pytest.mark.slow
 def test_descent_is_repeated_wider_where_it_misses_too_many():
     X = np.random.default_rng(5).normal(size=(6000, 40))
     once, again = (neighbors(X, 10, method="descent", recall=recall).attributes for recall in (0.5, 0.95))

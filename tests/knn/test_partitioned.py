@@ -266,6 +266,7 @@ def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monk
 
 
 @pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.extended_cases("4")
 def test_rows_far_beyond_all_others_do_no_harm(points, count):
     """Neither to the axes nor to the precision of the others; their own neighbors are the true ones."""
     X, far = points.copy(), np.array([3, 500, 2500, 5999])[:count]

@@ -69,6 +69,7 @@ def moons():
 
 
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.extended_cases("laprls", "multiscale")
 def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     X, _, known = moons
     method, estimator = METHODS[name][0], clone(METHODS[name][1])

@@ -31,6 +31,7 @@ def dssl(*command):
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_every_file_of_a_table_is_safe(tmp_path):
     """Classes, identifiers and cells that begin a formula, through run, predict and suggest."""
     rng = np.random.default_rng(0)

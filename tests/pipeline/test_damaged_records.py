@@ -94,6 +94,7 @@ def test_no_damaged_file_ends_in_a_traceback_or_another_result(state, share, fin
 
 
 @pytest.mark.parametrize("text", ["{", '{"attempt": "../../../../outside"}'])
+@pytest.mark.extended_cases("{")
 def test_a_part_whose_receipt_cannot_be_read_is_made_again(killed, small_spec, finished, tmp_path, text):
     root = Path(shutil.copytree(killed, tmp_path / "work"))
     receipts = [path for path in root.rglob("receipts/*.json")
@@ -105,6 +106,7 @@ def test_a_part_whose_receipt_cannot_be_read_is_made_again(killed, small_spec, f
 
 
 @pytest.mark.parametrize("layout", ["../../../../outside", "/outside", "", "a\0b", 7])
+@pytest.mark.extended_cases("/outside", "7")
 def test_a_layout_that_leaves_the_artifact_is_refused(killed, small_spec, finished, tmp_path, layout):
     root = Path(shutil.copytree(killed, tmp_path / "work"))
     begun, = (path for path in root.rglob("begun.json") if not (path.parent / "manifest.json").exists())

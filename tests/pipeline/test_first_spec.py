@@ -493,6 +493,7 @@ def test_points_without_labels_are_clustered(here):
     assert load_spec("t.yaml").model.kind == "clustering"
 
 
+@pytest.mark.slow
 def test_one_label_a_class_is_learned_from_without_a_claim(tmp_path):
     X, cloud = make_blobs(150, centers=[[0, 0], [9, 0], [0, 9]], random_state=0)
     table = pd.DataFrame(X, columns=["a", "b"]).assign(kind=None)

@@ -46,6 +46,7 @@ def test_what_runs_need_is_kept(twice):
     assert sorted(workspace.root.rglob("*")) == before
 
 
+@pytest.mark.extended
 def test_of_a_dropped_run_goes_what_no_other_needs_and_it_is_told(twice, finished, spec):
     workspace, result = twice
     listed = find_garbage(workspace, drop=[result.run])
@@ -203,6 +204,7 @@ def test_without_them_a_run_predicts_suggests_and_is_shown(trimmed, finished, po
         result.dataset  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_would_be_made_again_and_a_run_makes_only_that(trimmed, finished, spec):
     place, _ = trimmed
     same = {row["name"]: row for row in plan(spec, workspace=place.root).records()}
@@ -234,6 +236,7 @@ def test_what_a_run_that_is_not_done_needs_is_kept(workspace, finished):
     assert find_garbage(Workspace.at(workspace), intermediate=True).items == []
 
 
+@pytest.mark.extended
 def test_a_run_may_keep_results_alone(spec, tmp_path):
     result = run(spec, workspace=tmp_path, execution=InProcess(1), keep="results")
     assert result.intermediate_bytes == 0

@@ -52,6 +52,7 @@ def trained_on(tmp_path):
     return rows, y.astype(known.dtype)
 
 
+@pytest.mark.slow
 def test_class_sizes_by_name_are_those_of_the_estimator_in_the_order_of_its_classes(fields, points_file, tmp_path):
     result = run({**fields, "model": {"kind": "graph", "class_sizes": {0: 2, 2: 1, 1: 1}}}, workspace=tmp_path,
                  execution=InProcess(2))
@@ -69,6 +70,7 @@ def test_class_sizes_by_name_are_those_of_the_estimator_in_the_order_of_its_clas
     assert result.unreachable["handled"] == "no prediction"
 
 
+@pytest.mark.extended
 def test_the_report_tells_shares_class_sizes_and_both_accuracies(fields, tmp_path):
     result = run({**fields, "model": {"kind": "graph", "class_sizes": [1, 1, 1]}}, workspace=tmp_path,
                  execution=InProcess(1))
@@ -102,6 +104,7 @@ def test_quantities(points_file, tmp_path, learner):
     assert result.baselines["nearest"]["rmse"] < metrics["deviation"]
 
 
+@pytest.mark.extended
 def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path):
     result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
     unreachable = result.unreachable["count"]
@@ -122,6 +125,7 @@ def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path)
     assert f"{unreachable}; they have no prediction" in page
 
 
+@pytest.mark.slow
 def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
     with np.load(islands["data"]["source"]) as arrays:
         X, y = arrays["X"], arrays["y"]
@@ -139,6 +143,7 @@ def test_test_points_that_no_label_reaches_count_as_wrong(islands, tmp_path):
     assert "test points unreachable from any label" in page
 
 
+@pytest.mark.slow
 def test_an_array_without_room_for_no_label_is_refused_where_one_is_needed(islands, tmp_path):
     with np.load(islands["data"]["source"]) as arrays:
         X, y = arrays["X"], arrays["y"]
@@ -151,6 +156,7 @@ def test_an_array_without_room_for_no_label_is_refused_where_one_is_needed(islan
     assert fitted.write(ArrayRows(X.read(0, 100)), tmp_path / "labels.npy", InProcess(1))["unsupported"] == 0
 
 
+@pytest.mark.extended
 def test_a_given_graph_and_no_baselines(fields, tmp_path, points_file):
     with np.load(points_file) as arrays:
         sparse.save_npz(tmp_path / "W.npz", weights(neighbors(arrays["X"], 6), "self_tuned"))

@@ -59,6 +59,7 @@ def ran(result):
 # Equal rows
 
 
+@pytest.mark.slow
 def test_equal_rows_are_one_vertex(spec, tmp_path):
     X, y = blobs(60)
     which = np.random.default_rng(0).integers(0, 60, size=300)
@@ -203,6 +204,7 @@ def test_given_files_that_the_memory_budget_has_no_room_for(spec, tmp_path):
     assert "raise memory_budget to" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_graph_of_the_test_points_alone_is_refused(spec, tmp_path):
     save(spec, *blobs(160))
     run(spec, workspace=tmp_path / "work", execution=InProcess(2))
@@ -264,6 +266,7 @@ def test_without_islands_there_is_no_list(spec, tmp_path):
 # Points beyond the support, vanishing weights, hubs
 
 
+@pytest.mark.slow
 def test_test_points_beyond_the_support_are_counted_and_said(spec, tmp_path):
     X, y = blobs(160)
     save(spec, X, y)

@@ -135,6 +135,7 @@ def test_a_run_that_grew_is_a_fresh_run_of_all_files(growing):
     assert names == (growing.result.folder / "predictions_all.csv").exists()
 
 
+@pytest.mark.slow
 def test_old_files_are_not_read_and_nothing_new_is_cached(growing, monkeypatch):
     opened, real = [], source_reader.open_reader
     monkeypatch.setattr(source_reader, "open_reader", lambda path, *args, **kwargs: (

@@ -171,6 +171,7 @@ def test_a_column_of_weights_that_there_is_not_is_refused_before_the_run(table, 
         load_spec(spec_of(tmp_path / "t.csv", None, {"read": {"target": "w"}}))
 
 
+@pytest.mark.slow
 def test_new_rows_are_predicted_with_and_without_weights(table, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     result = run(spec_of(tmp_path / "t.csv", kind="graph"), workspace=tmp_path, execution=InProcess(1))

@@ -69,6 +69,7 @@ def test_labels_that_cannot_be_used_are_refused(with_labels):
             run(planned(rows, labels), execution=InProcess(1))
 
 
+@pytest.mark.slow
 def test_a_new_class_of_a_file_becomes_a_class(tmp_path):
     rng = np.random.default_rng(0)
     kind = np.arange(90) % 3

@@ -107,6 +107,7 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert set(item["seconds"]) == {"prepare", "cross_validation", "solve", *held_out}
 
 
+@pytest.mark.extended
 def test_refits_find_the_same(fields, chosen, tmp_path):
     spec = {**fields, "selection": {**GRID, "held_out": "refit"}}
     again = run(spec, workspace=tmp_path, execution=InProcess(2))
@@ -130,6 +131,7 @@ def test_penalties_and_bandwidth_are_chosen_by_default_with_a_label_a_class(fiel
             "concentration of the graph") in text
 
 
+@pytest.mark.slow
 def test_the_bandwidth_alone_is_chosen_where_penalties_are_given(fields, tmp_path):
     overrides = ["model.gamma_A=auto", "model.gamma_I=auto"]
     result = run(fields, set=overrides, workspace=tmp_path, execution=InProcess(2))
@@ -414,6 +416,7 @@ def test_predictions_of_new_rows_and_of_data_sets(chosen, points_file, tmp_path)
                        open_model(result.model_path, "shuffled").predict(X))
 
 
+@pytest.mark.slow
 def test_a_regression(tmp_path):
     rng = np.random.default_rng(0)
     along = rng.uniform(0, 3, 260)
@@ -457,6 +460,7 @@ class Counting(InProcess):
 @pytest.mark.parametrize(("kind", "solver", "repetitions"), [
     ("laprls", "nystrom-direct", 1), ("laprls", "nystrom-direct", 3), ("laprls", "pcg", 1),
     ("lapsvm", "nystrom-pcg", 1)])
+@pytest.mark.extended_cases("laprls-nystrom-direct-3")
 def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver, repetitions):
     spec = {**fields, "model": {"kind": kind, "landmarks": {"n_landmarks": 40}, "solver": solver},
             "selection": {**GRID, "repetitions": repetitions}}

@@ -70,6 +70,7 @@ def test_the_majority_class_follows_the_prior_of_the_model():
     assert constant_prediction(labels.with_prior(EQUAL), points) == ("majority", 0)
 
 
+@pytest.mark.extended
 def test_a_useless_model_is_told_which_columns_were_left_out(tmp_path):
     rng = np.random.default_rng(0)
     n = 200

@@ -19,6 +19,7 @@ def spec_of(tmp_path, metric, **data):
     return spec | {"data": spec["data"] | data, "model": {"kind": "graph", "learner": "poisson"}, "graph": graph}
 
 
+@pytest.mark.slow
 def test_the_graph_of_a_metric_is_planned_made_and_used(tmp_path):
     spec = spec_of(tmp_path, "manhattan")
     commands = Commands(spec | {"selection": {"cv": 2, "grid": {"graph": {"metric": ["chebyshev", "manhattan"]}}}},
@@ -50,6 +51,7 @@ def test_the_parameters_of_a_metric_are_planned_made_and_used(tmp_path):
     assert len(rows.read_text(encoding="utf-8").splitlines()) == 4
 
 
+@pytest.mark.extended
 def test_a_metric_of_its_own_units_is_planned_with_features_as_they_are(tmp_path):
     spec = spec_of(tmp_path, "seuclidean", scale="auto")
     spec["graph"]["metric_params"] = {"V": [1, 4]}

@@ -245,6 +245,7 @@ MILLION = Path(__file__).parents[2] / "pipelines" / "million.yaml"
 
 
 @pytest.mark.parametrize("n", [10**7, 10**8, 10**9])
+@pytest.mark.extended_cases("10000000")
 def test_laprls_fits_a_gigabyte_whatever_the_number_of_points(n):
     """Within the default budget no stage is refused, and none has a task that takes more."""
     made = plan(MILLION, points=n, columns=64)
@@ -298,6 +299,7 @@ def test_a_shape_needs_no_source(spec):
         plan({**spec, "data": data}, points=1000)
 
 
+@pytest.mark.slow
 def test_a_search_that_auto_cannot_choose_is_not_in_the_plan(spec):
     """What exact search reads of blocks grows with the square of the points."""
     fields = {key: value for key, value in spec.items() if key != "graph"} | {"graph": {"n_neighbors": 5}}
@@ -372,6 +374,7 @@ def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
     assert shown["columns"].status == "cached"
 
 
+@pytest.mark.extended
 def test_until_stops_and_the_next_run_goes_on(spec, finished, tmp_path):
     stopped = run(spec, workspace=tmp_path, execution=InProcess(2), until="neighbors")
     assert (stopped.status, stopped.until) == ("stopped", "neighbors")

@@ -94,6 +94,7 @@ def test_points_without_names_are_counted(trained, tmp_path):
         model.dataset_of(str(tmp_path / "bad.npz"), InProcess(2))
 
 
+@pytest.mark.slow
 def test_a_table_of_another_width_is_told_before_its_cells_are_read(trained, tmp_path):
     X = trained[2][NAMES].to_numpy()
     y = np.where(np.arange(len(X)) < 40, trained[2]["kind"].map({"x": 0, "y": 1, "z": 2}), -1)
@@ -341,6 +342,7 @@ def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tm
         assert own["label"].tolist() == found["mine.csv"]["label"].tolist()
 
 
+@pytest.mark.extended
 def test_new_rows_need_no_column_of_categories_that_was_left_out(tmp_path):
     X, y = make_blobs(200, 3, centers=2, random_state=0)
     codes = np.random.default_rng(0).permutation(200) + 10001

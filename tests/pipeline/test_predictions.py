@@ -56,6 +56,7 @@ def test_every_row_is_predicted_and_what_was_given_stands_beside_it(finished, sm
     assert result.to_dict()["predictions"] == str(result.predictions)
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_are_named_by_their_identifier_as_it_is_written(tmp_path):
     trees().to_csv(tmp_path / "trees.csv", index=False)
     _, table = predicted(tmp_path, str(tmp_path / "trees.csv"), data={"points": 40})
@@ -67,6 +68,7 @@ def test_rows_of_a_table_are_named_by_their_identifier_as_it_is_written(tmp_path
     assert set(table.loc[table["given"] == "", "role"]) == {"unlabeled", "unused"}
 
 
+@pytest.mark.slow
 def test_rows_without_an_identifier_are_named_by_their_lines_and_a_label_of_a_file_is_given(tmp_path):
     first, second = trees()[:30].drop(columns="code"), trees()[30:].drop(columns="code")
     first.to_csv(tmp_path / "p-1.csv", index=False)
@@ -81,6 +83,7 @@ def test_rows_without_an_identifier_are_named_by_their_lines_and_a_label_of_a_fi
     assert table.loc[31, ["given", "role"]].tolist() == ["oak", "labeled"]
 
 
+@pytest.mark.extended
 def test_a_table_is_left_out_or_written_as_parquet_where_the_spec_says_so(tmp_path, finished):
     trees().to_parquet(tmp_path / "trees.parquet")
     result, _ = predicted(tmp_path, str(tmp_path / "trees.parquet"), predictions={"format": "none"})

@@ -81,6 +81,7 @@ def test_a_model_of_quantities_has_none(made, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_one_label_a_class_has_probabilities(made, tmp_path):
     folder = fitted(made, {"kind": "automatic"}, labels={"per_class": 1})
     P = open_model(folder).predict_proba(as_rows(made[1]))
@@ -88,6 +89,7 @@ def test_one_label_a_class_has_probabilities(made, tmp_path):
     assert log_loss(made[2]["kind"], P) < 1.0  # of equal probabilities 1.1
 
 
+@pytest.mark.slow
 def test_a_point_without_a_label_has_none(made, tmp_path):
     """New points far away from the model, by a kernel that is zero there."""
     model = fitted(made, {"kind": "svm"}, kernel={"bandwidth": 0.5})

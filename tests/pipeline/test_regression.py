@@ -110,6 +110,7 @@ def test_every_stage_has_a_cost_and_the_second_run_is_cached(fields, finished):
     assert "number of classes" not in str([row["estimated"] for row in made.records()])
 
 
+@pytest.mark.slow
 def test_selection_takes_the_lowest_held_out_error(fields, tmp_path):
     grid = {"cv": 3, "grid": {"power": [1, 2], "eta": [1, 30], "C": [0.1, 10]}}
     result = run({**fields, "selection": grid}, workspace=tmp_path, execution=InProcess(2))
@@ -165,6 +166,7 @@ def test_the_command_tells_the_rmse(fields, finished, tmp_path):
 # Which points count
 
 
+@pytest.mark.slow
 def test_points_without_a_target_are_in_the_graph_and_not_in_the_test(fields, tmp_path):
     y = curve()[1]
     hidden = np.random.default_rng(0).permutation(N)[:150]
@@ -192,6 +194,7 @@ def test_a_marker_hides_values_and_minus_one_is_none(fields, tmp_path):
     assert part(tmp_path / "two", "split")[1]["target"]["known"] == N - (y == -1).sum()
 
 
+@pytest.mark.extended
 def test_an_official_split_drops_test_points_without_a_target(fields, tmp_path):
     y = curve()[1]
     split = np.zeros(N, np.uint8)
@@ -293,6 +296,7 @@ def test_a_ridge_classifier_has_an_rmse_from_the_codes(small_spec, tmp_path, n_c
     assert "rmse from the codes ±1" in (tmp_path / "runs" / result.run / "report.html").read_text()
 
 
+@pytest.mark.extended
 def test_the_hinge_loss_has_no_rmse(spec, workspace):
     result = run({**spec, "model": {"kind": "svm", "loss": "hinge"}}, workspace=workspace, execution=InProcess(1))
     assert result.metrics["rmse"] is None

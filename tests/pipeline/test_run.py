@@ -70,6 +70,7 @@ def test_the_result_says_what_was_found(finished):
     assert not (workspace / "lock.json").exists()
 
 
+@pytest.mark.slow
 def test_events_tell_every_stage_and_its_progress(spec, tmp_path):
     events = []
     run(spec, workspace=tmp_path, execution=InProcess(2), events=events.append)
@@ -143,6 +144,7 @@ def test_another_eta_fits_and_scores_only(spec, finished, workspace):
     assert outcome(run(spec, workspace=workspace, execution=InProcess(2))) == outcome(finished[1])  # still there
 
 
+@pytest.mark.slow
 def test_a_stage_that_failed_leaves_the_stages_before_it(spec, tmp_path, finished):
     with pytest.raises(NotConverged, match="did not converge") as error:
         run(spec, set=["solver.max_iter=1"], workspace=tmp_path, execution=InProcess(2))
@@ -190,6 +192,7 @@ def test_parts_of_another_budget_are_not_mixed(spec, finished, workspace):
     assert outcome(result) == to_rounding(outcome(finished[1]))
 
 
+@pytest.mark.slow
 def test_fresh_makes_every_artifact_anew(spec, finished, workspace):
     run(spec, set=["model.eta=3"], workspace=workspace, execution=InProcess(2))
     other = folder_of(workspace, spec, "models", "model.eta=3") / "manifest.json"
@@ -304,6 +307,7 @@ def test_data_that_cannot_be_used_are_refused_with_a_reason(spec, tmp_path, over
     assert "fix:" in str(raised.value)
 
 
+@pytest.mark.slow
 def test_unlabeled_rows_of_the_file_are_trained_on_and_never_tested(spec, points_file, tmp_path):
     with np.load(points_file) as arrays:
         X, y = arrays["X"], arrays["y"].copy()

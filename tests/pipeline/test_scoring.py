@@ -157,6 +157,7 @@ def test_what_cannot_be_decided_is_refused_by_the_spec(task, model, why):
         load_spec({"name": "a", "data": {"source": "a.csv", "task": task}, "labels": {"count": 9}, "model": model})
 
 
+@pytest.mark.extended
 def test_of_many_labels_model_and_base_have_probabilities_to_compare(points, tmp_path, monkeypatch):
     path, *_ = points
     monkeypatch.setattr(automatic, "MAX_LABELS", 20)

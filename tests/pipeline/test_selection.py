@@ -47,6 +47,7 @@ def test_each_model_chooses_its_best_grid_point(searched):
     assert result.selection["model"]["error"] == found["choices"]["model"]["error"]
 
 
+@pytest.mark.slow
 def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_path):
     spec, workspace, result = searched
     chosen = facts(workspace, "selection")["choices"]["model"]
@@ -57,6 +58,7 @@ def test_the_choice_gives_the_model_that_those_parameters_give(searched, tmp_pat
     assert again.baselines["shuffled"]["error"] == result.baselines["shuffled"]["error"]
 
 
+@pytest.mark.slow
 def test_a_longer_grid_uses_the_graph_again(searched):
     spec, workspace, _ = searched
     wider = {**spec, "selection": {**GRID, "grid": {**GRID["grid"], "eta": [1, 30, 100]}}}
@@ -129,6 +131,7 @@ def test_the_weight_of_the_graph_is_by_its_structure_and_the_labels(small_spec, 
 REPEATED = {"cv": 3, "repetitions": 2, "scoring": "neg_log_loss", "grid": {"eta": [1, 30], "C": [1, 10]}}
 
 
+@pytest.mark.slow
 def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path):
     spec = {**small_spec, "labels": {"per_class": 6}, "model": {"kind": "svm", "loss": "hinge"}, "selection": REPEATED,
             "baselines": ["base", "shuffled"]}
@@ -151,6 +154,7 @@ def test_folds_repetitions_measure_and_rule_of_a_choice(small_spec, tmp_path):
         assert words in page, words
 
 
+@pytest.mark.extended
 def test_repetitions_and_measures_of_quantities(small_spec, points_file, tmp_path):
     spec = {**small_spec, "data": {**small_spec["data"], "task": "regression"}, "labels": {"count": 30},
             "model": {"kind": "ridge"}, "baselines": ["base", "shuffled"],

@@ -87,6 +87,7 @@ def test_without_a_label_soft_labels_are_all_there_is(table, tmp_path, kind):
     assert (result.predict(tmp_path / "new.csv") == table["true"]).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_class_vectors_classify_a_table_whose_targets_are_all_missing(table, tmp_path):
     blank = table.assign(kind="")
     path = written(blank, tmp_path / "t.csv")
@@ -103,6 +104,7 @@ def test_class_vectors_classify_a_table_whose_targets_are_all_missing(table, tmp
     assert (predictions[0] == table["true"]).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_predicted_targets_count_in_a_regression(table, tmp_path):
     y = table["a"] + table["b"]
     shown = y.where(np.arange(len(y)) % 8 == 0)
@@ -251,6 +253,7 @@ def test_columns_of_a_table_are_matched_by_name(table, tmp_path):
         run(spec_of(path, data=data, **models[2]), workspace=tmp_path, execution=InProcess(1), until="labels")
 
 
+@pytest.mark.extended
 def test_a_class_of_soft_labels_needs_no_label(table, tmp_path):
     """The baselines of `kind: graph` never predict it."""
     classes, columns = [*NAMES, "emu"], [*COLUMNS, "p_emu"]

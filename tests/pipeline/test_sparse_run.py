@@ -90,6 +90,7 @@ def test_a_scaling_that_moves_zeros_is_refused_before_any_stage(scale, text_like
     assert not list(tmp_path.glob("artifacts/*"))
 
 
+@pytest.mark.extended
 def test_the_number_of_parts_does_not_change_the_result(runs, text_like, tmp_path):
     found = run(spec_of(text_like[0]), workspace=tmp_path, execution=InProcess(2, memory_budget=14_000_000))
     assert found.metrics == to_rounding(runs[1][0].metrics)

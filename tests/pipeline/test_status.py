@@ -68,6 +68,7 @@ def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path):
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_status(spec, tmp_path):
     run(spec, workspace=tmp_path / "done", execution=InProcess(1))
     assert status_in(tmp_path / "done")["state"] == "done"

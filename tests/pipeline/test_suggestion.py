@@ -86,6 +86,7 @@ def test_labels_that_were_asked_for_lower_the_error(problem, finished, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["graph", "cluster", pytest.param("automatic", marks=pytest.mark.slow)])
+@pytest.mark.extended_cases("cluster")
 def test_nothing_is_made_anew(problem, finished, monkeypatch, kind):
     folder, result = problem[0], finished(kind)
     monkeypatch.setattr(KNNGraph, "build", None)
@@ -130,6 +131,7 @@ def test_a_run_without_labels_is_refused(problem, finished, monkeypatch):
         suggest_rows(result.run, InProcess(1), workspace=folder / "work")
 
 
+@pytest.mark.extended
 def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
@@ -154,6 +156,7 @@ def test_labels_that_were_suggested_are_noted_as_no_random_draw():
     assert LABELS.notes is labels_notes
 
 
+@pytest.mark.slow
 def test_a_spec_that_was_run_with_values_set_is_named_with_them(problem, tmp_path):
     folder = problem[0]
     spec = {"name": "set", "data": {"source": str(folder / "points.csv"), "read": {"target": "kind"}},

@@ -87,6 +87,7 @@ def tested(tables, tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.extended_cases("columns.csv", "lists.parquet")
 def test_a_run_finds_what_the_estimator_finds_in_each_form(tables, form, tmp_path):
     _, X, _, y = tables
     probabilities, has, table = predicted(result_of(spec_of(tables, form), tmp_path))
@@ -97,6 +98,7 @@ def test_a_run_finds_what_the_estimator_finds_in_each_form(tables, form, tmp_pat
     assert_array_equal(table["role"], np.where(y[:, 0] < 0, "unlabeled", "labeled"))
 
 
+@pytest.mark.extended
 def test_weights_count_in_each_tag(tables, tmp_path):
     folder, X, _, y = tables
     weight = np.where(np.arange(160) % 3, 1.0, 0.25)
@@ -218,6 +220,7 @@ def test_a_plan_counts_what_all_tags_take(tables, tmp_path):
     assert guessed["vertex_values"].seconds > several["vertex_values"].seconds
 
 
+@pytest.mark.slow
 def test_a_rare_tag_is_said_and_predicted_as_its_labels_say(tables, tmp_path):
     folder, X, _, y = tables
     rare = pd.read_csv(folder / "columns.csv").assign(rare=np.where(y[:, 0] < 0, np.nan, 0))
@@ -299,6 +302,7 @@ def test_what_is_written_is_read_again(rows):
     assert [set(tags_in(repr(row), None)) for row in rows] == [set(row) for row in rows]
 
 
+@pytest.mark.extended
 def test_a_column_of_one_tag_says_yes_and_no_as_a_feature_does(tables, tmp_path):
     columns = pd.read_csv(tables[0] / "columns.csv").replace({name: {1: "Ja", 0: "nein"} for name in NAMES})
     columns.to_csv(tmp_path / "words.csv", index=False)
@@ -378,6 +382,7 @@ def tags_by_init(table, path):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
+@pytest.mark.extended_cases("feather")
 def test_lists_of_integers_are_tags_named_by_them(tables, tmp_path, ending):
     _, X, tags, y = tables
     lists = [np.flatnonzero(row).tolist() if known else None for row, known in zip(tags, y[:, 0] >= 0, strict=True)]
@@ -393,6 +398,7 @@ def test_lists_of_integers_are_tags_named_by_them(tables, tmp_path, ending):
     assert_array_equal(result.predict(path), named.predict(X))
 
 
+@pytest.mark.slow
 def test_init_knows_tags_by_their_cells(tables, tmp_path):
     _, X, tags, y = tables
     points, known = pd.DataFrame(X.astype(float), columns=FEATURES), y[:, 0] >= 0

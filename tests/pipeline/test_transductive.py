@@ -100,6 +100,7 @@ def test_a_selection_is_the_search_of_the_estimator_on_the_same_folds(known, tmp
     assert own["scores"]["model"]["error"] == own["choices"]["model"]["error"]
 
 
+@pytest.mark.extended
 def test_without_a_selection_the_parameters_are_those_given(known, tmp_path):
     spec, X, y = known
     given = {key: value for key, value in spec.items() if key != "selection"}
@@ -151,6 +152,7 @@ def test_some_candidates_are_drawn_and_the_better_half_goes_on_to_more_folds(kno
 
 @pytest.mark.parametrize("selection", [None, {"cv": 3, "repetitions": 2, "grid": {
     "bandwidth": ["0.5*median", "median"], "unlabeled_weight": [0.0, 1.0]}}])
+@pytest.mark.extended_cases("selection1")
 def test_a_run_has_the_tasks_that_the_plan_counts(known, tmp_path, selection, monkeypatch):
     """Features are made in several blocks, once for each bandwidth."""
     for module in ("kernels.gram", "learners.model"):

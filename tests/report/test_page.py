@@ -137,6 +137,7 @@ def test_balanced_accuracy_that_disagrees_is_told():
     assert "it is 50.0 % with the unlabeled data and 78.0 % without it" in Reader(example_page(result, facts)).text
 
 
+@pytest.mark.slow
 def test_everything_is_escaped():
     script = "<script>alert(1)</script>"
     image = '"><img src=x onerror=alert(1)>'
@@ -161,6 +162,7 @@ def test_everything_is_escaped():
     text.encode("utf-8")
 
 
+@pytest.mark.slow
 def test_two_classes_and_the_baseline_of_a_graph_of_the_landmarks():
     found = Reader(example_page(*example_run(2, classes=["odd", "even"], landmark_graph=True)))
     assert_self_contained(found)
@@ -219,6 +221,7 @@ def test_what_is_not_fine_gets_a_warning_box(stage, change, words):
 @pytest.mark.parametrize(("n_classes", "first", "words"), [
     (3, 9, "class 0: 9, class 1: 5, class 2: 5"), (200, 9, "from 5 to 9, median 5"), (3, 5, "labels per class 5 each"),
 ])
+@pytest.mark.extended_cases("200-9-from 5 to 9, median 5")
 def test_labels_per_class_fit_a_line(n_classes, first, words):
     result, facts = example_run(n_classes)
     facts["labels"]["per_class"][0] = first
@@ -239,6 +242,7 @@ def test_unreachable_points_are_counted_and_the_first_named():
     ({"error": 0.125, "loss": 0.3}, ("error in cross-validation", "12.5 %", "broken by the lowest hinge loss", "0.3")),
     ({"rmse": 0.125, "mae": 0.3}, ("rmse in cross-validation", "0.125", "lowest mean absolute error")),
 ])
+@pytest.mark.extended_cases("own1-shown1")
 def test_the_parameters_that_were_chosen_are_shown_with_their_error(own, shown):
     result, facts = example_run(landmark_graph=True)
     rows = [{"power": power, "eta": eta, "bandwidth": "0.5*median", "C": C, **own, "fold_errors": [0.1, 0.2]}
@@ -335,6 +339,7 @@ def test_equal_arguments_give_an_equal_page():
     assert example_page(*example_run(12)) == example_page(*example_run(12))
 
 
+@pytest.mark.extended
 def test_the_readers_plot_settings_do_not_matter(tmp_path):
     import matplotlib
 

@@ -110,6 +110,7 @@ def test_large_scores_do_not_overflow():
 
 
 @pytest.mark.parametrize("n_labels", [2, 3])
+@pytest.mark.extended_cases("3")
 def test_two_labels_a_class_are_not_held_out_from_a_majority_of_the_others(n_labels):
     """Left out alone, a label's class is in the minority, and its own score says the opposite."""
     X, true = make_blobs(200, centers=2, cluster_std=1.0, random_state=3)

@@ -146,6 +146,7 @@ def test_labels_choose_the_bandwidth(penalties):
         assert actual.cv_results_["param_bandwidth"][actual.cv_results_["rank_test_score"] == 1] == actual.bandwidth_
 
 
+@pytest.mark.slow
 def test_a_bandwidth_that_is_given_and_a_kernel_without_one_are_the_only_ones():
     X, y = problem()
     half = median_bandwidth(X, 0) / 2

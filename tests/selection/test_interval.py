@@ -108,6 +108,7 @@ def test_the_power_is_that_of_all_outcomes(m, wins, losses):
     assert_allclose(mcnemar_power(m, wins, losses), power_by_enumeration(m, wins, losses), atol=1e-9)
 
 
+@pytest.mark.extended
 def test_many_points_have_the_power_that_their_number_tends_to():
     draws = np.random.default_rng(0).multinomial(40_000, [0.035, 0.03, 0.935], size=4000)
     share = np.mean([right > wrong and binomtest(int(right), int(right + wrong)).pvalue < 0.05
@@ -123,6 +124,7 @@ def test_the_least_difference_is_found_in_four_of_five_test_sets():
     assert comb(6, 6) * 2 / 2**6 < 0.05 < 2 / 2**5
 
 
+@pytest.mark.slow
 def test_the_power_of_the_t_test_is_its_share_of_draws():
     rng = np.random.default_rng(1)
     draws = rng.normal(0.3, 1.0, (2000, 40))

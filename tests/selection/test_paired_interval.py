@@ -29,6 +29,7 @@ def assert_agrees(pair):
         assert (low > 0) == (pair.verdict == HELPED)
 
 
+@pytest.mark.slow
 def test_the_interval_of_paired_shares_excludes_zero_exactly_where_mcnemars_test_is_significant():
     for n in (1, 5, 6, 20, 61, 400, 10**6):
         counts = sorted({*range(min(n, 30) + 1), n // 3, n // 2, n})

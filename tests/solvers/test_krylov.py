@@ -51,6 +51,7 @@ def test_both_passes_are_functions_of_the_eigenvalues(normalized, pieces):
     assert_allclose(whole, np.einsum("mij,mjc->ic", expected, coef), atol=2e-3)
 
 
+@pytest.mark.slow
 @given(random_state=st.integers(0, 99), width=st.integers(1, 5))
 @settings(max_examples=4, deadline=None)
 def test_a_column_depends_on_those_beside_it_by_no_more_than_the_tolerance(random_state, width):

@@ -176,6 +176,7 @@ def cluster(tmp_path, monkeypatch):
     made.end()
 
 
+@pytest.mark.slow
 @needs_kubectl
 def test_a_job_is_handed_over_asked_after_and_ended(cluster, tmp_path):
     engine, job = described(tmp_path).engine(), job_in(tmp_path)

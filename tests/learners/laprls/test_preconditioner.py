@@ -161,6 +161,7 @@ def test_factors_are_shared_by_folds_and_solve_their_own_penalties():
         assert_allclose(made.matrix(item) @ inverses[index](R), R, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_sampled_edges_need_fewer_iterations_than_the_paper():
     """Digits, 1,797 points: 30 to 3 times fewer where the graph matters, never more than one more."""
     X = load_digits().data[:1200] / 16

@@ -46,6 +46,7 @@ def gradient(made, loss, item, coef, intercept):
 
 
 @in_pairs({"kind": ["normalized", "unnormalized"], "method": METHODS, "loss": LOSSES, "m": [12, 45]})
+@pytest.mark.extended_cases("unnormalized-nystrom-cg-loss3-12")
 def test_every_method_finds_the_minimum(loss, method, kind, m):
     made = case(m=m, kind=kind, kernel=RBF(0.7), coded=True, c=3, tol=1e-9, max_iter=3000)
     items = scaled(made)

@@ -136,6 +136,7 @@ def test_kernels_of_low_rank(method, preconditioner):
         assert functions.evidence["max_residual"] < 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(random_state=st.integers(0, 999), method=st.sampled_from(METHODS), lambda_A=st.floats(1e-3, 10),
        lambda_I=st.floats(0, 10), held=st.integers(-1, 2), control=st.booleans())
@@ -251,6 +252,7 @@ def test_float32_blocks_keep_four_digits_of_the_function(method):
         assert np.abs(made.values(a, index) - expected).max() < 2e-4 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_penalties_are_solved_in_groups_whose_factors_fit():
     made = case(tol=1e-9)
     items = with_folds([Penalties(a, i) for a in (0.1, 1.0) for i in (0.0, 0.2, 2.0)], 2)

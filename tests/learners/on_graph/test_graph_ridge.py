@@ -45,6 +45,7 @@ def test_the_average_is_that_of_dense_kernels_with_refits(classes, penalty, data
     assert not found.values[~found.reachable].any()
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(problem=problems(), random_state=st.integers(0, 99))
 def test_the_order_of_points_and_of_classes_does_not_matter(problem, random_state):

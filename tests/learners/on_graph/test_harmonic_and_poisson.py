@@ -226,6 +226,7 @@ def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
 
 
 @pytest.mark.parametrize("kind", ["classes", "classes by Poisson", "quantities"])
+@pytest.mark.extended_cases("classes by Poisson")
 def test_a_graph_that_grew_is_fitted_sooner_from_its_values_before(kind):
     """The same function within the tolerance. Poisson scores are multiples of what is solved for, and shifted."""
     rng = np.random.default_rng(0)
