@@ -66,8 +66,8 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
     by_nearest = len(target.labeled) > MAX_BLENDED
-    most = labels_searched(rows.shape[1], metric) if by_nearest else MAX_LABELS
-    drawn = block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:most]
+    max_labels = labels_searched(rows.shape[1], metric) if by_nearest else MAX_LABELS
+    drawn = block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:max_labels]
     sample = np.sort(drawn)
     labels = target.in_units().take(sample)
     n_labels = len(labels.labeled)
@@ -77,14 +77,14 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     n = len(rows) if ids is None else len(ids)
     positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, sample_ids(n, SAMPLED)])
     X = rows.take(positions if ids is None else ids.take(positions))
-    held = np.searchsorted(sample, drawn[:MAX_HELD_OUT])
+    held_out = np.searchsorted(sample, drawn[:MAX_HELD_OUT])
     local, losses = replace(labels, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
     for kind in (each for each in fitted if each != "auto" or each == first):
         Z = fitted[kind].transform(X)
         if metric_of(metric).undefined(Z).any():
             first = "none" if kind == first else first
         elif _separates(Z, fitted[kind]):
-            losses[kind] = losses_by_nearest(Z, local, held, metric) if by_nearest else _losses_by_kernels(
+            losses[kind] = losses_by_nearest(Z, local, held_out, metric) if by_nearest else _losses_by_kernels(
                 Z, local, random_state)
     if first not in losses:
         return fitted[first], evidence
@@ -128,20 +128,20 @@ def labels_searched(d: int, metric: AnyMetric = Euclidean.name) -> int:
     return max(MAX_HELD_OUT, int(SEARCH_NS / (MAX_HELD_OUT * (PAIR_NS + rule.column_ns * d))))
 
 
-def losses_by_nearest(Z: Any, labels: Target, held: np.ndarray, metric: AnyMetric = Euclidean.name) -> np.ndarray:
-    """Return the squared residuals of the labels `held` (h,) by their three nearest others among scaled rows."""
+def losses_by_nearest(Z: Any, labels: Target, held_out: np.ndarray, metric: AnyMetric = Euclidean.name) -> np.ndarray:
+    """Return the squared residuals of the labels `held_out` (h,) by their three nearest others among scaled rows."""
     Y = labels.indicators()
     if pair_metric_of(metric) is not None:
-        _, nearest = pair_points(as_rows(Z), metric, CHUNK_BYTES).nearest(Z[held], held, N_NEAREST)
+        _, nearest = pair_points(as_rows(Z), metric, CHUNK_BYTES).nearest(Z[held_out], held_out, N_NEAREST)
     else:
         measured = measurable(Z, metric)
         search = library("sklearn.neighbors").NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute")
         search.fit(measured)
-        near = search.kneighbors(measured[held], return_distance=False)
-        others = near != held[:, None]
+        near = search.kneighbors(measured[held_out], return_distance=False)
+        others = near != held_out[:, None]
         others[others.all(axis=1), -1] = False  # among many equal rows the row itself may be missing
-        nearest = near[others].reshape(len(held), N_NEAREST)
-    losses: np.ndarray = ((Y[held] - Y[nearest].mean(axis=1)) ** 2).sum(axis=1)
+        nearest = near[others].reshape(len(held_out), N_NEAREST)
+    losses: np.ndarray = ((Y[held_out] - Y[nearest].mean(axis=1)) ** 2).sum(axis=1)
     return losses
 
 

@@ -55,9 +55,9 @@ def require_classes(names: np.ndarray, regressor: str) -> None:
             fix="label points of another class" if len(names) else "label points of each class, or check the marker")
 
 
-def require_per_class(target: Classes, least: int, what: str, fix: str) -> None:
-    """Raise DataError if a class has fewer than `least` labeled points."""
-    lacking = target.names[np.bincount(target.coded, minlength=len(target.names)) < least].tolist()
+def require_per_class(target: Classes, min_labels: int, what: str, fix: str) -> None:
+    """Raise DataError if a class has fewer than `min_labels` labeled points."""
+    lacking = target.names[np.bincount(target.coded, minlength=len(target.names)) < min_labels].tolist()
     require(not lacking, f"class {', '.join(map(repr, lacking))} has {what}", error=DataError,
             why="a learner does not know a class that it has not seen", fix=fix)
 

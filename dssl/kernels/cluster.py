@@ -146,8 +146,8 @@ class LandmarkSumsTask:
                     degrees = shared["degrees"][self.start + start:self.start + stop]
                 else:
                     estimated = C @ shared["weights"]
-                    raised += int((estimated < shared["least"]).sum())
-                    degrees = np.maximum(estimated, shared["least"])
+                    raised += int((estimated < shared["min_degree"]).sum())
+                    degrees = np.maximum(estimated, shared["min_degree"])
                 C /= np.sqrt(degrees)[:, None]
                 moment += C.T @ C
                 if projected is not None and self.vectors is not None:
@@ -266,7 +266,7 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
         of_rows = _landmark_sums(rows, kernel, shared, execution)["sums"]
         with one_thread():
             T = whiten(W).T
-            shared |= {"weights": T @ (T.T @ of_rows), "least": np.array(float(np.diagonal(W).min()))}
+            shared |= {"weights": T @ (T.T @ of_rows), "min_degree": np.array(float(np.diagonal(W).min()))}
     seconds["degrees"] = time.perf_counter() - begin
     eigensystem = None
     if stochastic is not None:

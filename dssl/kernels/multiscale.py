@@ -239,7 +239,7 @@ def laplacian_of(points: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class EigenvaluesTask:
-    """Write the `count` lowest eigenvalues `values` of a scale, and the smallest degree, `least`."""
+    """Write the `count` lowest eigenvalues `values` of a scale, and the smallest degree, `min_degree`."""
 
     points: Arrays
     eps: float
@@ -248,7 +248,7 @@ class EigenvaluesTask:
     def __call__(self, out: PartWriter) -> Receipt:
         L, degrees = laplacian_of(points_of(self.points.load(), "points"), self.eps)
         values = eigh(L.T, eigvals_only=True, driver="evd", overwrite_a=True, check_finite=False)
-        return out.write(values=values[:self.count], least=degrees.min(keepdims=True))
+        return out.write(values=values[:self.count], min_degree=degrees.min(keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -332,14 +332,14 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     pairs = params.pairs_of(s)
     shared = execution.share(**point_arrays("points", points))
     steps = parts or execution.scratch()
-    scales, values, least = _eigenvalues(shared, eps_0, params, pairs, execution, steps.within("values"))
+    scales, values, min_degrees = _eigenvalues(shared, eps_0, params, pairs, execution, steps.within("values"))
     if len(values) == 2 and values[0, 1] < params.threshold:
         warnings.warn(explain(
             f"the second eigenvalue is {values[0, 1]:.2g} at the first scale, below threshold={params.threshold:g}",
             why="some points lie far from all others for that scale, or it is too small, so that closer points are not "
                 "distinguished", fix="drop points that lie far off, scale the features, or give a larger eps_0"),
             UserWarning, stacklevel=2)
-    chosen, counts = selected_scales(values, least, s)
+    chosen, counts = selected_scales(values, min_degrees, s)
     seconds = {"values": time.perf_counter() - begin}
     used = np.unique(chosen[chosen >= 0])
     require(len(used) > 0, f"at eps_0={eps_0:g} and below no two of {s:,} landmarks are joined", error=DataError,
@@ -385,7 +385,7 @@ def _eigenvalues(points: Arrays, eps_0: float, params: MultiscaleParams, pairs: 
         last = next((j for j in range(1, len(scales)) if spectra[j]["values"][1] < params.threshold), None)
     spectra = spectra[:last + 1]
     return (np.array(scales[:last + 1]), np.stack([spectrum["values"] for spectrum in spectra]),
-            np.concatenate([spectrum["least"] for spectrum in spectra]))
+            np.concatenate([spectrum["min_degree"] for spectrum in spectra]))
 
 
 def landmark_bytes(s: int, d: int, pairs: int) -> int:

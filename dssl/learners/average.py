@@ -149,8 +149,8 @@ def group_held_out_values(K: np.ndarray, Y: np.ndarray, penalty: float, weight: 
     return values
 
 
-def fit_without(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, weight: np.ndarray | None,
-                train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, Member]:
+def held_out_member(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, weight: np.ndarray | None,
+                    train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, Member]:
     """Return the standardized values (q, c) of the test labels by a fit to the training labels, and that fit."""
     train_weight = None if weight is None else weight[train]
     member = fit_member(K[np.ix_(train, train)], sampled[:, train], target.take(train), train_weight, penalty,

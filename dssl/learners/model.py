@@ -92,9 +92,9 @@ def predict_blocks(rows: Rows, shared: SharedModels, output: Output, execution: 
     return execution.map(tasks, parts)
 
 
-def block_height(each: int, n: int, budget: int, held: int) -> int:
-    """Return how many of n rows of `each` bytes are predicted at a time beside `held` bytes; BudgetError if not one."""
-    return min(rows_that_fit(budget, each, n, fixed_bytes=held), max(1, BLOCK_BYTES // each))
+def block_height(each: int, n: int, budget: int, fixed_bytes: int) -> int:
+    """Return how many of n rows of `each` bytes are predicted at a time beside other bytes; BudgetError if not one."""
+    return min(rows_that_fit(budget, each, n, fixed_bytes=fixed_bytes), max(1, BLOCK_BYTES // each))
 
 
 def predict_cost(kernel: Kernel, test: Rows, row_bytes: int, m: int, n_models: int, n_columns: int, predicted: int,

@@ -95,12 +95,12 @@ class Frequencies:
 
 
 def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
-                assumed: ClassPrior, held: np.ndarray | None = None, n_columns: int | None = None, *,
+                assumed: ClassPrior, positions: np.ndarray | None = None, n_columns: int | None = None, *,
                 at_points: Callable[[], np.ndarray] | None = None) -> PriorShift:
     """Return the shift of values whose held-out values are (h, c), from the labels of `calibration_labels`.
 
-    assumed : the frequencies that the values assume, `LABELS` or `EQUAL`. held (h,) : the positions of the held-out
-    labels, all by default. n_columns : of the values, where a model of two classes has two columns and its held-out
+    assumed : the frequencies that the values assume, `LABELS` or `EQUAL`. positions (h,) : of the held-out labels, all
+    by default. n_columns : of the values, where a model of two classes has two columns and its held-out
     values have one. at_points : makes the values (s, c) at points to be predicted; it is called where no label is held
     out, and without it there is then no calibration, and the slope is 1.
     """
@@ -108,24 +108,24 @@ def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np
     if not isinstance(target, Classes):
         return PriorShift(np.zeros(n_columns))
     assert isinstance(coding, ClassCoding)
-    rows = calibration_labels(target, held_out, held)
-    positions = rows if held is None else held[rows]
+    rows = calibration_labels(target, held_out, positions)
+    used = rows if positions is None else positions[rows]
     size = 1.0
     if not len(rows) and at_points is not None:
         size = float(np.sqrt((margins_of(at_points(), coding) ** 2).mean()))
     calibration, offset = Frequencies.of(target, weight, assumed).fit(
-        margins_of(held_out[rows], coding), target.coded[positions], None if weight is None else weight[positions],
+        margins_of(held_out[rows], coding), target.coded[used], None if weight is None else weight[used],
         size)
     calibrated = len(rows) > 0 or at_points is not None
     return PriorShift(coding.column_shift(offset, n_columns), calibration if calibrated else None)
 
 
-def calibration_labels(target: Classes, held_out: np.ndarray, held: np.ndarray | None = None) -> np.ndarray:
+def calibration_labels(target: Classes, held_out: np.ndarray, positions: np.ndarray | None = None) -> np.ndarray:
     """Return the rows of held-out values (h, c) that are finite and whose class has another label.
 
-    held (h,) : the positions of the labels, all by default.
+    positions (h,) : of the labels, all by default.
     """
-    codes = target.coded if held is None else target.coded[held]
+    codes = target.coded if positions is None else target.coded[positions]
     several = np.bincount(target.coded, minlength=len(target.names))[codes] > 1
     return np.flatnonzero(several & np.isfinite(held_out).all(axis=1))
 

@@ -51,8 +51,8 @@ class SoftLabels:
         if not self.folds:
             return self.values[labeled]
         values = np.full((len(labeled), self.values.shape[1]), np.nan)
-        for fold, without in self.folds:
-            values[fold] = without[labeled[fold]]
+        for fold, held_out in self.folds:
+            values[fold] = held_out[labeled[fold]]
         return values
 
 

@@ -156,10 +156,10 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     if other is not None:
         fit = partial(_pool, fit, other, context.graph(), points, params, execution)
     fitted = fit(target, weight)
-    coding, held = target.coding, target.take(fitted.held)
+    coding, held_out = target.coding, target.take(fitted.positions)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     if context.side is not None:
-        context.side.held_out = HeldOutValues(held.labeled, coding, fitted.held_out, fitted.held_out_supervised)
+        context.side.held_out = HeldOutValues(held_out.labeled, coding, fitted.held_out, fitted.held_out_supervised)
     models = {"model": fitted.model}
     at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:
@@ -180,15 +180,16 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
                                  **({} if shares is None else {"without_class_sizes": True})}
     on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.own
     known = np.flatnonzero(np.isfinite(on_graph).all(axis=1))
-    gain = gain_of(held.take(known), coding, on_graph[known], fitted.held_out_supervised[known], None if weight is None
-                   else weight[fitted.held[known]], metric_of(target), without_class_sizes=shares is not None)
+    weights = None if weight is None else weight[fitted.positions[known]]
+    gain = gain_of(held_out.take(known), coding, on_graph[known], fitted.held_out_supervised[known], weights,
+                   metric_of(target), without_class_sizes=shares is not None)
     gain = replace(gain, all_labeled=len(target.labeled) == len(points))
-    odd = odd_labels(held, fitted.held_out, context.numbers_of(held.labeled))
+    odd = odd_labels(held_out, fitted.held_out, context.numbers_of(held_out.labeled))
     warn_odd_labels(odd)
     choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
     if fitted.pooled is not None:
         other_evidence = evidence_of(fitted.pooled, context.graph(), target, weight)
-        sentences = [*([gain.in_words()] if len(held.labeled) else []), other_evidence["in_words"]]
+        sentences = [*([gain.in_words()] if len(held_out.labeled) else []), other_evidence["in_words"]]
         choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
     return {"models": described, **compared, "choice": choice}
 
@@ -212,9 +213,9 @@ def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
             UserWarning, stacklevel=3)
 
 
-def _of_held(weight: np.ndarray | None, fitted: AutomaticFit) -> np.ndarray | None:
+def _of_held_out(weight: np.ndarray | None, fitted: AutomaticFit) -> np.ndarray | None:
     """Return the weights of the labels that were held out."""
-    return None if weight is None else weight[fitted.held]
+    return None if weight is None else weight[fitted.positions]
 
 
 def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
@@ -233,7 +234,7 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
 def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int, *,
                curve: bool) -> dict[str, Any]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
-    if not len(fitted.held):
+    if not len(fitted.positions):
         return {"n": 0, "why": "no label is held out"}
     coding, whole = fitted.model.coding, LabelFolds.of(target, random_state, curve=curve)
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
@@ -245,15 +246,15 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
         elif isinstance(target, Classes):
             why = "the class sizes are known for all points, but not for subsets of the labels"
         whole = replace(whole, curve=[], no_curve=why)
-    alone, held = list(np.arange(len(fitted.held))[:, None]), target.take(fitted.held)
-    held_out_by_model = {name: [HeldOut(held, coding, values, alone, _of_held(weight, fitted))]
+    alone, held_out = list(np.arange(len(fitted.positions))[:, None]), target.take(fitted.positions)
+    held_out_by_model = {name: [HeldOut(held_out, coding, values, alone, _of_held_out(weight, fitted))]
                 for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised),
                                      *([("other", fitted.pooled.held_out_other)] if fitted.pooled else []))}
     for _, folds in whole.curve:
         assert fitted.refit_held_out is not None
         for name, values in zip(held_out_by_model, fitted.refit_held_out(folds), strict=True):
             held_out_by_model[name].append(HeldOut(target, coding, values, folds))
-    return by_labels(held, replace(whole, compared=alone), held_out_by_model)
+    return by_labels(held_out, replace(whole, compared=alone), held_out_by_model)
 
 
 def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:

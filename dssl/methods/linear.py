@@ -284,11 +284,11 @@ def linear_scores(F: np.ndarray, target: Target, learners: Sequence[FeatureLearn
 def held_out_linear(F: np.ndarray, target: Target, learner: FeatureLearner, repetitions: Repetitions,
                     weight: np.ndarray | None = None) -> list[HeldOut]:
     """Return the held-out values of a learner on the features F (l, k) of the labeled points in each repetition."""
-    held = []
+    held_out = []
     for folds in repetitions:
         values, coding = learner.held_out(F, target, folds, weight)
-        held.append(HeldOut(target, coding, values, folds, weight))
-    return held
+        held_out.append(HeldOut(target, coding, values, folds, weight))
+    return held_out
 
 
 def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:

@@ -242,7 +242,7 @@ REPORT_TEXT = ReportText(
     folds="Held-out points stay among the points that define the kernel.")
 MULTISCALE_KERNEL = Method(
     "multiscale", ("classification", "regression"), (
-        Step("basis", 3, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
+        Step("basis", 4, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
              f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
         selection_step(4, _selection_cost, _FEWER, REPORT_TEXT),
         models_step(7, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),

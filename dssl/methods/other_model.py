@@ -70,11 +70,11 @@ def can_learn(target: Target) -> bool:
 def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray | None) -> dict[str, Any]:
     """Return what held-out labels say of the other model; JSON."""
     coding = scored(target)
-    if len(pooled.held):
+    if len(pooled.positions):
         return other_model_evidence(
-            target.take(pooled.held), coding, pooled.held_out, pooled.own, pooled.held_out_other,
-            None if weight is None else weight[pooled.held], WRONG_CLASS if isinstance(target, Classes) else SQUARED,
-            pooled.attributes)
+            target.take(pooled.positions), coding, pooled.held_out, pooled.own, pooled.held_out_other,
+            None if weight is None else weight[pooled.positions],
+            WRONG_CLASS if isinstance(target, Classes) else SQUARED, pooled.attributes)
     if not isinstance(coding, ClassCoding):
         return without_labels(pooled.attributes, 0.0)
     codes = coding.codes(signed(pooled.on_vertices.values, target))

@@ -156,11 +156,11 @@ class HeldOutTags:
         """
         known = replace(target, coded=np.full_like(target.coded, UNLABELED))
         model, base = np.full((2, *target.coded.shape), np.nan)
-        for column, held in zip(target.learnable.tolist(), held_out, strict=True):
-            at = np.searchsorted(target.labeled, held.points)
+        for column, of_tag in zip(target.learnable.tolist(), held_out, strict=True):
+            at = np.searchsorted(target.labeled, of_tag.points)
             known.coded[at, column] = target.coded[at, column]
-            for values, of_column in ((model, held.model), (base, held.base)):
-                values[at, column] = margins_of(of_column, held.coding)[:, 1]
+            for values, of_column in ((model, of_tag.model), (base, of_tag.base)):
+                values[at, column] = margins_of(of_column, of_tag.coding)[:, 1]
         some = np.flatnonzero((known.coded != UNLABELED).any(axis=1))
         constants = target.constants()
         constant = ~np.isnan(constants) & (target.n_by_entry.sum(axis=0) > 1)
@@ -177,13 +177,13 @@ class HeldOutTags:
 def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
                       calibration: TagCalibration | None) -> dict[str, Any]:
     """Return what held-out labels say of models of tags, as a report reads it; see `selection.by_labels`."""
-    held = HeldOutTags.of(target, held_out)
-    n = len(held.tags.labeled)
+    known = HeldOutTags.of(target, held_out)
+    n = len(known.tags.labeled)
     if n == 0:
         return {"n": 0, "why": "no label is held out"}
-    pair = pair_of_tags(held.tags, held.model, held.base)
-    scores = {"model": scores_of_tags(held.tags, held.model, held.probabilities(calibration)),
-              "base": scores_of_tags(held.tags, held.base)}
+    pair = pair_of_tags(known.tags, known.model, known.base)
+    scores = {"model": scores_of_tags(known.tags, known.model, known.probabilities(calibration)),
+              "base": scores_of_tags(known.tags, known.base)}
     return {"n": n, "folds": n, "scores": scores,
             "over_base": pair.described(), "unlabeled_data": pair.verdict, "curve": [],
             "no_curve": "each tag has different labels"}
@@ -195,12 +195,12 @@ def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibratio
 
     held_out : of the learnable tags. calibration : of all, by all labels. n : the number of points.
     """
-    held = HeldOutTags.of(target, held_out)
-    gain, over_tags = compare_tags(held.tags, held.model, held.base)
+    known = HeldOutTags.of(target, held_out)
+    gain, over_tags = compare_tags(known.tags, known.model, known.base)
     gain = replace(gain, all_labeled=n == len(target.labeled))
     return gain, {"gain": gain.described(), "over_tags": over_tags, "held_out": {
-        "model": tag_scores(held.tags, held.model, held.probabilities(calibration)),
-        "base": tag_scores(held.tags, held.base)}, "in_words": f"{gain.in_words()}; {in_words(over_tags)}"}
+        "model": tag_scores(known.tags, known.model, known.probabilities(calibration)),
+        "base": tag_scores(known.tags, known.base)}, "in_words": f"{gain.in_words()}; {in_words(over_tags)}"}
 
 
 def in_words(over_tags: Mapping[str, Mapping[str, Any]]) -> str:

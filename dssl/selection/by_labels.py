@@ -105,9 +105,9 @@ def _draws(strata: np.ndarray, random_state: int) -> list[tuple[int, list[np.nda
             starts = [int(len(members) * STARTS[draw]) for members in of_class]
             training = np.concatenate([np.roll(members, -start)[:count]
                                        for members, start, count in zip(of_class, starts, counts, strict=True)])
-            held = np.setdiff1d(np.arange(len(strata)), training)
-            if len(held):
-                draws.setdefault((len(training), draw), [held])
+            held_out = np.setdiff1d(np.arange(len(strata)), training)
+            if len(held_out):
+                draws.setdefault((len(training), draw), [held_out])
     return [(count, folds) for (count, _), folds in draws.items()]
 
 
@@ -125,16 +125,16 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
     metric = WRONG_CLASS if isinstance(target, Classes) else SQUARED
     weight = held_out["model"][0].weight
     key = metric.name
-    held_out = {name: [replace(held, weight=None) for held in fits] for name, fits in held_out.items()}
+    held_out = {name: [replace(each, weight=None) for each in fits] for name, fits in held_out.items()}
     first = {name: fits[0] for name, fits in held_out.items()}
     points = next(iter(first.values())).points
     predicted = {name: _predicted(fits, target) for name, fits in first.items()}
     true, undefined = in_defined_scoring(target.take(points), predicted["model"])
-    scores = {name: {**_scored(held, metric), **target_score(true, predicted[name])} for name, held in first.items()}
+    scores = {name: {**_scored(each, metric), **target_score(true, predicted[name])} for name, each in first.items()}
     curve: dict[int, dict[str, list[HeldOut]]] = {}
     for name, fits in held_out.items():
-        for (count, _), held in zip(folds.curve, fits[1:], strict=False):
-            curve.setdefault(count, {}).setdefault(name, []).append(held)
+        for (count, _), each in zip(folds.curve, fits[1:], strict=False):
+            curve.setdefault(count, {}).setdefault(name, []).append(each)
     n_training = round(len(target.coded) - len(points) / len(folds.compared))
     rows = [_curve_point(count, drawn, metric) for count, drawn in sorted(curve.items()) if count < n_training]
     rows.append({"labels": n_training, **{name: of_model[key] for name, of_model in scores.items()},
@@ -155,8 +155,8 @@ def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], metric: Poi
     """
     row: dict[str, Any] = {"labels": count}
     for name, fits in drawn.items():
-        score = Score.mean([held.of(metric) for held in fits])
-        n = len(np.unique(np.concatenate([held.points for held in fits])))
+        score = Score.mean([each.of(metric) for each in fits])
+        n = len(np.unique(np.concatenate([each.points for each in fits])))
         row[name] = score.value
         row[f"{name}_interval"] = interval_of_score(score.value, score.standard_error, n,
                                                     share=metric == WRONG_CLASS)
@@ -191,10 +191,10 @@ def nested_error(candidates: Sequence[CandidateScores]) -> float | None:
     return float(errors[selected, np.arange(n_folds)].mean() ** (1 / power))
 
 
-def _scored(held: HeldOut, metric: PointMetric) -> dict[str, Any]:
+def _scored(held_out: HeldOut, metric: PointMetric) -> dict[str, Any]:
     """Return the error at the held-out labels by its name, with its standard error and 95 % interval; JSON."""
-    score = held.of(metric)
-    measured = held.measured(metric)
+    score = held_out.of(metric)
+    measured = held_out.measured(metric)
     interval = interval_of_share(score.value, len(measured)) if metric == WRONG_CLASS else interval_of_rmse(measured)
     return {metric.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
@@ -207,21 +207,23 @@ def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], points: 
     points (n, d) : to be predicted; some of them give the slope where each class has one label. weight : of the labels
     (l,), where none is held out.
     """
-    held = held_out[0].points if held_out else np.arange(0)
-    values = held_out[0].values[held] if held_out else np.empty((0, model.n_columns))
-    shift = prior_shift(target, values, model.coding, held_out[0].weight if held_out else weight, assumed, held,
+    positions = held_out[0].points if held_out else np.arange(0)
+    values = held_out[0].values[positions] if held_out else np.empty((0, model.n_columns))
+    shift = prior_shift(target, values, model.coding, held_out[0].weight if held_out else weight, assumed, positions,
                         model.n_columns,
                         at_points=None if can_calibrate(target) else partial(spaced_values, model, points))
     moved = model.shifted(shift.columns) if isinstance(target, Classes) else model
     return moved, shift.calibration, [fit.with_prior(assumed) for fit in held_out]
 
 
-def _predicted(held: HeldOut, target: Target) -> dict[str, np.ndarray]:
+def _predicted(held_out: HeldOut, target: Target) -> dict[str, np.ndarray]:
     """Return predictions of the held-out labels, with margins and log losses where the scoring needs them."""
-    predictions = held.coding.predictions(held.values[held.points], held.true)
+    predictions = held_out.coding.predictions(held_out.values[held_out.points], held_out.true)
     if isinstance(target, Classes) and target.scoring == "roc_auc":
-        predictions["margins"] = held.margins[held.points]
+        predictions["margins"] = held_out.margins[held_out.points]
     if isinstance(target, Classes) and target.scoring == "neg_log_loss":
-        P = held.probabilities[np.arange(len(held.true)), held.true]
+        P = held_out.probabilities[np.arange(len(held_out.true)), held_out.true]
         predictions["log_losses"] = -np.log(np.maximum(P, MIN_PROBABILITY))
-    return predictions if held.unreachable is None else with_rejections(predictions, held.unreachable[held.points])
+    if held_out.unreachable is None:
+        return predictions
+    return with_rejections(predictions, held_out.unreachable[held_out.points])

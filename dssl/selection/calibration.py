@@ -79,10 +79,10 @@ def held_out_probabilities(scores: np.ndarray, codes: np.ndarray, folds: Sequenc
     scores (l, n_classes) : held-out. The calibration of a fold is fitted to the other folds; of more than
     `CALIBRATIONS` folds several share one.
     """
-    held = np.concatenate(folds)
+    held_out = np.concatenate(folds)
     P = np.full(scores.shape, np.nan)
     for points in shared_calibrations(folds):
-        seen = np.setdiff1d(held, points)
+        seen = np.setdiff1d(held_out, points)
         weight = None if sample_weight is None else sample_weight[seen]
         P[points] = fit_calibration(scores[seen], codes[seen], weight).probabilities(scores[points])
     return P

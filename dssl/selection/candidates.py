@@ -59,14 +59,14 @@ class CandidateScores:
         scores: dict[str, float | None] = {}
         for metric in metrics:
             values = (fitted or repetitions) if metric == tie else repetitions
-            scores |= mean_over_repetitions(metric.name, [held.of(metric) for held in values])
+            scores |= mean_over_repetitions(metric.name, [each.of(metric) for each in values])
         if scoring is not None:
             require_scoring(scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
             name = SCORED[scoring][0]
             if name not in scores:
-                scores |= mean_over_repetitions(name, [scores_by_name(target)[name](held) for held in repetitions])
-        errors = [error for held in repetitions for error in held.of_folds(metrics[0])]
-        leave_one_out = all(len(fold) == 1 for held in repetitions for fold in held.folds)
+                scores |= mean_over_repetitions(name, [scores_by_name(target)[name](each) for each in repetitions])
+        errors = [error for each in repetitions for error in each.of_folds(metrics[0])]
+        leave_one_out = all(len(fold) == 1 for each in repetitions for fold in each.folds)
         return cls(parameters, scores, None if leave_one_out else tuple(errors),
                    float(np.std(errors)) if leave_one_out else None,
                    all_scores=every_score(repetitions) if complete else None)
@@ -116,7 +116,7 @@ class CandidateScores:
 def every_score(repetitions: Sequence[HeldOut]) -> dict[str, float | None]:
     """Return every score of held-out values in each repetition."""
     return {key: value for name, score in scores_by_name(repetitions[0].target).items()
-            for key, value in mean_over_repetitions(name, [score(held) for held in repetitions]).items()}
+            for key, value in mean_over_repetitions(name, [score(each) for each in repetitions]).items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,9 +113,10 @@ def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any =
         if not repetitions or np.isin(fold, np.concatenate(repetitions[-1])).any():
             repetitions.append([])
         repetitions[-1].append(fold)
-    held = [np.sort(np.concatenate(folds)) for folds in repetitions]
-    same = all(len(folds) > 1 for folds in repetitions) and all(np.array_equal(fold, held[0]) for fold in held)
-    require(same, f"cv={cv!r} holds labeled points out unequally often",
+    members = [np.sort(np.concatenate(folds)) for folds in repetitions]
+    several = all(len(folds) > 1 for folds in repetitions)
+    require(several and all(np.array_equal(points, members[0]) for points in members),
+            f"cv={cv!r} holds labeled points out unequally often",
             why="each repetition predicts every held-out point once, by the fit without its fold",
             fix="use KFold, StratifiedKFold, GroupKFold, LeaveOneOut, or their repeated variants")
     return repetitions
@@ -142,9 +143,10 @@ def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
             f"cv={cv!r} makes a fold that is no list of positions", why="a fold is a set of labeled points",
             fix="name one labeled point or more in each, by number, not by a mask")
     folds = [np.sort(fold.astype(np.int64)) for fold in tests]
-    held = np.concatenate(folds)
-    require(held.min() >= 0 and held.max() < len(strata), f"cv={cv!r} holds out point {held.min()} to {held.max()} of "
-            f"{len(strata)}", why="positions are those among the labeled points, counted from 0",
+    members = np.concatenate(folds)
+    require(members.min() >= 0 and members.max() < len(strata),
+            f"cv={cv!r} holds out point {members.min()} to {members.max()} of {len(strata)}",
+            why="positions are those among the labeled points, counted from 0",
             fix=f"use 0 to {len(strata) - 1}, or a splitter, which is given the labeled points")
     require(all((np.diff(fold) > 0).all() for fold in folds), f"cv={cv!r} names a labeled point twice in a fold",
             why="a fold holds a point out once", fix="name it once")

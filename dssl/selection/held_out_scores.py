@@ -136,37 +136,37 @@ class HeldOut:
                 for fold, weight in zip(np.split(measured, edges[:-1]), weights, strict=True)]
 
 
-def balanced_error(held: HeldOut) -> Score:
+def balanced_error(held_out: HeldOut) -> Score:
     """Return the mean error of the classes among the held-out points."""
-    wrong = held.measured(WRONG_CLASS)
-    present = np.unique(held.true)
+    wrong = held_out.measured(WRONG_CLASS)
+    present = np.unique(held_out.true)
     influence = np.zeros(len(wrong))
     errors = []
     for code in present:
-        members = held.true == code
-        p = held.shares[members] / held.shares[members].sum()
+        members = held_out.true == code
+        p = held_out.shares[members] / held_out.shares[members].sum()
         errors.append(float(p @ wrong[members]))
         influence[members] = p * (wrong[members] - errors[-1]) / len(present)
-    return held.score(float(np.mean(errors)), influence)
+    return held_out.score(float(np.mean(errors)), influence)
 
 
-def log_loss(held: HeldOut) -> Score:
+def log_loss(held_out: HeldOut) -> Score:
     """Return minus the mean logarithm of the probability of the true class."""
-    P = held.probabilities[np.arange(len(held.true)), held.true]
-    return held.mean(-np.log(np.maximum(P, MIN_PROBABILITY)))
+    P = held_out.probabilities[np.arange(len(held_out.true)), held_out.true]
+    return held_out.mean(-np.log(np.maximum(P, MIN_PROBABILITY)))
 
 
-def brier(held: HeldOut) -> Score:
+def brier(held_out: HeldOut) -> Score:
     """Return the mean squared difference of probabilities from 0 and 1, summed over classes, or of one of two."""
-    P = held.probabilities
-    squares = ((P - (held.true[:, None] == np.arange(P.shape[1])))**2).sum(axis=1)
-    return held.mean(squares / 2 if P.shape[1] == 2 else squares)
+    P = held_out.probabilities
+    squares = ((P - (held_out.true[:, None] == np.arange(P.shape[1])))**2).sum(axis=1)
+    return held_out.mean(squares / 2 if P.shape[1] == 2 else squares)
 
 
-def auc(held: HeldOut) -> Score | None:
+def auc(held_out: HeldOut) -> Score | None:
     """Return the area under the ROC curve of the margins, pooled over folds; None for one class."""
-    pooled = mean_area(held.margins[held.points], held.true, held.shares)
-    return None if pooled is None else held.score(*pooled)
+    pooled = mean_area(held_out.margins[held_out.points], held_out.true, held_out.shares)
+    return None if pooled is None else held_out.score(*pooled)
 
 
 def mean_area(margins: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray] | None:
@@ -191,23 +191,23 @@ def classes_with_area(margins: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return present[-1:] if margins.shape[1] == 2 else present
 
 
-def f1_macro(held: HeldOut) -> Score:
+def f1_macro(held_out: HeldOut) -> Score:
     """Return the mean F1 score of the classes among the held-out points."""
-    return Score.mean([f1_of_class(held, code) for code in np.unique(held.true)])
+    return Score.mean([f1_of_class(held_out, code) for code in np.unique(held_out.true)])
 
 
-def f1_of_class(held: HeldOut, code: int) -> Score:
+def f1_of_class(held_out: HeldOut, code: int) -> Score:
     """Return 2 tp / (2 tp + fp + fn) of a class; 0 where no point has or is predicted this class."""
-    codes = held.coding.predictions(held.values[held.points], held.true)["codes"]
+    codes = held_out.coding.predictions(held_out.values[held_out.points], held_out.true)["codes"]
     called = codes == code
-    if held.unreachable is not None:
-        called &= ~held.unreachable[held.points]
-    true = held.true == code
+    if held_out.unreachable is not None:
+        called &= ~held_out.unreachable[held_out.points]
+    true = held_out.true == code
     hits = 2.0 * (called & true)
     either = 1.0 * called + true
-    whole = float(held.shares @ either)
-    value = float(held.shares @ hits) / whole if whole else 0.0
-    return held.score(value, held.shares * (hits - value * either) / (whole or 1.0))
+    whole = float(held_out.shares @ either)
+    value = float(held_out.shares @ hits) / whole if whole else 0.0
+    return held_out.score(value, held_out.shares * (hits - value * either) / (whole or 1.0))
 
 
 def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray]:
@@ -229,10 +229,11 @@ def area(scores: np.ndarray, positive: np.ndarray, shares: np.ndarray) -> tuple[
 
 
 CLASS_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
-    "error": lambda held: held.of(WRONG_CLASS), "balanced_error": balanced_error, "log_loss": log_loss, "brier": brier,
-    "auc": auc, "f1": lambda held: f1_of_class(held, 1) if held.target.n_strata == 2 else None, "f1_macro": f1_macro}
+    "error": lambda values: values.of(WRONG_CLASS), "balanced_error": balanced_error, "log_loss": log_loss,
+    "brier": brier, "auc": auc, "f1": lambda values: f1_of_class(values, 1) if values.target.n_strata == 2 else None,
+    "f1_macro": f1_macro}
 VALUE_SCORES: dict[str, Callable[[HeldOut], Score | None]] = {
-    "rmse": lambda held: held.of(SQUARED), "mae": lambda held: held.of(ABSOLUTE)}
+    "rmse": lambda values: values.of(SQUARED), "mae": lambda values: values.of(ABSOLUTE)}
 # By its name in scikit-learn, the score by which a search selects, and whether the highest is the best.
 SCORED: dict[str, tuple[str, bool]] = {
     "accuracy": ("error", False), "balanced_accuracy": ("balanced_error", False), "neg_log_loss": ("log_loss", False),

@@ -55,12 +55,12 @@ def search_penalties(prepared: PreparedLapRLS, execution: Execution, rule: Selec
     with one_thread():  # around all: contexts of repetitions that take turns would undo one another
         for index, values in enumerate(zip(*(repetition.held_out() for repetition in repetitions), strict=True)):
             system = values[0][0]
-            held = [HeldOut(problem.target, problem.target.coding, held_values, repetition.problem.folds, weight)
-                    for repetition, (_, held_values) in zip(repetitions, values, strict=True)]
-            shifted = [each.with_prior(LABELS) for each in held]
-            scored = CandidateScores.of(shifted, tie, rule.scoring, held, gamma_A=system.gamma_A,
+            held_out = [HeldOut(problem.target, problem.target.coding, of_labels, repetition.problem.folds, weight)
+                        for repetition, (_, of_labels) in zip(repetitions, values, strict=True)]
+            shifted = [each.with_prior(LABELS) for each in held_out]
+            scored = CandidateScores.of(shifted, tie, rule.scoring, held_out, gamma_A=system.gamma_A,
                                         gamma_I=system.gamma_I)
-            candidates.append(replace(scored, scores={**scored.scores, **rule.extra_scores(held)}))
+            candidates.append(replace(scored, scores={**scored.scores, **rule.extra_scores(held_out)}))
             values_of[index] = shifted
             for name in models[index]:
                 rivals = [*contenders.get(name, []), index]

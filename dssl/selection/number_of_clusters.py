@@ -55,7 +55,7 @@ def selected_clusters(rows: Rows, kernel: Kernel, feature_map: FeatureMapParams,
     Raises, warns : `make_features`, `kmeans`, `fit_clusters`.
     """
     largest = params.n_clusters if rule is None else min(params.n_clusters, len(rows))
-    place = None if parts is None else parts.within("most")
+    place = None if parts is None else parts.within("max_clusters")
     features = make_features(rows, kernel, feature_map, source, largest, execution, place)
     evidence: dict[str, list[float]] = {}
     if rule is not None:
@@ -77,8 +77,8 @@ def number_of_clusters(features: Features, rule: NumberRule, largest: int, rando
     X = X - X.mean(axis=0)
     points = X @ np.linalg.svd(X, full_matrices=False)[2][:COMPONENTS].T
     parts = execution.scratch()
-    held = execution.share(points=points)
-    execution.map([SpreadTask(held, number, min(largest + 1, len(points) - 1), random_state)
+    shared = execution.share(points=points)
+    execution.map([SpreadTask(shared, number, min(largest + 1, len(points) - 1), random_state)
                    for number in range(REFERENCES + 1)], parts)
     logs = np.array([parts.read(number)["logs"] for number in range(REFERENCES + 1)])
     gaps = logs[1:].mean(axis=0) - logs[0]
@@ -125,10 +125,11 @@ class SpreadTask:
         rng = block_rng(self.random_state, STREAM, self.number)
         if self.number:
             X = rng.uniform(X.min(axis=0), X.max(axis=0), X.shape)
-        most = n_distinct(X)  # with so many clusters or more the sum is 0
+        max_clusters = n_distinct(X)  # with so many clusters or more the sum is 0
         with one_thread():
-            inertias = [KMeans(min(k, most), n_init=STARTS, random_state=int(rng.integers(2**31))).fit(X).inertia_
-                        for k in range(1, self.largest + 1)]
+            fits = (KMeans(min(k, max_clusters), n_init=STARTS, random_state=int(rng.integers(2**31)))
+                    for k in range(1, self.largest + 1))
+            inertias = [each.fit(X).inertia_ for each in fits]
         return out.write(logs=np.log(np.maximum(inertias, np.finfo(float).tiny)))
 
 

@@ -23,10 +23,10 @@ def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, own
     known = np.flatnonzero(np.isfinite(own).all(axis=1))
     if len(known) < MIN_LABELS:
         return {**attributes, "in_words": _uncompared(attributes)}
-    held, of_held = target.take(known), None if weight is None else weight[known]
+    labels, label_weight = target.take(known), None if weight is None else weight[known]
 
     def gain(baseline: np.ndarray) -> Gain:
-        return gain_of(held, coding, pooled[known], baseline[known], of_held, metric)
+        return gain_of(labels, coding, pooled[known], baseline[known], label_weight, metric)
 
     own_gain, gain_over_other = gain(own), gain(other)
     return {**attributes, "gain": own_gain.described(), "gain_over_other": gain_over_other.described(),

@@ -41,13 +41,13 @@ class MostProbable(SelectionRule):
     penalties shrink the values, which changes no class.
 
     priors : gamma_A, gamma_I and the log prior of each pair. of_bandwidths : the log prior of each bandwidth, if there
-    are two. n_held : the number of held-out labels. n_classes : 0 for quantities, whose variance is the mean squared
-    residual. spectral_concentration : that concentration of the graph, where it is known.
+    are two. n_held_out : the number of held-out labels. n_classes : 0 for quantities, whose variance is the mean
+    squared residual. spectral_concentration : that concentration of the graph, where it is known.
     """
 
     priors: tuple[tuple[float, float, float], ...]
     of_bandwidths: tuple[tuple[float | str | None, float], ...] = ()
-    n_held: int
+    n_held_out: int
     n_classes: int
     centered: bool = True
     spectral_concentration: float | None = None
@@ -67,20 +67,21 @@ class MostProbable(SelectionRule):
         of_bandwidths = tuple(zip(bandwidths, log_priors_of_bandwidths(concentration), strict=False))
         return cls(priors=tuple((system.gamma_A, system.gamma_I, float(prior)) for system, prior in priors),
                    of_bandwidths=of_bandwidths if len(bandwidths) > 1 else (),
-                   n_held=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
+                   n_held_out=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
                    centered=problem.params.fit_intercept,
                    spectral_concentration=concentration)
 
     def extra_scores(self, repetitions: Sequence[HeldOut]) -> dict[str, float]:
-        held, = repetitions
-        Y = held.target.columns()
-        w = held.shares[:, None]
-        mean = np.zeros_like(Y[held.points])
+        held_out, = repetitions
+        Y = held_out.target.columns()
+        w = held_out.shares[:, None]
+        mean = np.zeros_like(Y[held_out.points])
         if self.centered:
-            mean = np.repeat(training_means(Y, held.folds, held.weight), [len(fold) for fold in held.folds], axis=0)
-        unit = float(np.abs(Y[held.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
-        labels = (Y[held.points] - mean) / unit
-        values = (held.values[held.points] - mean) / unit
+            means = training_means(Y, held_out.folds, held_out.weight)
+            mean = np.repeat(means, [len(fold) for fold in held_out.folds], axis=0)
+        unit = float(np.abs(Y[held_out.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
+        labels = (Y[held_out.points] - mean) / unit
+        values = (held_out.values[held_out.points] - mean) / unit
         product = float((w * labels * values).sum())
         size = float((w * values**2).sum())
         loss = float((w * labels**2).sum()) - (product**2 / size if product > 0 else 0.0)
@@ -92,9 +93,9 @@ class MostProbable(SelectionRule):
             parameters["gamma_A"], parameters["gamma_I"]))
         prior += next((probability for bandwidth, probability in self.of_bandwidths
                        if bandwidth == parameters.get("bandwidth")), 0.0)
-        if not self.n_held:
+        if not self.n_held_out:
             return (-prior,)
         # Classes are coded as -1 and 1, while the residuals of their frequencies are those of 0 and 1.
         rmse = candidate.scores["scaled_rmse"] or 0.0
         loss = self.n_classes * rmse**2 / 8 if self.n_classes else np.log(max(rmse, 1e-300))
-        return (self.n_held * float(loss) - prior,)
+        return (self.n_held_out * float(loss) - prior,)

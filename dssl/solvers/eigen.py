@@ -278,15 +278,15 @@ def _completed(A: SingularMatrix, transform: Transform, X: np.ndarray, last: flo
     rest, steps, unfinished = X.shape[1], 0, 0
     hidden = math.log(10 * math.sqrt(A.n))  # of a vector in random columns, as a logarithm
     while unfinished < ROUNDS:
-        bar, least = transform.at(last) * (1 + 1e-6), hidden / math.log(max(transform.contrast(last), 1.5))
+        bar, min_steps = transform.at(last) * (1 + 1e-6), hidden / math.log(max(transform.contrast(last), 1.5))
 
         def project(V: np.ndarray, X: np.ndarray = X) -> None:
             A.project(V)
             V -= X @ (X.T @ V)
 
         def finished(values: np.ndarray, residuals: np.ndarray, transform: Transform = transform, bar: float = bar,
-                     least: float = least) -> bool:
-            if len(values) < CHECK_BLOCK * least:
+                     min_steps: float = min_steps) -> bool:
+            if len(values) < CHECK_BLOCK * min_steps:
                 return False
             above = max(int((values > bar).sum()), 1)
             met = residuals[:above] * transform.per_residual(values[:above]) <= tol / 2

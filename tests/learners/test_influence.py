@@ -123,9 +123,9 @@ def off_the_corners(made):
 def assert_is_step(found, made, expected):
     """Assert that values without folds are the fitted ones and these steps, to 1e-6 of the largest."""
     steps = found - made.fit.values[made.fit.labeled]
-    held = np.concatenate(made.folds)
+    held_out = np.concatenate(made.folds)
     assert np.abs(expected).max() > 0.01
-    assert np.abs(steps[held] - expected[held]).max() <= 1e-6 * np.abs(expected).max()
+    assert np.abs(steps[held_out] - expected[held_out]).max() <= 1e-6 * np.abs(expected).max()
 
 
 # The derivative

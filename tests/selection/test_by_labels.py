@@ -23,8 +23,8 @@ def classes(*sizes):
 def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(target):
     folds = LabelFolds.of(target)
     assert folds.curve
-    for count, (held,) in folds.curve:
-        seen = np.setdiff1d(np.arange(len(target.coded)), held)
+    for count, (held_out,) in folds.curve:
+        seen = np.setdiff1d(np.arange(len(target.coded)), held_out)
         assert len(seen) == count >= 2
         assert set(target.strata()[seen]) == set(target.strata())
     assert sorted(np.concatenate(folds.compared)) == [
@@ -34,8 +34,8 @@ def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(
 def test_small_draws_lie_within_larger_ones():
     target = classes(40, 60, 25)
     seen = {}
-    for count, (held,) in LabelFolds.of(target).curve:
-        seen.setdefault(count, []).append(set(range(125)) - set(held.tolist()))
+    for count, (held_out,) in LabelFolds.of(target).curve:
+        seen.setdefault(count, []).append(set(range(125)) - set(held_out.tolist()))
     small, middle, large = (seen[count] for count in sorted(seen))
     assert (len(small), len(middle), len(large)) == (4, 4, 2)
     assert all(item <= other for item, other in zip(small, middle, strict=True))
@@ -55,14 +55,15 @@ def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
     def values(wrong):
         return np.where(wrong, -1.0, 1.0)[:, None] * np.where(target.coded == 1, 1, -1)[:, None]
 
-    def held(wrong_of):
+    def values_of(wrong_of):
         return [HeldOut(target, target.coding, values(wrong_of(number)), item)
                 for number, item in enumerate(folds.repetitions)]
 
     some = np.arange(80) % 10 == 0
     actual = by_labels(target, folds, {
-        "model": held(lambda number: np.zeros(80, bool) if not number or folds.curve[number - 1][0] >= 40 else some),
-        "base": held(lambda number: some)})
+        "model": values_of(lambda number: (
+            np.zeros(80, bool) if not number or folds.curve[number - 1][0] >= 40 else some)),
+        "base": values_of(lambda number: some)})
     assert actual["n"] == 80
     assert actual["scores"]["model"]["error"] == 0
     assert actual["over_base"]["gain"] == 0.1
@@ -86,8 +87,8 @@ def test_a_label_that_several_draws_predict_counts_once_in_an_interval():
     def interval(times):
         item = np.arange(30)
         many = replace(folds, curve=[(10, [item])] * times)
-        return by_labels(target, many, {"model": [HeldOut(target, target.coding, values, held)
-                                                  for held in many.repetitions]})["curve"][0]["model_interval"]
+        return by_labels(target, many, {"model": [HeldOut(target, target.coding, values, held_out)
+                                                  for held_out in many.repetitions]})["curve"][0]["model_interval"]
 
     assert_allclose(interval(1), interval_of_share(0.2, 30), atol=1e-12)
     assert_allclose(interval(3), interval(1), atol=1e-12)

@@ -42,16 +42,16 @@ def test_each_score_is_of_a_machine_that_did_not_see_the_point(n_classes):
     """Against scikit-learn's SVC, fold by fold and pair by pair."""
     K, codes = overlapping(n_classes=n_classes)
     scores = out_of_fold(K, codes, n_classes, LearnerParams(C=2.0), random_state=3)
-    for held in labeled_folds(codes, 5, 3):
-        kept = np.setdiff1d(np.arange(len(codes)), held)
+    for fold in labeled_folds(codes, 5, 3):
+        kept = np.setdiff1d(np.arange(len(codes)), fold)
         machine = SVC(C=2.0, kernel="precomputed", tol=1e-6, decision_function_shape="ovo")
-        values = machine.fit(K[np.ix_(kept, kept)], codes[kept]).decision_function(K[np.ix_(held, kept)])
+        values = machine.fit(K[np.ix_(kept, kept)], codes[kept]).decision_function(K[np.ix_(fold, kept)])
         values = -values[:, None] if n_classes == 2 else values  # positive for the first of a pair
-        margins = np.zeros((len(held), n_classes))
+        margins = np.zeros((len(fold), n_classes))
         for column, (i, j) in enumerate(class_pairs(n_classes)):
             margins[:, i] += values[:, column] / n_classes
             margins[:, j] -= values[:, column] / n_classes
-        assert_allclose(scores[held], margins, atol=2e-3)
+        assert_allclose(scores[fold], margins, atol=2e-3)
     assert_allclose(scores.sum(axis=1), 0, atol=1e-12)
 
 

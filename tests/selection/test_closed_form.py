@@ -333,7 +333,7 @@ def test_the_control_and_penalties_of_the_paper():
     actual = []
     for method in ("closed_form", "refit"):
         made = case(held_out=method, solver="nystrom-direct")
-        solver = least_squares_solver(made.system, pairs, made.execution, held=pairs)
+        solver = least_squares_solver(made.system, pairs, made.execution, held_out=pairs)
         assert solver.held_out_method == method
         actual.append(np.concatenate(list(solver.held_out(with_folds(pairs, 3))), axis=1).swapaxes(0, 1))
     assert_same_values(*actual)

@@ -46,9 +46,9 @@ def test_folds_are_disjoint_even_and_leave_every_class_a_label(sizes, n_folds, r
             labeled_folds(codes, n_folds, random_state)
         return
     folds = labeled_folds(codes, n_folds, random_state)
-    held = np.concatenate(folds)
-    assert len(np.unique(held)) == len(held)
-    assert set(held) == {i for i in range(len(codes)) if sizes[codes[i]] > 1}
+    held_out = np.concatenate(folds)
+    assert len(np.unique(held_out)) == len(held_out)
+    assert set(held_out) == {i for i in range(len(codes)) if sizes[codes[i]] > 1}
     assert max(map(len, folds)) - min(map(len, folds)) <= 1
     for fold in folds:
         assert set(np.delete(codes, fold)) == set(range(len(sizes)))
@@ -74,7 +74,7 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
     codes = np.arange(40) % 2
     classes, values = Classes(np.arange(40), codes, np.array(["a", "b"])), Quantities(np.arange(40), codes * 0.5)
     splitter = StratifiedKFold(4, shuffle=True, random_state=1)
-    expected = [held for _, held in splitter.split(codes, codes)]
+    expected = [held_out for _, held_out in splitter.split(codes, codes)]
     for cv in (splitter, list(splitter.split(codes, codes)), expected):
         actual, = held_out_folds(cv, classes)
         assert all(np.array_equal(one, other) for one, other in zip(actual, expected, strict=True))
@@ -99,7 +99,7 @@ def test_folds_of_a_splitter_and_of_lists_are_those_they_say():
 def test_a_fold_that_overlaps_begins_a_repetition(n_splits, n_repeats, random_state, stratified):
     kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
     target, splitter = halves(), kind(n_splits=n_splits, n_repeats=n_repeats, random_state=random_state)
-    folds = [held for _, held in splitter.split(np.zeros((40, 1)), target.coded)]
+    folds = [held_out for _, held_out in splitter.split(np.zeros((40, 1)), target.coded)]
     expected = [folds[first:first + n_splits] for first in range(0, len(folds), n_splits)]
     assert_same(held_out_folds(splitter, target), expected)
     for repetition in held_out_folds(list(splitter.split(np.zeros((40, 1)), target.coded)), target):
@@ -112,8 +112,8 @@ def test_repetitions_of_a_number_of_folds_hold_out_the_same_points_in_other_fold
     target = Classes(np.arange(len(codes)), codes, np.arange(len(sizes)))
     actual = FoldParams(folds=3, repetitions=repetitions, random_state=7).repeated(target)
     assert_same(actual[:1], held_out_folds(3, target, 7))
-    held = [np.sort(np.concatenate(folds)) for folds in actual]
-    assert_same(held, [held[0]] * repetitions)
+    held_out = [np.sort(np.concatenate(folds)) for folds in actual]
+    assert_same(held_out, [held_out[0]] * repetitions)
     if repetitions > 1:
         one, other = FoldParams(repetitions=2).repeated(halves())
         assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))

@@ -46,10 +46,10 @@ def of_values(random_state, n=40, weighted=False, columns=1):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("n_classes", "coding"), [(2, OneVsRest), (2, OneVsOne), (4, OneVsRest), (4, OneVsOne)])
 def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted):
-    held = of_classes(3, n_classes, weighted=weighted, coding=coding)
-    codes, actual, weights = held.target.coded, every_score([held]), {"sample_weight": held.weight}
-    predicted, margins = held.coding.codes(held.values), held.margins
-    P = held_out_probabilities(margins, codes, held.folds, held.weight)
+    held_out = of_classes(3, n_classes, weighted=weighted, coding=coding)
+    codes, actual, weights = held_out.target.coded, every_score([held_out]), {"sample_weight": held_out.weight}
+    predicted, margins = held_out.coding.codes(held_out.values), held_out.margins
+    P = held_out_probabilities(margins, codes, held_out.folds, held_out.weight)
     assert actual["error"] == pytest.approx(1 - metrics.accuracy_score(codes, predicted, **weights))
     assert actual["balanced_error"] == pytest.approx(1 - metrics.balanced_accuracy_score(codes, predicted, **weights))
     assert actual["log_loss"] == pytest.approx(metrics.log_loss(codes, P, **weights))
@@ -57,7 +57,7 @@ def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted
     assert actual["auc"] == pytest.approx(np.mean(areas))
     one_hot = codes[:, None] == np.arange(n_classes)
     brier = metrics.brier_score_loss(codes, P[:, 1], **weights) if n_classes == 2 else np.average(
-        ((P - one_hot)**2).sum(axis=1), weights=held.weight)
+        ((P - one_hot)**2).sum(axis=1), weights=held_out.weight)
     assert actual["brier"] == pytest.approx(brier)
     assert actual["f1_macro"] == pytest.approx(metrics.f1_score(codes, predicted, average="macro", **weights))
     assert actual["f1"] == (pytest.approx(metrics.f1_score(codes, predicted, **weights)) if n_classes == 2 else None)
@@ -65,9 +65,9 @@ def test_scores_of_classes_are_those_of_scikit_learn(n_classes, coding, weighted
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_scores_of_quantities_are_those_of_scikit_learn(weighted):
-    held = of_values(0, weighted=weighted)
-    actual, weights = every_score([held]), {"sample_weight": held.weight}
-    true, values = held.target.coded, held.values[:, 0]
+    held_out = of_values(0, weighted=weighted)
+    actual, weights = every_score([held_out]), {"sample_weight": held_out.weight}
+    true, values = held_out.target.coded, held_out.values[:, 0]
     assert actual["rmse"] == pytest.approx(np.sqrt(metrics.mean_squared_error(true, values, **weights)))
     assert actual["mae"] == pytest.approx(metrics.mean_absolute_error(true, values, **weights))
     several = of_values(1, columns=3)
@@ -75,15 +75,15 @@ def test_scores_of_quantities_are_those_of_scikit_learn(weighted):
     assert (actual["rmse"], actual["mae"]) == pytest.approx((np.sqrt((missed**2).mean()), np.abs(missed).mean()))
 
 
-@pytest.mark.parametrize("held", [of_classes(0, 2), of_classes(1, 4, weighted=True), of_values(2),
+@pytest.mark.parametrize("held_out", [of_classes(0, 2), of_classes(1, 4, weighted=True), of_values(2),
                                   of_values(3, weighted=True)])
-def test_influence_values_are_derivatives_by_the_shares(held):
+def test_influence_values_are_derivatives_by_the_shares(held_out):
     """By differences: the weight of a point a little larger and smaller, the probabilities as they are."""
-    weight = np.ones(len(held.values)) if held.weight is None else held.weight
+    weight = np.ones(len(held_out.values)) if held_out.weight is None else held_out.weight
     step = 1e-6
-    for name, of in scores_by_name(held.target).items():
-        score = of(held)
-        if name == "f1" and held.target.n_strata != 2:
+    for name, of in scores_by_name(held_out.target).items():
+        score = of(held_out)
+        if name == "f1" and held_out.target.n_strata != 2:
             assert score is None
             continue
         assert score.influence.sum() == pytest.approx(0, abs=1e-12)
@@ -92,20 +92,20 @@ def test_influence_values_are_derivatives_by_the_shares(held):
             for sign in (1, -1):
                 other = weight.copy()
                 other[point] *= 1 + sign * step
-                moved = HeldOut(held.target, held.coding, held.values, held.folds, other)
-                if hasattr(held.coding, "margins"):
-                    moved.__dict__["probabilities"] = held.probabilities  # calibrations are taken as given
+                moved = HeldOut(held_out.target, held_out.coding, held_out.values, held_out.folds, other)
+                if hasattr(held_out.coding, "margins"):
+                    moved.__dict__["probabilities"] = held_out.probabilities  # calibrations are taken as given
                 changed.append(of(moved).value)
             assert (changed[0] - changed[1]) / (2 * step) == pytest.approx(score.influence[point], abs=1e-8), name
 
 
 def test_standard_errors_by_hand():
-    held = of_classes(5, 2, n=50)
-    row, wrong = every_score([held]), held.coding.codes(held.values) != held.target.coded
+    held_out = of_classes(5, 2, n=50)
+    row, wrong = every_score([held_out]), held_out.coding.codes(held_out.values) != held_out.target.coded
     assert row["error_se"] == pytest.approx(np.sqrt(row["error"] * (1 - row["error"]) / 50))
-    by_class = [wrong[held.target.coded == code] for code in (0, 1)]
+    by_class = [wrong[held_out.target.coded == code] for code in (0, 1)]
     assert row["balanced_error_se"] == pytest.approx(np.sqrt(sum(item.var() / len(item) for item in by_class)) / 2)
-    scores, positive = held.margins[:, 1], held.target.coded == 1  # DeLong's, with 1 / n for 1 / (n - 1)
+    scores, positive = held_out.margins[:, 1], held_out.target.coded == 1  # DeLong's, with 1 / n for 1 / (n - 1)
     pairs = np.sign(scores[positive][:, None] - scores[~positive]) / 2 + 0.5
     assert row["auc_se"] == pytest.approx(np.sqrt(pairs.mean(axis=1).var() / 25 + pairs.mean(axis=0).var() / 25))
     values = of_values(1)
@@ -125,9 +125,9 @@ def test_standard_errors_are_the_spread_of_scores_of_other_points():
         assert np.mean([row[f"{name}_se"] for row in actual]) == pytest.approx(spread, rel=0.06)
 
 
-def all_scores_but_calibrated(held):
+def all_scores_but_calibrated(held_out):
     return {key: value for name in ("balanced_accuracy", "roc_auc")
-            for key, value in CandidateScores.of([held], HINGE, name).scores.items()}
+            for key, value in CandidateScores.of([held_out], HINGE, name).scores.items()}
 
 
 @given(st.integers(0, 2**20), st.integers(2, 30), st.booleans())
@@ -143,14 +143,14 @@ def test_the_area_is_the_share_of_pairs_won(random_state, n, weighted):
 
 
 def test_a_calibration_does_not_see_the_points_it_is_for():
-    held = of_classes(0, 3)
-    codes, margins = held.target.coded, held.margins
-    P = held_out_probabilities(margins, codes, held.folds)
-    fold, others = held.folds[2], np.concatenate([*held.folds[:2], *held.folds[3:]])
+    held_out = of_classes(0, 3)
+    codes, margins = held_out.target.coded, held_out.margins
+    P = held_out_probabilities(margins, codes, held_out.folds)
+    fold, others = held_out.folds[2], np.concatenate([*held_out.folds[:2], *held_out.folds[3:]])
     assert_allclose(P[fold], fit_calibration(margins[others], codes[others]).probabilities(margins[fold]), atol=1e-6)
     other = codes.copy()
     other[fold] = (codes[fold] + 1) % 3
-    assert_allclose(held_out_probabilities(margins, other, held.folds)[fold], P[fold])
+    assert_allclose(held_out_probabilities(margins, other, held_out.folds)[fold], P[fold])
     single = labeled_folds(codes, "leave_one_out", 0)
     P = held_out_probabilities(margins, codes, single)
     assert_allclose(P.sum(axis=1), 1)
@@ -166,26 +166,26 @@ def test_a_class_that_no_point_outside_a_fold_has_is_given_no_probability():
     assert_allclose(P.sum(axis=1), 1)
     assert_allclose(fit_calibration(scores[:2], codes[:2]).probabilities(scores), [[1, 0, 0]] * 4)
     target = Classes(np.arange(4), codes, np.array(["a", "b", "c"]))
-    held = HeldOut(target, target.coding, scores, [np.array([0, 1]), np.array([2, 3])])
-    assert every_score([held])["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
+    held_out = HeldOut(target, target.coding, scores, [np.array([0, 1]), np.array([2, 3])])
+    assert every_score([held_out])["log_loss"] == pytest.approx(-np.log(np.finfo(float).eps))
 
 
 def test_points_that_are_never_held_out_are_not_scored():
-    held = of_classes(0, 3)
-    codes, part = held.target.coded, np.arange(40)
+    held_out = of_classes(0, 3)
+    codes, part = held_out.target.coded, np.arange(40)
     folds = labeled_folds(codes[part], 4, 0)
-    values = held.values.copy()
+    values = held_out.values.copy()
     values[40:] = np.nan
-    whole = every_score([HeldOut(held.target, held.coding, values, folds)])
-    among = every_score([HeldOut(held.target.take(part), held.coding, values[part], folds)])
+    whole = every_score([HeldOut(held_out.target, held_out.coding, values, folds)])
+    among = every_score([HeldOut(held_out.target.take(part), held_out.coding, values[part], folds)])
     assert whole == pytest.approx(among)
 
 
 def test_one_class_among_the_points_held_out_has_no_area():
     target = Classes(np.arange(5), np.array([0, 0, 0, 0, 1]), np.array(["a", "b"]))
-    held = HeldOut(target, target.coding, np.arange(5.0)[:, None] - 2, labeled_folds(target.coded, 2, 0))
-    assert auc(held) is None
-    undefined = CandidateScores.of([held, held], HINGE, "roc_auc")
+    held_out = HeldOut(target, target.coding, np.arange(5.0)[:, None] - 2, labeled_folds(target.coded, 2, 0))
+    assert auc(held_out) is None
+    undefined = CandidateScores.of([held_out, held_out], HINGE, "roc_auc")
     assert [undefined.scores[name] for name in ("auc", "auc_se", "auc_se_repetitions")] == [None, None, None]
     defined = replace(undefined, scores={**undefined.scores, "auc": 0.4, "auc_se": 0.1})
     assert SelectionRule(scoring="roc_auc").index([undefined, defined]) == 1
@@ -199,16 +199,16 @@ def test_scores_of_repetitions_are_their_means(random_state, repetitions):
     first = of_classes(random_state, 3)
     folds = FoldParams(repetitions=repetitions, random_state=random_state).repeated(first.target)
     rng = np.random.default_rng(random_state)
-    held = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), item)
+    held_out = [HeldOut(first.target, first.coding, first.values + 0.3 * rng.normal(size=first.values.shape), item)
             for item in folds]
-    row = CandidateScores.of(held, SQUARED, "roc_auc").to_json()
-    rows = [CandidateScores.of([item], SQUARED, "roc_auc").to_json() for item in held]
+    row = CandidateScores.of(held_out, SQUARED, "roc_auc").to_json()
+    rows = [CandidateScores.of([item], SQUARED, "roc_auc").to_json() for item in held_out]
     for name in ("error", "rmse", "auc"):
         assert row[name] == pytest.approx(np.mean([item[name] for item in rows]))
         assert row[f"{name}_se_repetitions"] == pytest.approx(np.std([item[name] for item in rows], ddof=1))
         assert row[f"{name}_se"] <= np.mean([item[f"{name}_se"] for item in rows]) + 1e-12
     assert row["fold_errors"] == [error for item in rows for error in item["fold_errors"]]
-    again = CandidateScores.of([held[0]] * 3, SQUARED).scores
+    again = CandidateScores.of([held_out[0]] * 3, SQUARED).scores
     assert again["error_se_repetitions"] == pytest.approx(0, abs=1e-12)
     assert again["error_se"] == pytest.approx(rows[0]["error_se"])
 

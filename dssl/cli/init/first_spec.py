@@ -366,8 +366,8 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
         return
     sizes = list((labels.counts or {}).values()) if task == "classification" else [labels.known]
     known = sum(sizes)
-    most = sum(size - 1 for size in sizes)
-    if most < 1:
+    max_test = sum(size - 1 for size in sizes)
+    if max_test < 1:
         require(labels.missing > labels.known, f"no class has two labels: {_counted(labels)}", error=DataError,
                 why="a label of its own for most rows names rows, not classes",
                 fix="name another column with --target, or label two rows of a class or more")
@@ -380,8 +380,8 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
         out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
         return
     count = max(1, round(known / 5))
-    body = "test: {fraction: 0.2}" if count <= most else f"test: {{count: {most}}}"
-    n_test = min(count, most)
+    body = "test: {fraction: 0.2}" if count <= max_test else f"test: {{count: {max_test}}}"
+    n_test = min(count, max_test)
     rough = ": so few that the error is a rough estimate" if n_test < FEW_TESTS else ""
     out.add(body, f"{n_test:,} of the {known:,} labeled rows judge the result{rough}",
             message=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")

@@ -77,8 +77,8 @@ class PermutedLists:
         longest, scanned = LONGEST * partitioned_seconds(X, k), scan_seconds(X)
         exact = exact_seconds(X, search.sizes.fill_rows)
         for number, width in enumerate(ROUNDS):
-            most = min(scanned, longest - self.seconds) if number else np.inf
-            if self._reaches(target) or not self._search_leaves(projection, width, number, most):
+            max_seconds = min(scanned, longest - self.seconds) if number else np.inf
+            if self._reaches(target) or not self._search_leaves(projection, width, number, max_seconds):
                 break
             gain = 1.0
             for _ in range(JOINS):
@@ -99,8 +99,8 @@ class PermutedLists:
     def _reaches(self, target: float) -> bool:
         return wilson_lower(round(self.share * self.trials), self.trials) >= target
 
-    def _search_leaves(self, projection: Parts, width: Round, number: int, most: float) -> bool:
-        """Search the leaves of a partition and merge the results; return whether one fits memory and `most` seconds."""
+    def _search_leaves(self, projection: Parts, width: Round, number: int, max_seconds: float) -> bool:
+        """Search the leaves of a partition and merge the results; return whether one fits memory and the seconds."""
         search, steps = self.search, self.search.steps
         n, leaf_rows = len(search.X), search.sizes.leaf_rows
         n_leaves = max(min_leaves(n), block_count(n, leaf_rows))
@@ -111,7 +111,7 @@ class PermutedLists:
                 return False
             fitted, leaves, overlap = partition
             seconds = round_seconds(search.X, search.k, width, overlap)
-            if seconds > most:
+            if seconds > max_seconds:
                 return False
             spread, sent = steps.map("spread", self._spreads(fitted, width), _largest_and_all)
             if sent["largest"] <= leaf_rows:

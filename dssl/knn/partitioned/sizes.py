@@ -201,17 +201,17 @@ def partitioned_cost(X: Rows, k: int, metric: AnyMetric, budget: int, rounds: in
         n * (2 * row_bytes + 4 * axes + 32 * k), max(peak, sample), sample_rows(n, row_bytes, MIN_BUDGET) * row_bytes,
         (1 if rounds == 1 else LONGEST) * partitioned_seconds(X, k), _requests(n, ranges, blocks))
     for width in ROUNDS[:rounds]:
-        joins, most = (0, USUAL_LEAVES) if rounds == 1 else (JOINS, width.max_leaves)
-        cost += _round_cost(n, sizes, blocks, axes, k + width.extra, joins, most)
+        joins, max_leaves = (0, USUAL_LEAVES) if rounds == 1 else (JOINS, width.max_leaves)
+        cost += _round_cost(n, sizes, blocks, axes, k + width.extra, joins, max_leaves)
     if rounds > 1 and scan_seconds(X) <= LONGEST * partitioned_seconds(X, k):
         cost += cost_of(2 * blocks, n * (4 * axes * (blocks + 2) + 17 * entries), n * 17 * entries, 0)
     return cost
 
 
-def _round_cost(n: int, sizes: Sizes, blocks: int, axes: int, entries: int, joins: int, most: float) -> Cost:
+def _round_cost(n: int, sizes: Sizes, blocks: int, axes: int, entries: int, joins: int, max_leaves: float) -> Cost:
     """Return what a round takes that searches each row in at most so many leaves."""
-    leaves = max(min_leaves(n), block_count(int(most * n), max(1, int(FILL_RATIO * sizes.leaf_rows))))
-    members = min(most, leaves) * n
+    leaves = max(min_leaves(n), block_count(int(max_leaves * n), max(1, int(FILL_RATIO * sizes.leaf_rows))))
+    members = min(max_leaves, leaves) * n
     leaf = min(sizes.leaf_rows, IMBALANCE * members / leaves)
     chunks = block_count(n, ordered_chunk_rows(n, blocks))
     spread, lists = members * (4 * axes + 8), members * (8 * entries + 5)

@@ -134,8 +134,8 @@ class _Roots:
         rows, size = 0.0 if self.X is None else self.X.size * len(self.A), float(len(self.A)) ** 3
         return self.n_lambdas * (INVERSE_FLOPS * size + rows) > EIGEN_FLOPS * size + 2 * rows
 
-    def of(self, penalty: float, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows `held` of Q, (h, k), and Q'Z (k, t)."""
+    def of(self, penalty: float, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows `positions` of Q, (h, k), and Q'Z (k, t)."""
         if not self.by_eigen:
             try:
                 L = cholesky(self.A + penalty * np.eye(len(self.A)), lower=True, check_finite=False)
@@ -144,8 +144,8 @@ class _Roots:
             else:
                 if self.X is None:
                     inverse = dtrtri(L, lower=1)[0]
-                    return inverse.T[held], inverse @ self.Z
-                return (solve_triangular(L, self.X[held].T, lower=True, check_finite=False).T,
+                    return inverse.T[positions], inverse @ self.Z
+                return (solve_triangular(L, self.X[positions].T, lower=True, check_finite=False).T,
                         solve_triangular(L, self.moments, lower=True, check_finite=False))
         values, rows, columns = self.eigen
         rounding = len(values) * np.finfo(float).eps * float(np.abs(values).max(initial=0.0))
@@ -156,7 +156,7 @@ class _Roots:
                 why="the kernel has negative eigenvalues",
                 fix="raise the penalty, by a larger gamma_A or a smaller C, or check the kernel"))
         scale = 1 / np.sqrt(raised)
-        return rows[held] * scale, scale[:, None] * columns
+        return rows[positions] * scale, scale[:, None] * columns
 
     def refitted(self, penalty: float, members: np.ndarray) -> np.ndarray:
         """Return the held-out residuals (k, t) at the points `members` by a refit of the primal problem."""
@@ -180,29 +180,29 @@ def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarr
         point, number = np.nonzero(points == value)
         by_size = sorted(np.unique(number), key=lambda index: len(folds[index]))
         sizes = [len(folds[index]) for index in by_size]
-        held = np.concatenate([folds[index] for index in by_size])
-        batches = _residuals(roots, value, sizes, held)
-        residuals = np.concatenate([batch.reshape(-1, c + 1) for batch in batches]) / root[held, None]
+        positions = np.concatenate([folds[index] for index in by_size])
+        batches = _residuals(roots, value, sizes, positions)
+        residuals = np.concatenate([batch.reshape(-1, c + 1) for batch in batches]) / root[positions, None]
         fold_of = np.repeat(by_size, sizes)
-        values = Y[held] - (residuals[:, :-1] - means[fold_of] * residuals[:, -1:])
+        values = Y[positions] - (residuals[:, :-1] - means[fold_of] * residuals[:, -1:])
         require(bool(np.isfinite(values).all()), f"held-out values with a penalty of {value:g} are not finite",
                 error=DataError, why="kernel, targets or penalties are too large or too small for floats",
                 fix="scale targets, weights and penalties to about 1")
         for index in np.unique(point):
             mask = np.isin(fold_of, number[point == index])
-            held_out[index, held[mask]] = values[mask]
+            held_out[index, positions[mask]] = values[mask]
     return held_out.reshape(*penalty.shape[:-1], m, c)
 
 
-def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], held: np.ndarray) -> Iterator[np.ndarray]:
+def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], positions: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the residuals (n, k, t), in scaled coordinates, of n folds of equal size k at a time.
 
-    sizes : of the folds, ascending. held : their points, concatenated.
+    sizes : of the folds, ascending. positions : their points, concatenated.
     """
-    Q, QZ = roots.of(penalty, held)
+    Q, QZ = roots.of(penalty, positions)
     start = 0
     for size, n in zip(*np.unique(sizes, return_counts=True), strict=True):
-        members = held[start:start + n * size].reshape(n, size)
+        members = positions[start:start + n * size].reshape(n, size)
         q = Q[start:start + n * size].reshape(n, size, Q.shape[1])
         start += n * size
         if roots.X is None:

@@ -71,9 +71,9 @@ def influence_of_labels(N: np.ndarray, y: np.ndarray, weight: np.ndarray, loss: 
     ------
     ParameterError : a fold holds out all weight. DataError : N has a negative eigenvalue beyond rounding.
     """
-    held = distinct_folds(folds, weight)
+    held_out = distinct_folds(folds, weight)
     p = weight / weight.sum()
-    predicted = [np.empty((len(fold), y.shape[1])) for fold in held]
+    predicted = [np.empty((len(fold), y.shape[1])) for fold in held_out]
     system = None
     for column in range(y.shape[1]):
         problem = LabelProblem(N, y[:, column], loss, intercept)
@@ -81,18 +81,18 @@ def influence_of_labels(N: np.ndarray, y: np.ndarray, weight: np.ndarray, loss: 
         D = p * loss.curvature(f, problem.y)
         if system is None or not np.array_equal(system.D, D):
             system = CurvedLabels(N, D, 1.0)
-        for array, of_fold in zip(predicted, _fold_values(problem, system, p, f, held, refine), strict=True):
+        for array, of_fold in zip(predicted, _fold_values(problem, system, p, f, held_out, refine), strict=True):
             array[:, column] = of_fold
-    return mean_of_folds(held, predicted, len(y))
+    return mean_of_folds(held_out, predicted, len(y))
 
 
 def distinct_folds(folds: Sequence[np.ndarray], weight: np.ndarray) -> list[np.ndarray]:
     """Return the ascending positions of each fold; raise ParameterError where one leaves no weight."""
-    held = [np.unique(np.asarray(fold, np.int64)) for fold in folds]
-    for number, fold in enumerate(held):
+    held_out = [np.unique(np.asarray(fold, np.int64)) for fold in folds]
+    for number, fold in enumerate(held_out):
         require(float(np.delete(weight, fold).sum()) > 0, f"fold {number} holds out all labels that have a weight",
                 why="no label is left to train on", fix="use two folds or more, with labels outside each")
-    return held
+    return held_out
 
 
 def mean_of_folds(folds: Sequence[np.ndarray], predicted: Sequence[np.ndarray], m: int) -> np.ndarray:

@@ -109,7 +109,7 @@ class GramSolveTask:
         labels = sums["labels"].sum(axis=0)
         functions, residuals = [], []
         for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
-            A = labels - sums["labels"][system.held] if system.held >= 0 else labels
+            A = labels - sums["labels"][system.held_out] if system.held_out >= 0 else labels
             A = A + system.lambda_A * sums["penalty"]
             if system.has_control:
                 A += system.lambda_I * sums["control"]
@@ -158,7 +158,7 @@ def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution:
     Systems with a held-out fold need the Gram matrices of each fold. Raises ParameterError: a system is not positive.
     NotConverged: see `require_solved`.
     """
-    assert all(item.held < system.lines.n_held for item in systems)
+    assert all(item.held_out < system.lines.n_held_out for item in systems)
     shared = execution.share(**system.energies(systems), labels=system.sums["labels"], penalty=system.penalty(),
                              right=system.right_sides(system.sums["moments"], systems))
     ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()

@@ -74,7 +74,7 @@ class Fold:
     E: np.ndarray | None
 
     @property
-    def held(self) -> np.ndarray:
+    def held_out(self) -> np.ndarray:
         return np.flatnonzero(self.lines.fold == self.number)
 
     def penalty(self, norm: float, energy: float) -> np.ndarray:
@@ -105,18 +105,18 @@ class FoldClosedForm(FoldSolver):
         return closed_form_bytes(m, s)
 
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        lines, held, train = fold.lines, fold.held, np.flatnonzero(fold.lines.fold != fold.number)
+        lines, held_out, train = fold.lines, fold.held_out, np.flatnonzero(fold.lines.fold != fold.number)
         mean, root = lines.intercepts([fold.number], self.centered)[0], np.sqrt(lines.weight[train, None])
         z, ratios = root * (lines.target[train] - mean), by_ratio(systems)
-        values = np.empty((len(systems), len(held), z.shape[1]))
+        values = np.empty((len(systems), len(held_out), z.shape[1]))
         arrays = ridge_arrays(fold.Phi, fold.R, fold.E, sum(ratio > 0 for _, ratio in ratios))
         for (_, ratio), members in ratios.items():
             X = ridge_features(arrays, ratio)
-            X_train, X_held, dual = root * X[train], X[held], len(train) <= X.shape[1]
+            X_train, X_held_out, dual = root * X[train], X[held_out], len(train) <= X.shape[1]
             if dual:
-                A, right, evaluate = X_train @ X_train.T, z, X_held @ X_train.T
+                A, right, evaluate = X_train @ X_train.T, z, X_held_out @ X_train.T
             else:
-                A, right, evaluate = X_train.T @ X_train, X_train.T @ z, X_held
+                A, right, evaluate = X_train.T @ X_train, X_train.T @ z, X_held_out
             for index in members:
                 factor = factor_raised(A + systems[index].lambda_A * np.eye(len(A)))
                 values[index] = evaluate @ cho_solve(factor, right, check_finite=False) + mean
@@ -133,14 +133,14 @@ class FoldRefit(FoldSolver):
         return refit_bytes(s)
 
     def __call__(self, fold: Fold, systems: Sequence[Penalties]) -> tuple[np.ndarray, float]:
-        lines, held, train = fold.lines, fold.held, fold.lines.fold != fold.number
+        lines, held_out, train = fold.lines, fold.held_out, fold.lines.fold != fold.number
         mean = lines.intercepts([fold.number], self.centered)[0]
         Phi, weight = fold.Phi[train], lines.weight[train, None]
         labels, right = Phi.T @ (weight * Phi), Phi.T @ (weight * (lines.target[train] - mean))
         functions, residuals = [], [0.0]
         for system in systems:
             b, residual = refined(labels + fold.penalty(system.lambda_A, system.lambda_I), right)
-            functions.append(fold.Phi[held] @ b + mean)
+            functions.append(fold.Phi[held_out] @ b + mean)
             residuals.append(residual)
         return np.array(functions), float(np.max(residuals))
 
@@ -200,7 +200,7 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
     assert system.graph is not None
     assert not any(item.control for item in systems)  # the control is never selected
     lines, (m, c) = system.lines, system.lines.target.shape
-    F, p = lines.n_held, len(systems) // lines.n_held
+    F, p = lines.n_held_out, len(systems) // lines.n_held_out
     changes = changes_of_folds(system.graph, system.blocks, system.positions, lines.fold, F, execution)
     E = gram.energy(False)
     shared = execution.share(
@@ -222,4 +222,4 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
 
 def with_new_folds(system: NystromSystem, lines: LabelLines) -> NystromSystem:
     """Return the system with the folds of other lines of the same labels."""
-    return replace(system, lines=replace(system.lines, fold=lines.fold, n_held=lines.n_held))
+    return replace(system, lines=replace(system.lines, fold=lines.fold, n_held_out=lines.n_held_out))

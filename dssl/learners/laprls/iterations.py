@@ -229,14 +229,15 @@ class BlockedProduct:
         self.lambda_A, self.energy, self.points, self.rank_one = np.array([
             (each.lambda_A, each.lambda_I * each.has_graph, each.lambda_I * a * each.has_control,
              each.lambda_I * b * each.has_control) for each in self.penalties]).T
-        self.held = np.array([each.held for each in self.penalties])
+        self.held_out = np.array([each.held_out for each in self.penalties])
         self.cache_bytes = self.execution.memory_budget // 2 * self.execution.tasks_per_process
 
     def __call__(self, P: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the products (r, u) of P (r, u) with the systems of these columns (u,)."""
         self.passes += 1
         execution, system, inputs = self.execution, self.system, self.execution.scratch()
-        weights = {"held": self.held[columns]} if self.curvature is None else {"curvature": self.curvature[:, columns]}
+        weights = ({"held_out": self.held_out[columns]} if self.curvature is None
+                   else {"curvature": self.curvature[:, columns]})
         inputs.write(0, {"P": system.lift(P), "energy": self.energy[columns], "points": self.points[columns],
                          **weights})
         total = system.lower(execution.reduce(sums([

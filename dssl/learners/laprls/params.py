@@ -147,58 +147,58 @@ class SystemParams:
 class LabelLines:
     """A table with a line for each label: `row` (m,) of its vertex, `fold`, `weight` (m,) > 0, `target` (m, c).
 
-    Folds 0 to `n_held` - 1 are held out in turn; labels of fold `n_held` never are.
+    Folds 0 to `n_held_out` - 1 are held out in turn; labels of fold `n_held_out` never are.
     """
 
     row: np.ndarray
     fold: np.ndarray
     weight: np.ndarray
     target: np.ndarray
-    n_held: int = 1
+    n_held_out: int = 1
 
     @classmethod
     def of(cls, row: np.ndarray, weight: np.ndarray, target: np.ndarray,
-           held: Sequence[np.ndarray] = ()) -> "LabelLines":
-        """Return the lines of labeled points; held : the positions of each fold."""
-        fold = np.full(len(row), len(held), np.int64)
-        for number, members in enumerate(held):
+           folds: Sequence[np.ndarray] = ()) -> "LabelLines":
+        """Return the lines of labeled points; folds : the positions that each holds out."""
+        fold = np.full(len(row), len(folds), np.int64)
+        for number, members in enumerate(folds):
             fold[members] = number
-        return cls(row, fold, weight, target, len(held))
+        return cls(row, fold, weight, target, len(folds))
 
     @property
     def whole(self) -> "LabelLines":
         """Return the same without folds."""
-        return replace(self, fold=np.zeros(len(self.fold), np.int64), n_held=0)
+        return replace(self, fold=np.zeros(len(self.fold), np.int64), n_held_out=0)
 
     @property
     def n_folds(self) -> int:
-        """Return the number of folds, one more than `n_held` if some points are never held out."""
+        """Return the number of folds, one more than `n_held_out` if some points are never held out."""
         return int(self.fold.max(initial=0)) + 1
 
     @property
     def counts(self) -> list[int]:
-        return [int((self.fold == fold).sum()) for fold in range(self.n_held)]
+        return [int((self.fold == fold).sum()) for fold in range(self.n_held_out)]
 
     @property
     def training_weights(self) -> tuple[float, ...]:
         """Return the total weight of the training labels of each fold; last, of all labels."""
         whole = float(self.weight.sum())
-        return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held)), whole
+        return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held_out)), whole
 
-    def intercepts(self, held: Sequence[int], fit: bool = True) -> np.ndarray:
+    def intercepts(self, held_out: Sequence[int], fit: bool = True) -> np.ndarray:
         """Return the weighted means (p, c) of the training targets of folds, -1 for no fold; zeros if not `fit`."""
         if not fit:
-            return np.zeros((len(held), self.target.shape[1]))
+            return np.zeros((len(held_out), self.target.shape[1]))
         means = {}
-        for fold in set(held):
+        for fold in set(held_out):
             train = self.fold != fold
             means[fold] = np.average(self.target[train], axis=0, weights=self.weight[train])
-        return np.array([means[fold] for fold in held])
+        return np.array([means[fold] for fold in held_out])
 
-    def columns(self, held: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def columns(self, held_out: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Return targets and weights (m, p c), of sum 1, of p functions that hold out these folds (-1: none)."""
-        weight = np.stack([np.where(self.fold == fold, 0.0, self.weight) for fold in held], axis=1)
-        return np.tile(self.target, len(held)), np.repeat(weight / weight.sum(axis=0), self.target.shape[1], axis=1)
+        weight = np.stack([np.where(self.fold == fold, 0.0, self.weight) for fold in held_out], axis=1)
+        return np.tile(self.target, len(held_out)), np.repeat(weight / weight.sum(axis=0), self.target.shape[1], axis=1)
 
     def of_own_fold(self, values: np.ndarray) -> np.ndarray:
         """Return the held-out values (m, g, c) from values (m, g F, c) of functions that hold out the F folds in turn.
@@ -206,9 +206,10 @@ class LabelLines:
         NaN for labels that are never held out.
         """
         m, p, c = values.shape
-        held = np.flatnonzero(self.fold < self.n_held)
-        held_out = np.full((m, p // self.n_held, c), np.nan)
-        held_out[held] = values[held].reshape(len(held), -1, self.n_held, c)[np.arange(len(held)), :, self.fold[held]]
+        members = np.flatnonzero(self.fold < self.n_held_out)
+        held_out = np.full((m, p // self.n_held_out, c), np.nan)
+        of_folds = values[members].reshape(len(members), -1, self.n_held_out, c)
+        held_out[members] = of_folds[np.arange(len(members)), :, self.fold[members]]
         return held_out
 
 

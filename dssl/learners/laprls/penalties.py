@@ -59,9 +59,9 @@ class PenaltyScale:
     n: int
     remaining: tuple[int, ...] = ()
 
-    def points(self, held: int) -> int:
+    def points(self, held_out: int) -> int:
         """Return the points of the graph when this fold is held out, -1 for none."""
-        return self.remaining[held] if self.remaining and held >= 0 else self.n
+        return self.remaining[held_out] if self.remaining and held_out >= 0 else self.n
 
     def number(self, name: str, value: Penalty) -> float:
         """Return a penalty as a number; for all labels "auto" is the paper's lambda_A = 0.01 or lambda_I = 0.1."""
@@ -80,40 +80,40 @@ class Penalties:
 
     gamma_A: float
     gamma_I: float
-    held: int = -1
+    held_out: int = -1
     control: bool = False
     scale: PenaltyScale | None = None
 
     @property
     def lambda_A(self) -> float:
         """Return the penalty of the norm in the paper's scale."""
-        return self.gamma_A if self.scale is None else self.gamma_A * self.scale.weights[self.held]
+        return self.gamma_A if self.scale is None else self.gamma_A * self.scale.weights[self.held_out]
 
     @property
     def lambda_I(self) -> float:
         """Return the penalty of the graph's energy in the paper's scale."""
         if self.scale is None:
             return self.gamma_I
-        return self.gamma_I * self.scale.weights[self.held] / self.scale.points(self.held) ** 2
+        return self.gamma_I * self.scale.weights[self.held_out] / self.scale.points(self.held_out) ** 2
 
     def of_the_mean(self, weight: float) -> tuple[float, float]:
         """Return the penalties of the norm and of f' E f against the mean loss of labels of this total weight."""
         if self.scale is None:
             return self.gamma_A / weight, self.gamma_I / weight
-        return self.gamma_A, self.gamma_I / self.scale.points(self.held) ** 2
+        return self.gamma_A, self.gamma_I / self.scale.points(self.held_out) ** 2
 
     @property
     def single_fold(self) -> "Penalties":
         """Return the penalties of a problem whose only fold, number 0, is the held-out fold."""
         scale = self.scale
         if scale is not None:
-            scale = PenaltyScale((scale.weights[self.held], scale.weights[-1]), scale.points(self.held))
-        return replace(self, held=0, scale=scale)
+            scale = PenaltyScale((scale.weights[self.held_out], scale.weights[-1]), scale.points(self.held_out))
+        return replace(self, held_out=0, scale=scale)
 
     @property
     def whole(self) -> "Penalties":
         """Return the penalties with no fold held out."""
-        return replace(self, held=-1)
+        return replace(self, held_out=-1)
 
     @property
     def has_graph(self) -> bool:
@@ -128,7 +128,7 @@ class Penalties:
 
 def with_folds(pairs: Sequence[Penalties], n_folds: int) -> list[Penalties]:
     """Return each pair of penalties once for each held-out fold."""
-    return [replace(pair, held=fold) for pair in pairs for fold in range(n_folds)]
+    return [replace(pair, held_out=fold) for pair in pairs for fold in range(n_folds)]
 
 
 def by_pair(systems: Sequence[Penalties]) -> list[list[int]]:

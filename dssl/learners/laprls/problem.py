@@ -184,10 +184,10 @@ class LapRLSProblem:
         Gram matrices, scratch by default.
         """
         shuffled = [replace(pair, control=True) for pair in self.candidates["model"] if "shuffled" in self.names]
-        expected, held = [*self.all_candidates, *shuffled], self.all_candidates if held_out else []
+        expected, validated = [*self.all_candidates, *shuffled], self.all_candidates if held_out else []
         begin = time.perf_counter()
         with one_thread():
-            solver, points, evidence = _solver(self, kernel, landmarks, expected, held, execution, parts)
+            solver, points, evidence = _solver(self, kernel, landmarks, expected, validated, execution, parts)
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
         return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
 
@@ -247,7 +247,7 @@ class PreparedLapRLS:
         """
         begin, candidates = time.perf_counter(), iter(self.problem.all_candidates)
         with one_thread():
-            for group in self.solver.held_out(with_folds(self.problem.all_candidates, self.problem.lines.n_held)):
+            for group in self.solver.held_out(with_folds(self.problem.all_candidates, self.problem.lines.n_held_out)):
                 for column in range(group.shape[1]):
                     yield next(candidates), group[:, column]
         self.evidence["held_out"] = {"method": self.solver.held_out_method,
@@ -304,7 +304,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
-            held: Sequence[Penalties], execution: Execution,
+            held_out: Sequence[Penalties], execution: Execution,
             parts: Parts | None) -> tuple[SystemSolver, Points, JsonObject]:
     """Return the solver of the systems, the points of its functions, and evidence."""
     rows, lines, multiplicity, params = problem.rows, problem.lines, problem.multiplicity, problem.params
@@ -317,7 +317,7 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
     evidence: JsonObject = {"points": len(rows), "labels": len(lines.row)}
     if dense:
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, problem.graph, multiplicity, params.system.laplacian, shared, lines.n_held,
+        task = DenseTask(rows, kernel, problem.graph, multiplicity, params.system.laplacian, shared, lines.n_held_out,
                          None if landmarks is None else landmarks.rows, (), params.system, params.fit_intercept,
                          execution.memory_budget, params.loss)
         return DenseSolver(task, execution), rows.read_all(), evidence
@@ -331,6 +331,6 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
     if params.loss != SQUARES:
-        all_systems = [*expected, *with_folds(held, lines.n_held)]
+        all_systems = [*expected, *with_folds(held_out, lines.n_held_out)]
         return smooth_solver(system, params.loss, all_systems, execution, parts), landmarks.points, evidence
-    return least_squares_solver(system, expected, execution, parts, held), landmarks.points, evidence
+    return least_squares_solver(system, expected, execution, parts, held_out), landmarks.points, evidence

@@ -264,8 +264,8 @@ def clear_cache() -> None:
 class SystemProductTask:
     """Write the contribution of a run of blocks to `K' (a_t E + b_t I + J_t) K P`, (s, t).
 
-    columns : `P` (s, t); `energy` a_t and `points` b_t (t,); and `held` (t,), the fold that is held out, or -1, or else
-    `curvature` (m, t), the weight of each label line.
+    columns : `P` (s, t); `energy` a_t and `points` b_t (t,); and `held_out` (t,), the fold that is held out, or -1, or
+    else `curvature` (m, t), the weight of each label line.
     """
 
     problem: BlockedProblem
@@ -291,10 +291,10 @@ class SystemProductTask:
             if "curvature" in columns:
                 np.add.at(U, lines["position"], columns["curvature"][lines["line"]] * V[lines["position"]])
             elif len(lines["position"]):
-                weight, held = np.zeros((stop - start, problem.n_folds)), columns["held"]
+                weight, held_out = np.zeros((stop - start, problem.n_folds)), columns["held_out"]
                 np.add.at(weight, (lines["position"], lines["fold"]), lines["weight"])
                 rows = np.unique(lines["position"])
-                training = weight[rows].sum(axis=1)[:, None] - np.where(held >= 0, weight[rows][:, held], 0.0)
+                training = weight[rows].sum(axis=1)[:, None] - np.where(held_out >= 0, weight[rows][:, held_out], 0.0)
                 U[rows] += training * V[rows]
             add_product(total, kernels.own, U)
         return out.write(total=total)

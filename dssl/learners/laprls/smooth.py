@@ -72,14 +72,14 @@ class NewtonTask:
     first: int
     last: int
     loss: SmoothLoss
-    n_held: int
+    n_held_out: int
     fit_intercept: bool
     held_out: bool
     refine: int | None
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
-        lines = LabelLines(**{name: sums[name] for name in ("row", "fold", "weight", "target")}, n_held=self.n_held)
+        lines = LabelLines(sums["row"], sums["fold"], sums["weight"], sums["target"], self.n_held_out)
         Phi, c, p, start = sums["features"], lines.target.shape[1], self.last - self.first, None
         r = Phi.shape[1]
         b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), []
@@ -134,7 +134,7 @@ class FoldNewton(FoldSolver):
             total = lines.weight[lines.fold != fold.number].sum()
             space, _ = label_space(fold.Phi, fold.penalty(*system.of_the_mean(total)))
             start = minimize(space, self.loss, y, weight, fit_intercept=self.fit_intercept, start=start)
-            minima.append(start.values[fold.held])
+            minima.append(start.values[fold.held_out])
         return np.array(minima), 0.0
 
 
@@ -162,14 +162,15 @@ class SmoothSolver(SystemSolver):
         pairs = by_pair(systems)
         groups = [[number for pair in pairs[start:stop] for number in pair]
                   for start, stop in row_ranges(len(pairs), PAIRS_IN_A_TASK)]
-        described = np.array([(item.held, *item.of_the_mean(lines.weight[lines.fold != item.held].sum()), item.control)
-                              for item in systems])[[number for group in groups for number in group]]
+        described = np.array([
+            (item.held_out, *item.of_the_mean(lines.weight[lines.fold != item.held_out].sum()), item.control)
+            for item in systems])[[number for group in groups for number in group]]
         shared = self.execution.share(**gram.energies(systems), features=gram.sums["features"], penalty=gram.penalty(),
                                       systems=described, row=lines.row, fold=lines.fold, weight=lines.weight,
                                       target=lines.target)
         edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
         receipts = self.execution.map([
-            NewtonTask(shared, first, last, self.loss, lines.n_held, gram.fit_intercept, held_out,
+            NewtonTask(shared, first, last, self.loss, lines.n_held_out, gram.fit_intercept, held_out,
                        REFINE.get(gram.params.held_out))
             for first, last in itertools.pairwise(edges)], parts)
         for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
@@ -193,12 +194,12 @@ class SmoothSolver(SystemSolver):
         return replace(self, gram=self._gram_of(lines))
 
     def _gram_of(self, lines: LabelLines) -> GramSystem:
-        return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold, n_held=lines.n_held))
+        return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold, n_held_out=lines.n_held_out))
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         gram = self._gram_of(lines)
         gram = replace(gram, params=calibration_params(gram.params, self.loss, lines))
-        values, = SmoothSolver(gram, self.loss, self.execution).held_out(with_folds([pair], lines.n_held))
+        values, = SmoothSolver(gram, self.loss, self.execution).held_out(with_folds([pair], lines.n_held_out))
         return values[:, 0]
 
 
@@ -236,7 +237,7 @@ class BlockedFunctions(FunctionSpace):
 
     def __post_init__(self) -> None:
         lines = self.system.lines
-        self.weights = np.array([lines.weight[lines.fold != each.held].sum() for each in self.penalties])
+        self.weights = np.array([lines.weight[lines.fold != each.held_out].sum() for each in self.penalties])
 
     @property
     def n_coefficients(self) -> int:
@@ -294,7 +295,7 @@ def solve_by_steps(system: NystromSystem, loss: SmoothLoss, features: np.ndarray
     columns = [item for item in systems for _ in range(c)]
     space = BlockedFunctions(system, columns, features, ones, preconditioner, execution)
     try:
-        y, weight = lines.columns([item.held for item in systems])
+        y, weight = lines.columns([item.held_out for item in systems])
         minimum = minimize(space, loss, y, weight, fit_intercept=system.fit_intercept)
     finally:
         clear_cache()
@@ -333,7 +334,8 @@ class SmoothIterativeSolver(SystemSolver):
         yield self._values(self.system, systems)
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        return self._values(self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held))[:, 0]
+        folded = self.system.with_folds_of(lines, self.execution)
+        return self._values(folded, with_folds([pair], lines.n_held_out))[:, 0]
 
 
 def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,
@@ -346,7 +348,7 @@ def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Pe
     method, costs = solver_method(system, expected, execution, newton_flops(m, system.s, expected, c), 2 * PASSES)
     features, how = label_features(system, execution), system.params.held_out
     approximate = how in REFINE and method == "nystrom-direct" and m <= system.r
-    holds_out = any(item.held >= 0 for item in expected)
+    holds_out = any(item.held_out >= 0 for item in expected)
     if how in REFINE and not approximate and holds_out:
         warnings.warn(explain(f"held_out={how!r} with {m:,} labels, {system.r:,} features and solver {method}",
                               why="the influence function needs Gram matrices, and at most as many labels as features",

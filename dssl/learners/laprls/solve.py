@@ -42,7 +42,7 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     penalties = len({item.whole for item in systems})
     with_halo, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
     points = float(v if graph or control else m)
-    factored = len(systems) if closed_form is None else sum(item.held < 0 for item in systems)
+    factored = len(systems) if closed_form is None else sum(item.held_out < 0 for item in systems)
     products = points * s * s * (1 + 2 * graph + control) + m * s * s + factored * s**3 / 3 + (closed_form or 0.0)
     direct = points * with_halo * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
     cached = points * with_halo * s * itemsize <= budget / 2
@@ -61,7 +61,7 @@ def solver_method(system: NystromSystem, systems: Sequence[Penalties], execution
     """Return the solver of the parameters, or for "auto" the cheaper one with the expected seconds of both."""
     if system.params.solver != "auto":
         return system.params.solver, {}
-    inductive = system.inductive and any(item.held >= 0 for item in systems)
+    inductive = system.inductive and any(item.held_out >= 0 for item in systems)
     if inductive or (closed_form is not None and system.params.held_out == "closed_form"):
         return "nystrom-direct", {}
     blocks, lines = system.blocks, system.lines
@@ -129,19 +129,19 @@ class GramSolver(SystemSolver):
         """As in the base class: single labels in closed form, larger folds by Gram matrices of each in turn."""
         system, gram, execution = self.system, self.gram, self.execution
         if max(lines.counts) == 1:
-            folded, pairs = with_new_folds(system, lines), with_folds([pair], lines.n_held)
+            folded, pairs = with_new_folds(system, lines), with_folds([pair], lines.n_held_out)
             values, = closed_form_values(folded, gram, pairs, execution)
             return values[:, 0]
         held_out = np.full(lines.target.shape, np.nan)
-        for fold in range(lines.n_held):
-            held = lines.fold == fold
-            folded = system.with_folds_of(replace(lines, fold=np.where(held, 0, 1), n_held=1), execution)
+        for fold in range(lines.n_held_out):
+            in_fold = lines.fold == fold
+            folded = system.with_folds_of(replace(lines, fold=np.where(in_fold, 0, 1), n_held_out=1), execution)
             label_sums = gram_matrices(folded, execution, energy=False)
             fold_gram = replace(gram, lines=folded.lines, sums=gram.sums | label_sums)
-            penalties = with_folds([pair], lines.n_held)[fold].single_fold
+            penalties = with_folds([pair], lines.n_held_out)[fold].single_fold
             functions = solve_from_gram(fold_gram, [penalties], execution)
             values, = held_out_values(folded, functions, [penalties], execution)
-            held_out[held] = values[held, 0]
+            held_out[in_fold] = values[in_fold, 0]
         return held_out
 
     def label_features(self) -> np.ndarray | None:
@@ -190,7 +190,7 @@ class StoredGramSolver(SystemSolver):
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         values, = closed_form_of_features(self.gram.sums["features"], lines, self.gram,
-                                          with_folds([pair], lines.n_held), self.execution)
+                                          with_folds([pair], lines.n_held_out), self.execution)
         return values[:, 0]
 
 
@@ -214,7 +214,7 @@ class IterativeSolver(SystemSolver):
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held)
+        folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held_out)
         values, = held_out_values(folded, self._solved(folded, systems), systems, self.execution)
         return values[:, 0]
 
@@ -260,28 +260,29 @@ class DenseSolver(SystemSolver):
         task = self.task
         labels = self.execution.share(**{**task.labels.load(), "fold": lines.fold})
         params = calibration_params(task.params, task.loss, lines)
-        folded = replace(task, labels=labels, n_held=lines.n_held, params=params)
-        return self._run(folded, with_folds([pair], lines.n_held), held_out=True)[0]["values"][:, 0]
+        folded = replace(task, labels=labels, n_held_out=lines.n_held_out, params=params)
+        return self._run(folded, with_folds([pair], lines.n_held_out), held_out=True)[0]["values"][:, 0]
 
 
 def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
-                  parts: Parts | None = None, held: Sequence[Penalties] = ()) -> SystemSolver:
+                  parts: Parts | None = None, held_out: Sequence[Penalties] = ()) -> SystemSolver:
     """Return the solver of least squares on landmarks, for the expected systems.
 
-    parts : for the partial sums of Gram matrices, scratch by default. held : the pairs of penalties whose folds will be
-    held out.
+    parts : for the partial sums of Gram matrices, scratch by default. held_out : the pairs of penalties whose folds
+    will be held out.
     """
-    closed_form = closed_form_of(system, held, execution.memory_budget)
-    method, costs = solver_method(system, [*expected, *with_folds(held, system.lines.n_held)], execution, closed_form)
+    closed_form = closed_form_of(system, held_out, execution.memory_budget)
+    systems = [*expected, *with_folds(held_out, system.lines.n_held_out)]
+    method, costs = solver_method(system, systems, execution, closed_form)
     if method != "nystrom-direct":
         return IterativeSolver(system, execution, method, costs)
-    inductive = system.inductive and bool(held)
+    inductive = system.inductive and bool(held_out)
     if closed_form is None and not inductive:
-        return GramSolver(system, gram_system(system, [*expected, *held], execution, parts), execution, costs)
+        return GramSolver(system, gram_system(system, [*expected, *held_out], execution, parts), execution, costs)
     fold_solver = (FoldRefit if closed_form is None else FoldClosedForm)(system.fit_intercept)
     if inductive:
         require_folds_fit(system, fold_solver, execution.memory_budget)
-    gram = gram_system(system.without_folds(execution), [*expected, *held], execution, parts)
+    gram = gram_system(system.without_folds(execution), [*expected, *held_out], execution, parts)
     return ClosedFormSolver(system, gram, execution, costs, fold_solver)
 
 
@@ -320,8 +321,8 @@ def held_out_values(system: NystromSystem, functions: Functions, systems: Sequen
 
     systems : of each pair, one for each fold 0 to F - 1. The values of a group fit in a quarter of the memory budget.
     """
-    F, (p, s, c) = system.lines.n_held, functions.coef.shape
-    assert [item.held for item in systems] == list(range(F)) * (p // F)
+    F, (p, s, c) = system.lines.n_held_out, functions.coef.shape
+    assert [item.held_out for item in systems] == list(range(F)) * (p // F)
     B = functions.coef.reshape(p // F, F, s, c).transpose(1, 2, 0, 3)
     intercept = functions.intercept.reshape(p // F, F, c).transpose(1, 0, 2)
     width = max(1, execution.memory_budget // 4 // (8 * c * max(1, len(system.lines.row))))

@@ -116,13 +116,13 @@ class Basis:
 
     def intercepts(self, systems: Sequence[Penalties]) -> np.ndarray:
         """Return the intercept of each system, (p, c)."""
-        return self.lines.intercepts([system.held for system in systems], self.fit_intercept)
+        return self.lines.intercepts([system.held_out for system in systems], self.fit_intercept)
 
     def right_sides(self, moments: np.ndarray, systems: Sequence[Penalties]) -> np.ndarray:
         """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments (F, r, c + 1) of the folds."""
         total, right = moments.sum(axis=0), []
         for system, mean in zip(systems, self.intercepts(systems), strict=True):
-            training = total - (moments[system.held] if system.held >= 0 else 0)
+            training = total - (moments[system.held_out] if system.held_out >= 0 else 0)
             right.append(training[:, :-1] - training[:, -1:] * mean)
         return np.array(right)
 
@@ -171,7 +171,7 @@ class NystromSystem(Basis):
     def with_folds_of(self, lines: LabelLines, execution: Execution) -> "NystromSystem":
         """Return the system whose Gram matrices are those of the folds of other lines of the same labels."""
         shared = execution.share(**{**self.problem.labels.load(), "fold": lines.fold[self.permutation]})
-        return replace(self, lines=replace(self.lines, fold=lines.fold, n_held=lines.n_held),
+        return replace(self, lines=replace(self.lines, fold=lines.fold, n_held_out=lines.n_held_out),
                        problem=replace(self.problem, labels=shared, n_folds=lines.n_folds))
 
 

@@ -48,7 +48,7 @@ GROUPS = 10  # of labels, for cross-fitted prior shifts
 class AutomaticFit:
     """The selected model, and its supervised baseline, without the graph.
 
-    values (n, c) : at the training points. held (h,) : the positions of held-out labels; held_out, held_out_supervised
+    values (n, c) : at the training points. positions (h,) : of the held-out labels; held_out, held_out_supervised
     (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for quantities, and of the
     baseline with known class sizes. refit_held_out : maps folds to the held-out values (l, c) of both by refits, NaN
     outside the folds; None for many labels, known class sizes and a pool. pooled : with another model, see
@@ -58,7 +58,7 @@ class AutomaticFit:
     model: Model
     supervised: Model
     values: np.ndarray
-    held: np.ndarray
+    positions: np.ndarray
     held_out: np.ndarray
     held_out_supervised: np.ndarray
     attributes: JsonObject = field(default_factory=dict)
@@ -159,7 +159,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                 fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
         solver = SolverParams(tol=TOLERANCE, random_state=params.random_state)
         many = fit_many_labels(graph, rows, target, weight, held_out_loss, knn, solver, params.random_state, execution)
-        return AutomaticFit(many.model, many.supervised, many.values, many.held, many.held_out,
+        return AutomaticFit(many.model, many.supervised, many.values, many.positions, many.held_out,
                             many.held_out_supervised, many.attributes, calibration=many.calibration,
                             calibration_supervised=many.calibration_supervised)
     blend = fit_blend(graph, rows, target, weight, params, knn, execution, last)
@@ -202,8 +202,8 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
     Raises BudgetError : the index of the vertices does not fit. NotConverged.
     """
     pooled = fit_pool(graph, target, weight, soft, None if own is None else OwnValues(
-        own.values[graph.vertices.first], np.ones(len(graph.vertices), bool), own.held, own.held_out, own.calibration),
-        random_state, execution)
+        own.values[graph.vertices.first], np.ones(len(graph.vertices), bool), own.positions, own.held_out,
+        own.calibration), random_state, execution)
     values, calibration = pooled.with_class_sizes(class_sizes, graph, target, weight, execution)
     model = graph_model(graph, rows, values, target, knn, execution)
     attributes = {**(own.attributes if own else {}), **values.attributes, "unreachable": 0}
@@ -212,6 +212,6 @@ def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, r
         held_out_supervised, of_supervised = pooled.held_out_other, pooled.calibration
     else:
         supervised, of_supervised = own.supervised, own.calibration_supervised
-        held_out_supervised = own.held_out_supervised[np.isin(own.held, pooled.held)]
-    return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.held, pooled.held_out,
+        held_out_supervised = own.held_out_supervised[np.isin(own.positions, pooled.positions)]
+    return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.positions, pooled.held_out,
                         held_out_supervised, attributes, None, calibration, of_supervised, pooled)

@@ -19,7 +19,7 @@ from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ...storage.csr import Points
 from ...storage.views import SelectedRows
-from ..average import Member, fit_without, held_out_average
+from ..average import Member, held_out_average, held_out_member
 from ..class_prior import EQUAL
 from ..kernel_family import KernelMembers, KernelSum, LabelKernels
 from ..mixture import member_shares
@@ -147,9 +147,9 @@ class Blend:
             train = np.setdiff1d(np.arange(len(target.labeled)), test)
             part, usable = target.take(train), np.isin(of_sample, of_label[train])
             train_weight = None if weight is None else weight[train]
-            fits = [*(fit_without(K, sample[usable], penalty, target, weight, train, test)
+            fits = [*(held_out_member(K, sample[usable], penalty, target, weight, train, test)
                       for K, sample, penalty in graph_kernels),
-                    *(fit_without(K, sample, penalty, target, weight, train, test)
+                    *(held_out_member(K, sample, penalty, target, weight, train, test)
                       for K, sample, penalty in rbf_kernels)]
             members, functions = [member for _, member in fits], np.array([values for values, _ in fits])
             prior = np.repeat([1 / n, supervised_prior(kernel_rows.concentration, part) / m], [n, m])

@@ -224,8 +224,8 @@ def held_out_graph_ridge(graph: Graph, target: Target, weight: np.ndarray | None
     penalties = {kernel: {params.penalty for params in families if kernel in params.kernels} for kernel in kernels}
     members: dict[tuple[Kernel, float], list[list[HeldOutMember]]] = {}
     for kernel in kernels:
-        held_kernel = HeldOutKernel(*rows.blocks(kernel), weight)
-        members |= {(kernel, penalty): [[held_kernel.member(fold, penalty) for fold in repeated] for repeated in folds]
+        of_kernel = HeldOutKernel(*rows.blocks(kernel), weight)
+        members |= {(kernel, penalty): [[of_kernel.member(fold, penalty) for fold in repeated] for repeated in folds]
                     for penalty in penalties[kernel]}
     reachable = [[np.isin(of_label[fold.test], of_label[fold.train]) for fold in repeated] for repeated in folds]
 

@@ -25,7 +25,7 @@ from .harmonic import fit_harmonic
 from .model import GraphModel, graph_model, signed
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
-HELD_STREAM = 13  # of the seed
+HELD_OUT_STREAM = 13  # of the seed
 # Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
 
@@ -40,7 +40,7 @@ class ManyLabelsFit:
     model: GraphModel
     supervised: GraphModel
     values: np.ndarray
-    held: np.ndarray
+    positions: np.ndarray
     held_out: np.ndarray
     held_out_supervised: np.ndarray
     calibration: Calibration | None
@@ -55,8 +55,8 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     Raises NotConverged; BudgetError where an index does not fit.
     """
     n_labels = len(target.labeled)
-    n_held = min(int(HELD_OUT_SHARE * n_labels), MAX_HELD_OUT)
-    test = np.sort(block_rng(random_state, HELD_STREAM).permutation(n_labels)[:n_held])
+    n_held_out = min(int(HELD_OUT_SHARE * n_labels), MAX_HELD_OUT)
+    test = np.sort(block_rng(random_state, HELD_OUT_STREAM).permutation(n_labels)[:n_held_out])
     train = np.setdiff1d(np.arange(n_labels), test)
     part, train_weight = target.take(train), None if weight is None else weight[train]
     on_graph = fit_harmonic(graph, part, train_weight, solver, execution)
@@ -72,7 +72,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     test_weight = None if weight is None else weight[test]
     losses = {name: held_out_loss(target.take(test), target.coding, values, test_weight)
               for name, values in (("graph", by_graph), ("nearest_labels", by_nearest))}
-    attributes: JsonObject = {"chosen": min(losses, key=lambda name: losses[name]), "held_out_labels": n_held}
+    attributes: JsonObject = {"chosen": min(losses, key=lambda name: losses[name]), "held_out_labels": n_held_out}
     supervised = fit_nearest(rows, target, knn.distance, execution, k=N_NEAREST).shifted(nearest_shift.columns)
     if attributes["chosen"] == "nearest_labels":
         return ManyLabelsFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,

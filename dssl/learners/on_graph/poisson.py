@@ -37,7 +37,7 @@ MAX_UNLABELED = 4000  # sampled in all components
 # The shares of the unlabeled vertices, over the number of classes, that are clipped on either side; few for the mean,
 # so that a class of a twentieth of the points is not clipped.
 MEAN_TAILS, SPREAD_TAILS = 0.05, 0.2
-NEARLY_ALL, NOT_MOST = 0.95, 0.8  # of the unlabeled points in one class, and of the labels
+NEARLY_ALL, MAX_OF_LABELS = 0.95, 0.8  # of the unlabeled points in one class, and of the labels
 
 
 class OneClass(UserWarning):
@@ -184,7 +184,7 @@ def _warn_of_one_class(scores: np.ndarray, target: Classes) -> None:
     shares = np.bincount(scores.argmax(axis=1), minlength=count) / max(len(scores), 1)
     largest = int(shares.argmax())
     of_labels = float((target.coded == largest).mean())
-    if shares[largest] >= NEARLY_ALL and of_labels < NOT_MOST:
+    if shares[largest] >= NEARLY_ALL and of_labels < MAX_OF_LABELS:
         warnings.warn(explain(
             f"{shares[largest]:.1%} of the unlabeled points are predicted {target.names.tolist()[largest]!r}, which "
             f"{of_labels:.0%} of the labels are",

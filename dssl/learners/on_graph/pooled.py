@@ -31,14 +31,14 @@ SHARPENED = 3.0  # root mean square of the log probabilities of classes that no 
 class OwnValues:
     """What a learner says without the other model.
 
-    values (v, c) : at the vertices, as `signed`. reachable (v,) bool : from a label. held (h,) : the
-    positions of held-out labels; held_out (h, c) : their values, NaN where unknown. calibration : of classes, None
+    values (v, c) : at the vertices, as `signed`. reachable (v,) bool : from a label. positions
+    (h,) : of the held-out labels; held_out (h, c) : their values, NaN where unknown. calibration : of classes, None
     where no class has two labels.
     """
 
     values: np.ndarray
     reachable: np.ndarray
-    held: np.ndarray
+    positions: np.ndarray
     held_out: np.ndarray
     calibration: Calibration | None
 
@@ -48,14 +48,14 @@ class Pooled:
     """A pool on the vertices.
 
     on_vertices : the values, of classes log probabilities. Where the learner reaches none, those of the other model if
-    held-out labels say that it is better than chance; if they do not, the vertices are unreachable. held (h,) : the
-    positions of held-out labels; held_out, held_out_other, own (h, c) : their cross-fitted values by the pool, of the
+    held-out labels say that it is better than chance; if they do not, the vertices are unreachable. positions (h,) : of
+    the held-out labels; held_out, held_out_other, own (h, c) : their cross-fitted values by the pool, of the
     other model and of the learner alone, as `signed`, NaN where the learner knows no other label of the class. other
     (v, c) : what the other model says alone, as `signed`. calibration : of the pool; None for quantities.
     """
 
     on_vertices: VertexValues
-    held: np.ndarray
+    positions: np.ndarray
     held_out: np.ndarray
     held_out_other: np.ndarray
     own: np.ndarray
@@ -82,11 +82,11 @@ def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: Soft
     """
     of_labels = graph.vertices.vertex[target.labeled]
     at_vertices = _by_vertex(graph, soft.values)
-    without = [_by_vertex(graph, values) for _, values in soft.folds]
-    smooth, *smooth_without = smoothed(graph, [at_vertices, *without], random_state, execution)
+    held_out = [_by_vertex(graph, values) for _, values in soft.folds]
+    smooth, *smooth_held_out = smoothed(graph, [at_vertices, *held_out], random_state, execution)
     folds = [fold for fold, _ in soft.folds]
-    opinions = (SoftLabels(at_vertices, list(zip(folds, without, strict=True))),
-                SoftLabels(smooth, list(zip(folds, smooth_without, strict=True))))
+    opinions = (SoftLabels(at_vertices, list(zip(folds, held_out, strict=True))),
+                SoftLabels(smooth, list(zip(folds, smooth_held_out, strict=True))))
     members = [(each.values, each.at_labels(of_labels)) for each in opinions]
     if isinstance(target, Classes):
         return _of_classes(target, weight, members, own)
@@ -106,43 +106,43 @@ def _by_vertex(graph: Graph, values: np.ndarray) -> np.ndarray:
 
 def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],
                 own: OwnValues | None) -> Pooled:
-    logs = [(log_odds(values), log_odds(held)) for values, held in members]
+    logs = [(log_odds(values), log_odds(at_labels)) for values, at_labels in members]
     sizes = [float(np.sqrt((values**2).mean())) or 1.0 for values, _ in logs]
     others = np.stack([values / size for (values, _), size in zip(logs, sizes, strict=True)])
-    at_labels = np.stack([held / size for (_, held), size in zip(logs, sizes, strict=True)])
+    at_labels = np.stack([each / size for (_, each), size in zip(logs, sizes, strict=True)])
     k, even = len(members), np.zeros(others[0].shape)
     if own is None:
-        weights, held = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
+        weights, positions = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
         log_values, fitted_to, calibrated = even, 0, np.arange(0)
-        own_held = own_values = np.zeros((0, even.shape[1]))
+        own_held_out = own_values = np.zeros((0, even.shape[1]))
     else:
-        unseen, unseen_held = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
+        unseen, unseen_at_labels = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
         log_values = _log_probabilities(target, own.values, own, unseen)
-        known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2))
-        held, values = own.held[known], own.held_out[known]
+        known = np.isfinite(at_labels[:, own.positions]).all(axis=(0, 2))
+        positions, values = own.positions[known], own.held_out[known]
         # The only label of a class is predicted wrong without itself, so that it judges the other model alone.
-        calibrated = calibration_labels(target, values, held)
-        own_held = np.zeros((len(held), even.shape[1]))
-        own_held[calibrated] = _log_probabilities(target, values, own, unseen_held[held])[calibrated]
-        own_values, fitted_to = np.full(own_held.shape, np.nan), len(held)
-        own_values[calibrated] = own_held[calibrated]
-        weights = pool_weights(target.take(held), own_held, at_labels[:, held], _taken(weight, held))
-    of_held, held_weight = target.take(held), _taken(weight, held)
+        calibrated = calibration_labels(target, values, positions)
+        own_held_out = np.zeros((len(positions), even.shape[1]))
+        own_held_out[calibrated] = _log_probabilities(target, values, own, unseen_at_labels[positions])[calibrated]
+        own_values, fitted_to = np.full(own_held_out.shape, np.nan), len(positions)
+        own_values[calibrated] = own_held_out[calibrated]
+        weights = pool_weights(target.take(positions), own_held_out, at_labels[:, positions], _taken(weight, positions))
+    labels, label_weight = target.take(positions), _taken(weight, positions)
     logs_at_vertices = pool(target, weights, log_values, others)
-    held_out = cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight)
-    of_other = pool(target, Weights(0.0, np.ones(1)), own_held, at_labels[:1, held] * sizes[0])
-    decision = _decision(target, weight, held_out[calibrated], held[calibrated])
+    held_out = cross_fitted_pool(labels, own_held_out, at_labels[:, positions], label_weight)
+    of_other = pool(target, Weights(0.0, np.ones(1)), own_held_out, at_labels[:1, positions] * sizes[0])
+    decision = _decision(target, weight, held_out[calibrated], positions[calibrated])
     calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
     shift = 0.0 if decision is None else decision
     reachable = np.ones(len(even), bool)
     if own is not None and not own.reachable.all():
-        nothing = np.zeros_like(own_held)
-        elsewhere = pool_weights(of_held, nothing, at_labels[:, held], held_weight)
-        reachable = own.reachable | _is_informative(of_held, cross_fitted_pool(of_held, nothing, at_labels[:, held],
-                                                                           held_weight))
+        nothing = np.zeros_like(own_held_out)
+        elsewhere = pool_weights(labels, nothing, at_labels[:, positions], label_weight)
+        of_others = cross_fitted_pool(labels, nothing, at_labels[:, positions], label_weight)
+        reachable = own.reachable | _is_informative(labels, of_others)
         logs_at_vertices = np.where(own.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
-        VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), held,
+        VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), positions,
         signed(held_out + shift, target), signed(of_other, target), signed(own_values, target),
         signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.own,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
@@ -185,23 +185,26 @@ def _log_probabilities(target: Classes, values: np.ndarray, own: OwnValues, othe
     return centered
 
 
-def _decision(target: Classes, weight: np.ndarray | None, held_out: np.ndarray, held: np.ndarray) -> np.ndarray | None:
+def _decision(target: Classes, weight: np.ndarray | None, held_out: np.ndarray,
+              positions: np.ndarray) -> np.ndarray | None:
     """Return the offsets (n_classes,) that are best for the scoring of the target; None where that is the accuracy."""
-    if not len(held):
+    if not len(positions):
         return None
-    decision = Frequencies.of(target, weight, EQUAL).decision(held_out, target.coded[held], _taken(weight, held))
+    frequencies = Frequencies.of(target, weight, EQUAL)
+    decision = frequencies.decision(held_out, target.coded[positions], _taken(weight, positions))
     return decision - decision.mean() if np.ptp(decision) > 0 else None
 
 
 def _of_quantities(target: Target, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],
                    own: OwnValues) -> Pooled:
     others, at_labels = (np.stack(list(each)) for each in zip(*members, strict=True))
-    known = np.isfinite(at_labels[:, own.held]).all(axis=(0, 2)) & np.isfinite(own.held_out).all(axis=1)
-    held = own.held[known]
-    of_held, held_weight, own_held = target.take(held), _taken(weight, held), own.held_out[known]
-    weights = pool_weights(of_held, own_held, at_labels[:, held], held_weight)
+    known = np.isfinite(at_labels[:, own.positions]).all(axis=(0, 2)) & np.isfinite(own.held_out).all(axis=1)
+    positions = own.positions[known]
+    labels, label_weight, own_held_out = target.take(positions), _taken(weight, positions), own.held_out[known]
+    weights = pool_weights(labels, own_held_out, at_labels[:, positions], label_weight)
     values = pool(target, weights, own.values, others)
-    return Pooled(VertexValues(values, np.ones(len(values), bool)), held,
-                  cross_fitted_pool(of_held, own_held, at_labels[:, held], held_weight), at_labels[0][held], own_held,
-                  others[0], None, {"labels": len(held), "own_weight": weights.own, "weight": float(weights.others[0]),
-                         "smoothed_weight": float(weights.others[-1])})
+    return Pooled(VertexValues(values, np.ones(len(values), bool)), positions,
+                  cross_fitted_pool(labels, own_held_out, at_labels[:, positions], label_weight),
+                  at_labels[0][positions], own_held_out, others[0], None,
+                  {"labels": len(positions), "own_weight": weights.own, "weight": float(weights.others[0]),
+                   "smoothed_weight": float(weights.others[-1])})

@@ -249,7 +249,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
     shares = None  # of the model's etas, which the control takes too
     folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
     held_out_by_model = dict[str, list[HeldOut]]()
-    held, of_model = list[HeldOut](), list[HeldOut]()
+    fits, of_model = list[HeldOut](), list[HeldOut]()
     for name in ("model", *problem.learning.baselines):
         chosen = choices[name]
         base = problem.base(chosen["bandwidth"])
@@ -271,15 +271,15 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
                   "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
         is_held_out = name in ("model", "base")
         if is_held_out:
-            held = [HeldOut(target, *_held_out_values(K, target, learner, each, weight), each, weight)
+            fits = [HeldOut(target, *_held_out_values(K, target, learner, each, weight), each, weight)
                     for each in folds.repetitions]
         # A control is moved as the model is.
         model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, attributes), target,
-                                               held if is_held_out else of_model, problem.points)
+                                               fits if is_held_out else of_model, problem.points)
         if is_held_out:
             held_out_by_model[name] = moved
         if name == "model":
-            of_model = held
+            of_model = fits
             function = Expansion(deformed, X_l, coef)
             model = replace(model, attributes={**attributes, **calibration_attributes(calibration)})
         models[name] = model

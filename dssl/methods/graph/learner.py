@@ -118,11 +118,11 @@ def scores_on_graph(learner: GraphLearner, target: Target, folds: Repetitions, v
 
     Held-out points stay in the graph as unlabeled points; those that no label can reach count as wrong.
     """
-    held = [HeldOut(target, scored(target), signed(value.values, target), some, weight,
+    held_out = [HeldOut(target, scored(target), signed(value.values, target), some, weight,
                     value.unreachable).with_prior(learner.assumed)
             for value, some in zip(values, folds, strict=True)]
     penalty = {} if learner.family is None else {"penalty": float(learner.family.penalty)}
-    return CandidateScores.of(held, HINGE, scoring).with_parameters(**penalty)
+    return CandidateScores.of(held_out, HINGE, scoring).with_parameters(**penalty)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,8 +204,8 @@ def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight:
     models, shares = dict[str, Model](), known_shares(params.prior.sizes, target)
     for name in params.baselines:
         if name == "base":
-            base, held = _base(params, points, target, weight, folds)
-            models[name], _, held_out[name] = with_prior(base, target, held, points)
+            base, fits = _base(params, points, target, weight, folds)
+            models[name], _, held_out[name] = with_prior(base, target, fits, points)
             if shares is not None:
                 models[name] = base.shifted(offset_to(base.values(points, execution), base.coding, shares))
         else:
@@ -234,12 +234,12 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
     values = K @ whole.coef + whole.intercept
     of_repetitions = list[HeldOut]()
     for repetition in folds.repetitions:
-        without = np.full(values.shape, np.nan)
+        held_out = np.full(values.shape, np.nan)
         for fold in repetition:
             kept = np.setdiff1d(np.arange(len(K)), fold)
             model = fit(kept)
-            without[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
-        of_repetitions.append(HeldOut(target, whole.coding, without, repetition, weight))
+            held_out[fold] = K[np.ix_(fold, kept)] @ model.coef + model.intercept
+        of_repetitions.append(HeldOut(target, whole.coding, held_out, repetition, weight))
     return replace(whole, attributes={
         "name": "base", "n_labeled": len(target.labeled), **target.training_metrics(values, whole.coding),
         "parameters": {"bandwidth": bandwidth, "C": BASE_LEARNER.C}}), of_repetitions

@@ -48,15 +48,15 @@ class PooledLearner:
                 # Where no label is reachable a class is not known; a quantity is the mean of the others.
                 unknown = held_out_values.unreachable[:, None] & isinstance(plain, Classes)
                 held_out = np.where(unknown, np.nan, held_out_values.values)
-        values, held_values = signed(fitted.values, plain), signed(held_out, plain)
+        values, at_labels = signed(fitted.values, plain), signed(held_out, plain)
         labels = np.arange(len(plain.labeled))
         if not isinstance(plain, Classes):
             # The mean of the labels, where none is reachable.
             values = np.where(fitted.reachable[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
-            return OwnValues(values, np.ones(len(values), bool), labels, held_values, None)
-        shift = shift_of(plain, lambda: held_values, scored(plain), values[fitted.reachable], weight, learner.assumed)
+            return OwnValues(values, np.ones(len(values), bool), labels, at_labels, None)
+        shift = shift_of(plain, lambda: at_labels, scored(plain), values[fitted.reachable], weight, learner.assumed)
         values = np.where(fitted.reachable[:, None], values + shift.columns, 0.0)
-        return OwnValues(values, fitted.reachable, labels, held_values + shift.columns, shift.calibration)
+        return OwnValues(values, fitted.reachable, labels, at_labels + shift.columns, shift.calibration)
 
     def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
         """Return the pool; known class sizes do not count yet."""
@@ -76,5 +76,5 @@ def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
     if isinstance(target, Classes) and len(target.names) == 2:
         values = np.hstack([-values, values]) / 2
     spread = np.full((len(target.labeled), values.shape[1]), np.nan)
-    spread[pooled.held] = values
+    spread[pooled.positions] = values
     return HeldOutValues(spread, np.zeros(len(spread), bool))

@@ -336,15 +336,15 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
         for name, system in numbered.items():
             is_held_out = name in ("model", "base") and (compares or isinstance(target, Classes))
             # A control is moved as the model is.
-            held = _held_out_values(prepared, system, folds, weight) if is_held_out else of_model
-            model, calibration, moved = with_prior(fitted.models[name], target, held, context.points("train"),
+            fits = _held_out_values(prepared, system, folds, weight) if is_held_out else of_model
+            model, calibration, moved = with_prior(fitted.models[name], target, fits, context.points("train"),
                                                    weight=weight)
             if is_held_out:
                 held_out_by_model[name] = moved
             attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": {
                 "gamma_A": system.gamma_A, "gamma_I": system.gamma_I, **params.named(number)}}
             if name == "model":
-                of_model = held
+                of_model = fits
                 attributes |= calibration_attributes(calibration)
             if compares:
                 labeled = SelectedRows(context.points("train"), target.labeled)

@@ -64,7 +64,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldLabels:
+class HeldOutLabels:
     """Which labels are held out: `always`, to calibrate and to compare, or by `cv`, to choose."""
 
     always: bool
@@ -112,9 +112,10 @@ class TransductiveKernelParams:
     search: Search = ALL
 
     @property
-    def held(self) -> HeldLabels:
+    def held_out(self) -> HeldOutLabels:
         """Return which labels are held out."""
-        return HeldLabels(always=self.probability or bool(self.baselines), cv=self.cv, random_state=self.random_state)
+        always = self.probability or bool(self.baselines)
+        return HeldOutLabels(always=always, cv=self.cv, random_state=self.random_state)
 
     def candidates(self) -> dict[str, list[Candidate]]:
         """Return by name the candidates of the model and its baseline, of a random search those that are drawn."""
@@ -136,22 +137,22 @@ class LandmarkChoice:
 
     landmarks: LandmarkParams
     budget: int
-    held: HeldLabels
+    held_out: HeldOutLabels
     kernels: BaseKernels | None
 
     @classmethod
     def of(cls, params: TransductiveKernelParams) -> "LandmarkChoice":
         kernels = params.kernels if params.landmarks.method == "leverage" else None
-        return cls(landmarks=params.landmarks, budget=params.budget, held=params.held, kernels=kernels)
+        return cls(landmarks=params.landmarks, budget=params.budget, held_out=params.held_out, kernels=kernels)
 
 
 def make_landmarks(context: Context, params: LandmarkChoice) -> dict[str, Any]:
     """Choose the landmarks among the training points; by leverage, those of each bandwidth."""
     rows, target = context.points("train"), context.target()
     assert isinstance(target, Classes)
-    n, width = len(rows), params.held.n_columns(target)
-    most = landmarks_that_fit(n, n, width, params.budget, context.execution.tasks_per_process)
-    count = landmark_count(params.landmarks, len(target.labeled), n, most)
+    n, width = len(rows), params.held_out.n_columns(target)
+    max_landmarks = landmarks_that_fit(n, n, width, params.budget, context.execution.tasks_per_process)
+    count = landmark_count(params.landmarks, len(target.labeled), n, max_landmarks)
     require_fit(n, count, width, context.execution)
     # The other methods do not ask a kernel.
     kernels: list[Any] = [None] if params.kernels is None else params.kernels.on(rows)
@@ -296,8 +297,8 @@ class TransductiveEvaluator:
         fitted = [HeldOut(target, target.coding, model.values, of_repetition, weight)
                   for model, of_repetition in zip(models, folds, strict=True)]
         # The supervised baseline knows no frequencies but those of the labels, by which its values are shifted.
-        held = [values.with_prior(LABELS) for values in fitted] if name == "base" else fitted
-        return CandidateScores.of(held, HINGE, self.params.rule.scoring, fitted, complete=self.complete,
+        held_out = [values.with_prior(LABELS) for values in fitted] if name == "base" else fitted
+        return CandidateScores.of(held_out, HINGE, self.params.rule.scoring, fitted, complete=self.complete,
                                   C=candidate.penalties.C)
 
     def evaluate(self, candidates: Sequence[TransductiveKernelParams], folds: Repetitions) -> list[CandidateScores]:
@@ -337,7 +338,7 @@ def make_models(context: Context, params: TransductiveKernelParams) -> dict[str,
     target = context.target(params.prior)
     assert isinstance(target, Classes)
     target.require_labels()
-    weight, folds = context.label_weights(target, params.weight), params.held.folds(target)
+    weight, folds = context.label_weights(target, params.weight), params.held_out.folds(target)
     choices = context.attributes("selection")["choices"]
     chosen = {name: Candidate.of(choices[name]) for name in ("model", *params.baselines)}
     fitted_models = fit_models(context, params, list(chosen.values()), [folds.compared])
@@ -345,18 +346,18 @@ def make_models(context: Context, params: TransductiveKernelParams) -> dict[str,
     held_out, evidence = dict[str, list[HeldOut]](), dict[str, Any]()
     for name, candidate in chosen.items():
         fitted, = fitted_models[candidate]
-        held = [HeldOut(target, target.coding, fitted.values, folds.compared, weight)] if folds.compared else []
+        fits = [HeldOut(target, target.coding, fitted.values, folds.compared, weight)] if folds.compared else []
         attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled), "parameters": candidate.named}
         model, calibration = fitted.model, None
         if name == "model":
             evidence = fitted.evidence
-            if params.probability and held:
+            if params.probability and fits:
                 calibration = calibration_of(target, partial(np.copy, fitted.values), target.coding, weight)
             attributes |= calibration_attributes(calibration)
         else:  # of the labels alone, which know no frequencies but their own
-            model, _, held = with_prior(model, target, held, context.points("train"), weight=weight)
-        models[name], described[name], held_out[name] = replace(model, attributes=attributes), attributes, held
+            model, _, fits = with_prior(model, target, fits, context.points("train"), weight=weight)
+        models[name], described[name], held_out[name] = replace(model, attributes=attributes), attributes, fits
     written = context.write_models(models)
-    compared = {"by_labels": by_labels(target, folds, {name: held for name, held in held_out.items() if held})}
+    compared = {"by_labels": by_labels(target, folds, {name: fits for name, fits in held_out.items() if fits})}
     return {"models": {name: {**described[name], **written[name]} for name in models}, "evidence": evidence,
             **(compared if params.baselines else {})}

@@ -34,7 +34,7 @@ def stages_section(run: RunRecord) -> Section | None:
              "ratio": _ratio(stage), "address": str(stage.get("address", ABSENT))[:24]}
             for stage, seconds in zip(ran, spent, strict=True)]
     return Section("stages", "Stages", rendered(
-        "stages.html", rows=rows, most=MAX_STAGES, seconds=sum(spent), peak=run.result.get("peak_rss_bytes"),
+        "stages.html", rows=rows, max_rows=MAX_STAGES, seconds=sum(spent), peak=run.result.get("peak_rss_bytes"),
         cached=sum(stage.get("status") == "cached" for stage in ran), min_compared=MIN_COMPARED))
 
 

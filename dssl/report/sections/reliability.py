@@ -16,8 +16,10 @@ def reliability_section(run: RunRecord) -> Section | None:
     table = Table(("mean probability", "test points", "correct (95 % interval)"), [
         (percent(row["probability"]), number(row["n"]), with_interval(percent, row["correct"], row["interval"]))
         for row in bins], (0, 1, 2))
-    least, most = (of(row["n"] for row in bins) for of in (min, max))
-    each = counted(least, "test point") if least == most else f"{number(least)} to {number(most)} test points"
+    smallest, largest = (of(row["n"] for row in bins) for of in (min, max))
+    each = counted(smallest, "test point")
+    if smallest < largest:
+        each = f"{number(smallest)} to {number(largest)} test points"
     return Section("reliability", "Can the probabilities be trusted?", rendered(
         "reliability.html", sentences=[_confidence(described), _calibration(described)], table_of=table,
         drawing=reliability_plot(bins), each=each))

@@ -28,9 +28,9 @@ class Dense:
     weight: np.ndarray
     target: np.ndarray
 
-    def labels(self, held=-1):
+    def labels(self, held_out=-1):
         """Return K_m' W K_m without a fold."""
-        seen = self.fold != held
+        seen = self.fold != held_out
         K = self.K[self.position[seen]]
         return K.T @ (self.weight[seen, None] * K)
 

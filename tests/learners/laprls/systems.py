@@ -35,7 +35,7 @@ class Case:
 
     def dense(self, item):
         """Return the values at all points (n, c) by eq. (4); a weight of 3 is 3 points that are not in the graph."""
-        n, seen = len(self.K), self.lines.fold != item.held
+        n, seen = len(self.K), self.lines.fold != item.held_out
         row, target = self.lines.row[seen], self.lines.target[seen]
         times = self.lines.weight[seen].astype(int)
         repeated = np.repeat(np.arange(len(row)), times)

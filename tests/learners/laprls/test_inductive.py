@@ -305,4 +305,4 @@ def test_where_it_is_not_offered():
 
 
 def test_the_papers_penalties_do_not_depend_on_the_points_left():
-    assert Penalties(0.3, 0.4, held=1).lambda_I == 0.4
+    assert Penalties(0.3, 0.4, held_out=1).lambda_I == 0.4

@@ -33,9 +33,9 @@ def test_gamma_I_is_not_negative(value):
 def test_the_scale_of_a_fold_is_that_of_the_labels_that_are_kept():
     system = Penalties(0.5, 3.0, scale=PenaltyScale((6.0, 8.0, 10.0), 20))
     assert (system.lambda_A, system.lambda_I) == (5.0, 3.0 * 10 / 400)
-    held = Penalties(0.5, 3.0, held=1, scale=system.scale)
-    assert (held.lambda_A, held.lambda_I) == (4.0, 3.0 * 8 / 400)
-    assert held.whole == system
+    held_out = Penalties(0.5, 3.0, held_out=1, scale=system.scale)
+    assert (held_out.lambda_A, held_out.lambda_I) == (4.0, 3.0 * 8 / 400)
+    assert held_out.whole == system
     assert (Penalties(0.5, 3.0, 1).lambda_A, Penalties(0.5, 3.0, 1).lambda_I) == (0.5, 3.0), "the paper's own"
 
 

@@ -152,7 +152,7 @@ def test_a_sample_is_dealt_to_tasks(kinds):
 
 def test_factors_are_shared_by_folds_and_solve_their_own_penalties():
     problem = case()
-    items = [PAIR, replace(PAIR, held=1), Penalties(1.0, 0.0), replace(PAIR, control=True)]
+    items = [PAIR, replace(PAIR, held_out=1), Penalties(1.0, 0.0), replace(PAIR, control=True)]
     made = made_of(problem, items)
     inverses = made.inverses(items)
     assert inverses[0] is inverses[1]

@@ -41,10 +41,10 @@ def cluster(cluster_client):
 
 
 def columns_of(s=12, t=6, random_state=0):
-    """Return columns P (s, t) with their penalties and held folds; the first two see no graph."""
+    """Return columns P (s, t) with their penalties and held-out folds; the first two see no graph."""
     rng = np.random.default_rng([9, random_state])
     return {"P": rng.normal(size=(s, t)), "energy": np.array([0.0, 0.0, 0.3, 1.0, 2.0, 0.1])[:t],
-            "points": np.array([0.0, 0.7, 0.0, 0.2, 0.0, 0.0])[:t], "held": np.array([-1, 0, 1, 2, -1, 0])[:t]}
+            "points": np.array([0.0, 0.7, 0.0, 0.2, 0.0, 0.0])[:t], "held_out": np.array([-1, 0, 1, 2, -1, 0])[:t]}
 
 
 def product(made, columns, keep=MUCH, n_runs=3, execution=None):
@@ -56,9 +56,9 @@ def product(made, columns, keep=MUCH, n_runs=3, execution=None):
 
 def dense_product(dense, columns):
     found = []
-    for p, energy, points, held in zip(columns["P"].T, *(columns[name] for name in ("energy", "points", "held")),
-                                       strict=True):
-        A = energy * dense.K.T @ dense.E @ dense.K + points * dense.K.T @ dense.K + dense.labels(held)
+    for p, energy, points, held_out in zip(columns["P"].T, columns["energy"], columns["points"], columns["held_out"],
+                                           strict=True):
+        A = energy * dense.K.T @ dense.E @ dense.K + points * dense.K.T @ dense.K + dense.labels(held_out)
         found.append(A @ p)
     return np.column_stack(found)
 

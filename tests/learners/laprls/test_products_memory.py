@@ -71,7 +71,7 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
     """Measured: 52 MB of 51, 56 of 55, 39 of 41; kept 48 MB of 48."""
     made, _ = problem(N, S, 4000, B, dtype=dtype)
     execution, itemsize, t = InProcess(1), np.dtype(dtype).itemsize, 40
-    columns = {"P": np.ones((S, t)), "energy": np.ones(t), "points": np.zeros(t), "held": np.full(t, -1)}
+    columns = {"P": np.ones((S, t)), "energy": np.ones(t), "points": np.zeros(t), "held_out": np.full(t, -1)}
     kernels = itemsize * S * (N + round(N * made.energy.halo) if keep else 2 * B)
     formula = kernels + 8 * t * (5 * B + 3 * S) + WIDENED[dtype]
     most = 1.1 * formula + (2 << 20)

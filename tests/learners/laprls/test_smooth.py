@@ -22,7 +22,7 @@ METHODS = ("nystrom-direct", "nystrom-pcg", "nystrom-cg")
 def scaled(made, items=((0.05, 3.0), (0.3, 0.0), (0.02, 30.0))):
     scale = PenaltyScale(made.lines.training_weights, len(made.K))
     pairs = [Penalties(*item, scale=scale) for item in items]
-    return [*pairs, replace(pairs[0], held=1), replace(pairs[-1], held=0), replace(pairs[0], control=True)]
+    return [*pairs, replace(pairs[0], held_out=1), replace(pairs[-1], held_out=0), replace(pairs[0], control=True)]
 
 
 def solver_of(made, loss, items, method="nystrom-direct", **params):
@@ -33,7 +33,7 @@ def solver_of(made, loss, items, method="nystrom-direct", **params):
 def gradient(made, loss, item, coef, intercept):
     """Return the objective's gradient in coefficients, whitened by the landmarks' kernel, and in the intercept."""
     lines, n = made.lines, len(made.K)
-    seen = lines.fold != item.held
+    seen = lines.fold != item.held_out
     weight = lines.weight[seen] / lines.weight[seen].sum()
     K, y, E = made.K[lines.row[seen]], lines.target[seen], made.E
     if item.control:
@@ -73,16 +73,16 @@ def test_the_squared_loss_is_laprls(method, whitening):
 @pytest.mark.parametrize("method", METHODS)
 def test_held_out_values_are_those_of_the_functions_without_the_fold(method):
     made = case(coded=True, c=2, kernel=RBF(0.7), tol=1e-9, max_iter=3000)
-    pairs = [item for item in scaled(made) if item.held < 0 and not item.control]
-    items = with_folds(pairs, made.lines.n_held)
+    pairs = [item for item in scaled(made) if item.held_out < 0 and not item.control]
+    items = with_folds(pairs, made.lines.n_held_out)
     solver = solver_of(made, SquaredHinge(), items, method)
     values = np.concatenate(list(solver.held_out(items)), axis=1)
     functions = solver.solve(items)
     for index, item in enumerate(items):
-        own = made.lines.fold == item.held
-        assert_allclose(values[own, index // made.lines.n_held], made.values(functions, index)[made.lines.row[own]],
+        own = made.lines.fold == item.held_out
+        assert_allclose(values[own, index // made.lines.n_held_out], made.values(functions, index)[made.lines.row[own]],
                         atol=1e-5)
-    assert np.isnan(values[made.lines.fold == made.lines.n_held]).all()
+    assert np.isnan(values[made.lines.fold == made.lines.n_held_out]).all()
     assert values.shape == (len(made.lines.row), len(pairs), 2)
 
 
@@ -90,7 +90,7 @@ def test_threads_change_no_bit():
     found = []
     for threads in (1, 2):
         made = case(coded=True, c=1, execution=InProcess(threads))
-        items = with_folds(scaled(made)[:3], made.lines.n_held)
+        items = with_folds(scaled(made)[:3], made.lines.n_held_out)
         found.append(solver_of(made, Logistic(), items).solve(items).coef)
     assert (found[0] == found[1]).all()
 
@@ -98,19 +98,19 @@ def test_threads_change_no_bit():
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_influence_comes_near_to_refits_and_a_step_of_newton_nearer(loss):
     made = case(m=20, coded=True, c=2, kernel=RBF(0.7), n_folds=6)
-    pairs = [item for item in scaled(made, ((1.0, 3.0), (0.3, 0.0))) if item.held < 0 and not item.control]
-    items = with_folds(pairs, made.lines.n_held)
+    pairs = [item for item in scaled(made, ((1.0, 3.0), (0.3, 0.0))) if item.held_out < 0 and not item.control]
+    items = with_folds(pairs, made.lines.n_held_out)
     refits, plain, refined = (np.concatenate(list(solver.held_out(items)), axis=1) for solver in (
         solver_of(made, loss, items, held_out=how) for how in ("refit", "influence", "refined_influence")))
-    held = ~np.isnan(refits)
-    assert (np.isnan(plain) == ~held).all()
-    assert 0 < np.abs(plain - refits)[held].mean() < 0.2 * np.abs(refits[held]).mean() + 0.02
-    assert np.abs(refined - refits)[held].mean() < np.abs(plain - refits)[held].mean()
+    held_out = ~np.isnan(refits)
+    assert (np.isnan(plain) == ~held_out).all()
+    assert 0 < np.abs(plain - refits)[held_out].mean() < 0.2 * np.abs(refits[held_out]).mean() + 0.02
+    assert np.abs(refined - refits)[held_out].mean() < np.abs(plain - refits)[held_out].mean()
 
 
 def test_more_labels_than_landmarks_are_refitted():
     made = case(m=45, coded=True, c=1)
-    items = with_folds(scaled(made)[:1], made.lines.n_held)
+    items = with_folds(scaled(made)[:1], made.lines.n_held_out)
     with pytest.warns(UserWarning, match="45 labels, 20 features and solver nystrom-direct"):
         assert solver_of(made, SquaredHinge(), items, held_out="influence").held_out_method == "refit"
     assert solver_of(case(m=20, coded=True, c=1), SquaredHinge(), items, held_out="influence").held_out_method == \

@@ -139,10 +139,10 @@ def test_kernels_of_low_rank(method, preconditioner):
 @pytest.mark.slow
 @settings(max_examples=12)
 @given(random_state=st.integers(0, 999), method=st.sampled_from(METHODS), lambda_A=st.floats(1e-3, 10),
-       lambda_I=st.floats(0, 10), held=st.integers(-1, 2), control=st.booleans())
-def test_a_system_does_not_depend_on_those_beside_it(random_state, method, lambda_A, lambda_I, held, control):
+       lambda_I=st.floats(0, 10), held_out=st.integers(-1, 2), control=st.booleans())
+def test_a_system_does_not_depend_on_those_beside_it(random_state, method, lambda_A, lambda_I, held_out, control):
     made = case(60, 10, 25, random_state=random_state, tol=1e-8, max_iter=2000)
-    own = Penalties(lambda_A, lambda_I, held, control)
+    own = Penalties(lambda_A, lambda_I, held_out, control)
     alone, among = made.solve([own], method), made.solve([*ITEMS[:3], own], method)
     expected = made.dense(own)
     for functions, index in ((alone, 0), (among, 3)):
@@ -158,9 +158,9 @@ def test_a_held_fold_is_as_if_it_were_not_labeled(method):
     seen = made.lines.fold != 1
     lines = replace(made.lines, **{name: getattr(made.lines, name)[seen]
                                    for name in ("row", "fold", "weight", "target")})
-    held = made.solve([Penalties(0.2, 0.3, 1)], method)
+    held_out = made.solve([Penalties(0.2, 0.3, 1)], method)
     without = replace(made, lines=lines)
-    assert_allclose(made.values(held, 0), without.dense(Penalties(0.2, 0.3)), atol=1e-6)
+    assert_allclose(made.values(held_out, 0), without.dense(Penalties(0.2, 0.3)), atol=1e-6)
 
 
 @pytest.mark.parametrize("c", [1, 3])
@@ -176,7 +176,7 @@ def test_labeled_points_are_predicted_by_functions_that_did_not_see_their_fold(c
     for p, pair in enumerate(pairs):
         for fold in range(3):
             mine = lines.fold == fold
-            expected = made.dense(replace(pair, held=fold))[lines.row[mine]]
+            expected = made.dense(replace(pair, held_out=fold))[lines.row[mine]]
             assert_allclose(found[mine, p], expected, rtol=1e-5, atol=1e-6)
 
 
