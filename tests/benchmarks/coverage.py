@@ -147,7 +147,7 @@ def _holds(interval: list[float] | None, value: float) -> bool:
 
 
 def _summary(covered: np.ndarray) -> dict[str, float]:
-    return {name: round(float(of(covered)), 3) for name, of in (("mean", np.mean), ("least", np.min), ("most", np.max))}
+    return {name: round(float(of(covered)), 3) for name, of in (("mean", np.mean), ("min", np.min), ("max", np.max))}
 
 
 def _covers(residuals: np.ndarray) -> tuple[bool, bool]:

@@ -107,9 +107,9 @@ def unlabeled_too(make: Callable[[np.ndarray], Any]) -> Learner:
     return learner
 
 
-def tuned(estimator: Any, grid: dict[str, list[Any]], least: int, scoring: str | None = None) -> Any:
+def tuned(estimator: Any, grid: dict[str, list[Any]], min_labels: int, scoring: str | None = None) -> Any:
     """Return the estimator, tuned on the labels where `least`, labels of the rarest class, allows it."""
-    return estimator if least < FOLDS else GridSearchCV(estimator, grid, cv=FOLDS, scoring=scoring)
+    return estimator if min_labels < FOLDS else GridSearchCV(estimator, grid, cv=FOLDS, scoring=scoring)
 
 
 def logistic(labels: np.ndarray, class_weight: str | None = None, scoring: str | None = None) -> Any:
@@ -144,9 +144,9 @@ def table(cells: dict[tuple[str, int, str], tuple[float, float]], sets: list[str
     for name in sets:
         for rate in rates:
             own = {learner: cells[name, rate, learner] for learner in CLASSIFIERS if (name, rate, learner) in cells}
-            least, deviation = min(own.values())
+            lowest, deviation = min(own.values())
             lines.append(f"| {name} | {10 * rate if name in REGRESSION else rate} | " + " | ".join(
-                "" if learner not in own else f"**{own[learner][0]:.1f}**" if own[learner][0] <= least + deviation
+                "" if learner not in own else f"**{own[learner][0]:.1f}**" if own[learner][0] <= lowest + deviation
                 else f"{own[learner][0]:.1f}" for learner in CLASSIFIERS) + " |")
     return "\n".join(lines)
 

@@ -61,17 +61,17 @@ def main() -> None:
     scale = LABELS / pair.lambda_A
     space, loss = LabelGram(scale * N), Logistic()
     lines = LabelLines.of(labeled, weight, Y, folds)
-    least = minimize(space, loss, *lines.columns([-1]), fit_intercept=True)
-    fit = FittedOnGraph(labeled, Y, weight, loss, GAMMA_A, pair.gamma_I, K(scale * (Z @ least.coef)) + least.intercept,
-                        least.intercept)
+    minimum = minimize(space, loss, *lines.columns([-1]), fit_intercept=True)
+    fit = FittedOnGraph(labeled, Y, weight, loss, GAMMA_A, pair.gamma_I,
+                        K(scale * (Z @ minimum.coef)) + minimum.intercept, minimum.intercept)
     graph = whole_graph(energy)
     some = np.sort(rng.choice(n, ceil(sqrt(n)), replace=False))
 
     def among_labels(refine: int) -> np.ndarray:
-        return influence_of_labels(space.N, Y, weight, loss, least.values, folds, intercept=True, refine=refine)
+        return influence_of_labels(space.N, Y, weight, loss, minimum.values, folds, intercept=True, refine=refine)
 
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "refits": lambda: smooth_held_out(space, loss, lines, least, True, None), "labels": lambda: among_labels(0),
+        "refits": lambda: smooth_held_out(space, loss, lines, minimum, True, None), "labels": lambda: among_labels(0),
         "refined": lambda: among_labels(1), "landmarks": lambda: influence_on_graph(
             NystromSpace.of(kernel, X, graph, labeled, some), fit, folds)}
     if args.full:
@@ -85,7 +85,7 @@ def main() -> None:
     def apart(one: np.ndarray, other: np.ndarray) -> float:
         return float(np.sqrt(((one - other) ** 2).mean()))
 
-    found |= {"step": apart(values["refits"], least.values), "first_order": apart(values["labels"], values["refits"]),
+    found |= {"step": apart(values["refits"], minimum.values), "first_order": apart(values["labels"], values["refits"]),
               "refined": apart(values["refined"], values["refits"]),
               "landmarks": apart(values["landmarks"], values["labels"]),
               **({"all_points": apart(values["all_points"], values["labels"])} if args.full else {})}

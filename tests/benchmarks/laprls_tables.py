@@ -107,10 +107,12 @@ def measure(name: str, args: argparse.Namespace) -> None:
             "best": best, "p_value": None if own == lowest else float(ttest_rel(own, lowest).pvalue)}), flush=True)
 
 
-def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, tuple[float, Penalties, float]]:
+def choose(splits: list[Problem], max_landmarks: int,
+           execution: InProcess) -> dict[str, tuple[float, Penalties, float]]:
     """Return sigma, penalties and RMSE by 10-fold cross-validation on these splits, of "rls" and of "laprls"."""
     pairs = [Penalties(a, i) for a in LAMBDAS_A for i in LAMBDAS_I]
-    found = {factor: np.mean([held_out_squares(data, factor, most, pairs, execution) for data in splits], axis=0)
+    found = {factor: np.mean([held_out_squares(data, factor, max_landmarks, pairs, execution)
+                              for data in splits], axis=0)
              for factor in SIGMAS}
     width = 2 * np.mean([data.bandwidth for data in splits])  # a problem's own is half the median
     best: dict[str, tuple[float, Penalties, float]] = {}
@@ -122,14 +124,14 @@ def choose(splits: list[Problem], most: int, execution: InProcess) -> dict[str, 
     return best
 
 
-def held_out_squares(data: Problem, factor: float, most: int, pairs: list[Penalties],
+def held_out_squares(data: Problem, factor: float, max_landmarks: int, pairs: list[Penalties],
                      execution: InProcess) -> np.ndarray:
     """Return the mean squared residual of each pair of penalties at held-out labels of one split."""
     labeled = data.split.labeled
     codes = (data.split.Y[labeled].argmax(axis=1) if data.split.Y.shape[1] > 1 else
              (data.split.Y[labeled, 0] > 0).astype(np.int64))
     held = labeled_folds(codes if data.split.coded else np.zeros(len(labeled), np.int64), 10, 0)
-    count = max(1, min(most, round(SHARE * len(data.rows))))
+    count = max(1, min(max_landmarks, round(SHARE * len(data.rows))))
     system = data.system(count, OURS, execution, held=held, bandwidth=2 * factor * data.bandwidth)
     systems = with_folds(pairs, len(held))
     functions = solve_from_gram(gram_system(system, systems, execution), systems, execution)

@@ -132,11 +132,11 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+def read(name: str, max_points: int) -> tuple[np.ndarray, np.ndarray]:
     """Return features (n, d), standardized where their units differ, and codes (n,) of a set."""
     X, y = simulated(name) if name in TOYS else keel(name) if name.startswith("keel:") else stored(name)
-    if len(y) > most:
-        chosen = np.random.default_rng(0).choice(len(y), most, replace=False)
+    if len(y) > max_points:
+        chosen = np.random.default_rng(0).choice(len(y), max_points, replace=False)
         X, y = X[chosen], y[chosen]
     ranges = np.ptp(X, axis=0)
     apart = ranges.max() > 10 * np.median(ranges[ranges > 0])
@@ -222,10 +222,10 @@ def supervised(make: Callable[[np.ndarray], Any]) -> Callable[..., Prediction]:
 
 
 def tuned_svc(labels: np.ndarray) -> Any:
-    least = int(np.unique(labels, return_counts=True)[1].min())
-    if least < 3:
+    min_labels = int(np.unique(labels, return_counts=True)[1].min())
+    if min_labels < 3:
         return SVC(C=10)
-    return GridSearchCV(SVC(), {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1, 1.0]}, cv=min(5, least))
+    return GridSearchCV(SVC(), {"C": [0.1, 1, 10, 100], "gamma": ["scale", 0.01, 0.1, 1.0]}, cv=min(5, min_labels))
 
 
 def spreading(**parameters: Any) -> Callable[..., Prediction]:

@@ -55,13 +55,13 @@ def data(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def compare(name: str, args: argparse.Namespace) -> None:
     """Report the mean error of each kernel, and its standard error."""
-    source, classes, most = SETS[name]
+    source, classes, max_points = SETS[name]
     X, y = data(source)
     chosen = np.flatnonzero(np.isin(y, np.unique(y)[list(classes)]))
     errors: dict[str, list[float]] = {}
     rng = np.random.default_rng(0)
     for number in range(args.draws):
-        own = rng.permutation(chosen)[:most]
+        own = rng.permutation(chosen)[:max_points]
         kernels, t = grams(X[own]), np.unique(y[own], return_inverse=True)[1]
         labels = draw_labels(t, LABELS, [LABELS, number], args.draw)
         labeled, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)

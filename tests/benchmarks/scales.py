@@ -91,7 +91,7 @@ def labels_of(y: np.ndarray, rate: int, number: int, draw: Any) -> np.ndarray:
     return labels
 
 
-def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+def read(name: str, max_points: int) -> tuple[np.ndarray, np.ndarray]:
     """Return features (n, d) without constant columns, and codes (n,) of a set, -1 of a row without a class."""
     name, _, changed = name.partition("+")
     kind, _, rest = name.partition(":")
@@ -99,8 +99,8 @@ def read(name: str, most: int) -> tuple[np.ndarray, np.ndarray]:
     X, y = simulated(name) if name in TOYS else makers.get(kind, lambda: stored(name))()
     codes = np.unique(y, return_inverse=True)[1]
     kept = np.flatnonzero((np.bincount(codes) >= FEWEST)[codes])
-    if len(kept) > most:
-        kept = np.random.default_rng(0).choice(kept, most, replace=False)
+    if len(kept) > max_points:
+        kept = np.random.default_rng(0).choice(kept, max_points, replace=False)
     X, codes = np.asarray(X, np.float64)[kept], np.unique(codes[kept], return_inverse=True)[1]
     X = X[:, np.ptp(X, axis=0) > 0]
     if changed == "noise":

@@ -50,12 +50,12 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X, (y - y.mean()) / y.std() if name in REGRESSION else np.where(y == y.max(), 1.0, -1.0)
 
 
-def sample(name: str, random_state: int, most: int) -> Sample:
+def sample(name: str, random_state: int, max_points: int) -> Sample:
     """Return 70 % of the points (`most` at most) to train on, 10 % of these with labels, and the rest to test on."""
     X, y = load(name)
     rng = np.random.default_rng([random_state, 1])
     train, test = np.split(rng.permutation(len(X)), [round(TRAINING * len(X))])
-    train = train[:most]
+    train = train[:max_points]
     labeled = np.sort(rng.choice(len(train), round(LABELED * len(train)), replace=False))
     return Sample(X[train], y[train], labeled, X[test], y[test])
 

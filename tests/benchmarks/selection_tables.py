@@ -158,7 +158,7 @@ class Scores:
     def add(self, way: str, t: int, measures: tuple[float, float]) -> None:
         self.found.setdefault((way, t), []).append(measures)
 
-    def chosen(self, measure: int, least: float = 0.0) -> dict[str, tuple[int, float]]:
+    def chosen(self, measure: int, min_norm: float = 0.0) -> dict[str, tuple[int, float]]:
         """Return the grid point of the lowest measure (then the lowest loss) and its test error, by way and t.
 
         least : the smallest gamma_A that may be chosen.
@@ -166,15 +166,15 @@ class Scores:
         found = {}
         for (way, t), rows in self.found.items():
             of = np.round(np.array(rows), 9)
-            of[np.array(self.norms) < least] = np.inf
+            of[np.array(self.norms) < min_norm] = np.inf
             best = int(np.lexsort((of[:, 0], of[:, measure]))[0])
             found[f"{way} {t}"] = (best, self.test[best])
         return found
 
 
-def measure(name: str, split: int, grid: Grid, most: int, n_alone: int, inductive: bool) -> dict[str, Any]:
+def measure(name: str, split: int, grid: Grid, max_points: int, n_alone: int, inductive: bool) -> dict[str, Any]:
     """Return what each way chose on a split, and its seconds."""
-    data, clock = sample(name, split, most), Clock({})
+    data, clock = sample(name, split, max_points), Clock({})
     y = data.y[data.labeled][:, None]
     strata = (y[:, 0] > 0).astype(np.int64) if name in CLASSIFICATION else np.zeros(len(y), np.int64)
     loss = HINGE if name in CLASSIFICATION else SQUARES
@@ -332,7 +332,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=[*REGRESSION, *CLASSIFICATION])
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--grid", choices=list(GRIDS), default="thin")
-    parser.add_argument("--most", type=int, default=3000, help="most points to train on")
+    parser.add_argument("--max-points", type=int, default=3000, help="most points to train on")
     parser.add_argument("--alone", type=int, default=2, help="refits of a split that are measured one by one")
     parser.add_argument("--inductive", nargs="*", default=[], help="sets that the paper's own form is measured on, too")
     parser.add_argument("--out", type=Path, required=True, help="file of lines; what it holds is not measured again")
@@ -347,7 +347,7 @@ def main() -> None:
     compile_once()
     for name, split in product(args.sets, range(args.splits)):
         if (name, split) not in done:
-            found = measure(name, split, GRIDS[args.grid], args.most, args.alone, name in args.inductive)
+            found = measure(name, split, GRIDS[args.grid], args.max_points, args.alone, name in args.inductive)
             with args.out.open("a") as out:
                 out.write(json.dumps(found) + "\n")
             print(json.dumps(found), flush=True)

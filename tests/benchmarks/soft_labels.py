@@ -46,7 +46,7 @@ NOISE = np.linspace(0, 4, 41)  # standard deviations of the class vectors
 PER_CLASS, SHARES = (0, 1, 5), (0.01, 0.1, 0.5)
 
 
-def load(name: str, most: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
+def load(name: str, max_points: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
     """Return points (n, d) and codes (n,) of a data set: of scikit-learn, a file, or DSSL_DATA."""
     if name == "digits":
         X, y = load_digits(return_X_y=True)
@@ -56,7 +56,7 @@ def load(name: str, most: int, random_state: int) -> tuple[np.ndarray, np.ndarra
     else:
         X, y = stored(name)
     codes = np.unique(y, return_inverse=True)[1]
-    kept = np.sort(np.random.default_rng([random_state, 1]).permutation(len(codes))[:most])
+    kept = np.sort(np.random.default_rng([random_state, 1]).permutation(len(codes))[:max_points])
     return X[kept], np.unique(codes[kept], return_inverse=True)[1]
 
 

@@ -68,7 +68,7 @@ def convergence(X: np.ndarray, name: str, n_features: int, rank: int, seeds: int
     K = kernel(X, X)
     L = reference.affinity(K)
     L_hat = reference.thresholded(L, params.threshold)
-    most = np.linalg.eigvalsh(L)[-LEADING:].sum()
+    largest = np.linalg.eigvalsh(L)[-LEADING:].sum()
     setting = {"part": "convergence", "kernel": name, "n": len(X), "features": n_features, "rank": rank,
                "threshold": params.threshold, "norm": round(float(np.linalg.norm(L_hat)), 4)}
     errors = np.zeros((seeds, len(STEPS)))
@@ -85,7 +85,7 @@ def convergence(X: np.ndarray, name: str, n_features: int, rank: int, seeds: int
                 "squared_error": float(f"{errors[random_state, i]:.4g}"),
                 "relative": round(float(np.sqrt(errors[random_state, i]) / np.linalg.norm(Z)), 4), "estimated": estimate
                 and round(estimate, 4), "rank_found": len(found.values),
-                "captured": round(float(np.einsum("ij,ij->", first, L @ first) / most), 4),
+                "captured": round(float(np.einsum("ij,ij->", first, L @ first) / largest), 4),
                 "orthogonality": float(f"{found.evidence['orthogonality']:.1g}"),
                 "seconds": round(found.evidence["seconds"], 2)}), flush=True)
     late = [i for i, steps in enumerate(STEPS) if steps >= 16]

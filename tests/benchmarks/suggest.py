@@ -3,8 +3,8 @@
     DSSL_DATA=... python -m tests.benchmarks.suggest --sets usps mnist_vae letter --peer-python PATH
 
 Each draw begins with one random label a class (with `--draw random` as many, of points at
-random), the same for all criteria, and asks for a batch of `--batch` labels a
-class at a time, up to `--most`. The learner is the same for all, and the model whose uncertainty is asked: `ridge` is
+random), the same for all criteria, and asks for a batch of `--batch` labels a class at a time, up to
+`--max-labels`. The learner is the same for all, and the model whose uncertainty is asked: `ridge` is
 ridge regression in one kernel of `GraphKernelRidge`, ridge 0.003 and power 2, on the `--pairs` lowest eigenpairs of the
 graph, where a fit takes no time; `laplace` is Laplace learning; `family` is `GraphKernelRidge` as it is. One JSON line
 a draw and criterion with the accuracy on the unlabeled points at each number of labels, then one a set and criterion:
@@ -62,8 +62,8 @@ def main() -> None:
         X, y = read(name, given.points)
         begin = time.perf_counter()
         graph = dssl.KNNGraph().build(X)
-        made, most = time.perf_counter(), int(given.most * (y.max() + 1))
-        prior = prior_of(graph, most, SuggestParams(), InProcess(given.threads))
+        made, max_labels = time.perf_counter(), int(given.max_labels * (y.max() + 1))
+        prior = prior_of(graph, max_labels, SuggestParams(), InProcess(given.threads))
         report(part="graph", set=name, points=len(y), vertices=len(graph.vertices), seconds=round(made - begin, 1),
                eigenpairs=prior.shape[1], eigenpairs_seconds=round(time.perf_counter() - made, 1))
         draws = {f"draw_{number}": draw_labels(y, 1, [1, number], given.draw) for number in range(given.draws)}
@@ -101,7 +101,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--points", type=int, default=100_000)
     parser.add_argument("--batch", type=float, default=0.5, help="labels asked for at a time, a class")
-    parser.add_argument("--most", type=int, default=10, help="labels in all, a class")
+    parser.add_argument("--max-labels", type=int, default=10, help="labels in all, a class")
     parser.add_argument("--learner", choices=["ridge", "laplace", "family"], default="ridge")
     parser.add_argument("--pairs", type=int, default=300)
     parser.add_argument("--cold", action="store_true", help="begin with no label; then --learner ridge, and no peer")
@@ -135,7 +135,7 @@ class Asker:
     def __init__(self, X: np.ndarray, y: np.ndarray, graph: Graph, prior: np.ndarray, given: argparse.Namespace):
         self.rows, self.y, self.graph, self.prior, self.given = ArrayRows(X), y, graph, prior, given
         self.execution, classes = InProcess(given.threads), int(y.max()) + 1
-        self.batch, self.most = max(1, round(given.batch * classes)), int(given.most * classes)
+        self.batch, self.max_labels = max(1, round(given.batch * classes)), int(given.max_labels * classes)
         self.found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         if given.learner == "ridge":
             pairs = min(given.pairs, len(graph.vertices))
@@ -151,7 +151,7 @@ class Asker:
             scores = None
             if len(labeled):
                 scores, curve[len(labeled)] = self.fitted(labeled)
-            count = min(self.batch, self.most - len(labeled))
+            count = min(self.batch, self.max_labels - len(labeled))
             if count <= 0:
                 break
             if len(chosen) == 0:
@@ -165,7 +165,7 @@ class Asker:
     def asked(self, criterion: str, key: str, labeled: np.ndarray, scores: np.ndarray | None,
               count: int, peer: "Peer | None") -> np.ndarray:
         """Return the next points: a batch where the model is asked, or else all there will be."""
-        rest = self.most - len(labeled)
+        rest = self.max_labels - len(labeled)
         if criterion == "random":
             order = np.random.default_rng([len(labeled), int(key.removeprefix("draw_"))]).permutation(len(self.y))
             return order[~np.isin(order, labeled)][:rest]

@@ -119,10 +119,10 @@ def measure(name: str, n_labels: int, number: int, options: argparse.Namespace, 
         results.add({**key, **metrics_of(y[labels < 0], **result), "seconds": round(seconds, 2)})
 
 
-def points_of(name: str, most: int) -> Points:
+def points_of(name: str, max_points: int) -> Points:
     """Return at most so many points of a set in an order drawn at random, and codes of their classes."""
     X, y = SETS[name]()
-    order = np.random.default_rng(0).permutation(len(y))[:most]
+    order = np.random.default_rng(0).permutation(len(y))[:max_points]
     return X[order].astype(np.float64), np.unique(y[order], return_inverse=True)[1]
 
 
@@ -203,9 +203,9 @@ def predictions(model: Any, X: np.ndarray) -> dict[str, Any]:
 
 
 def calibrated_svc(labels: np.ndarray) -> Any:
-    least = int(np.unique(labels, return_counts=True)[1].min())
+    min_labels = int(np.unique(labels, return_counts=True)[1].min())
     machine = support_vectors(labels)
-    return machine if least < 2 else CalibratedClassifierCV(machine, cv=min(5, least), ensemble=False)
+    return machine if min_labels < 2 else CalibratedClassifierCV(machine, cv=min(5, min_labels), ensemble=False)
 
 
 def tuned_threshold(labels: np.ndarray) -> Any:

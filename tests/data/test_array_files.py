@@ -65,8 +65,8 @@ def test_a_file_is_mapped_and_never_loaded(tmp_path, suffix, order, d):
     scan, block = work()
     assert (scan.n_rows, scan.n_columns, block.X.shape, block.X.any()) == (1 << 20, 64 * d, (10, 64 * d), False)
     assert suffix == "idx" or block.y.tolist() == list(range(1000, 1010))
-    most = (1 << 18) + 4 * 10 * 64 * d * 8  # the rows, as they are and as float32, and what opens the file
-    assert traced_peak(work, most) < most
+    upper_bound = (1 << 18) + 4 * 10 * 64 * d * 8  # the rows, as they are and as float32, and what opens the file
+    assert traced_peak(work, upper_bound) < upper_bound
 
 
 def test_images_whose_columns_lie_together(tmp_path):

@@ -32,11 +32,11 @@ class Ranges:
     """A table on disk that can be read by slices only, and counts how much is read at a time."""
 
     def __init__(self, array):
-        self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
+        self.array, self.shape, self.dtype, self.max_rows = array, array.shape, array.dtype, 0
 
     def __getitem__(self, rows):
         assert isinstance(rows, slice)
-        self.most = max(self.most, rows.stop - rows.start)
+        self.max_rows = max(self.max_rows, rows.stop - rows.start)
         return self.array[rows]
 
 
@@ -201,7 +201,7 @@ def test_an_array_on_disk_is_never_read_whole():
     rows = rows_of(X, HERE)
     rows.take(np.array([1, 200_000]))
     assert isinstance(rows, SlicedRows)
-    assert X.most * 32 * 8 <= 16 << 20
+    assert X.max_rows * 32 * 8 <= 16 << 20
 
 
 @given(st.data())

@@ -118,10 +118,10 @@ def receipts(workspace: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-def wait_for_receipts(workspace: Path, least: int, process: subprocess.Popen[str]) -> None:
+def wait_for_receipts(workspace: Path, min_count: int, process: subprocess.Popen[str]) -> None:
     """Return when so many columns are solved; fail if the process ends before."""
     deadline = time.monotonic() + 120
-    while len(receipts(workspace)) < least:
+    while len(receipts(workspace)) < min_count:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline, "the columns were not reached"
         time.sleep(0.02)

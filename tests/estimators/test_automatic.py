@@ -80,9 +80,9 @@ def test_classes_that_no_point_is_predicted_as_are_named():
 
 @pytest.mark.slow
 def test_from_one_label_a_class_on():
-    for per_class, least in ((1, 0.75), (20, 0.96)):
+    for per_class, lower_bound in ((1, 0.75), (20, 0.96)):
         found, X, true, y = fitted(per_class)
-        assert (found.transduction_ == true)[y < 0].mean() > least
+        assert (found.transduction_ == true)[y < 0].mean() > lower_bound
         assert_array_equal(found.predict(X[:300]), found.transduction_[:300])
 
 
@@ -197,9 +197,9 @@ def test_known_class_sizes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("data", "least"), [("swiss", 0.97), ("friedman", 0.75)])
+@pytest.mark.parametrize(("data", "lower_bound"), [("swiss", 0.97), ("friedman", 0.75)])
 @pytest.mark.extended_cases("friedman-0.75")
-def test_quantities(data, least):
+def test_quantities(data, lower_bound):
     X, t = make_swiss_roll(1000, noise=0.2, random_state=0) if data == "swiss" else make_friedman1(
         1000, noise=1.0, random_state=0)
     y = np.full(1000, np.nan)
@@ -209,7 +209,7 @@ def test_quantities(data, least):
     r2 = 1 - ((found.transduction_ - t)[free] ** 2).mean() / t[free].var()
     Z = StandardScaler().fit_transform(X)
     linear = RidgeCV(np.logspace(-3, 3, 13)).fit(Z[~free], t[~free]).score(Z[free], t[free])
-    assert r2 > max(least, linear)
+    assert r2 > max(lower_bound, linear)
     assert_allclose(found.predict(X), found.transduction_, rtol=1e-6, atol=1e-6)
     assert found.gain_.metric == "rmse"
     assert found.gain_.helps == (data == "swiss")

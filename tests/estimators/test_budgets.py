@@ -50,8 +50,8 @@ def test_a_budget_that_is_too_small_is_refused_with_one_that_is_not(moons, kind)
         except BudgetError as error:
             message = str(error)
         if fitted is None:
-            least = int(re.findall(r"fix:.*?([\d,]{6,})", message)[0].replace(",", ""))
-            refused, before, budget = refused + 1, budget, least
+            min_budget = int(re.findall(r"fix:.*?([\d,]{6,})", message)[0].replace(",", ""))
+            refused, before, budget = refused + 1, budget, min_budget
             assert budget > before, message
     assert 0 < refused < 20
     assert fitted.transduction_.shape == (300,)

@@ -18,17 +18,17 @@ from dssl.execution.cost import (
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6), st.integers(1, 10**4))
-def test_the_largest_that_fits(budget, most, each):
-    actual = largest_within(budget, most, lambda s: each * s * s)
-    assert 0 <= actual <= most
+def test_the_largest_that_fits(budget, upper_bound, each):
+    actual = largest_within(budget, upper_bound, lambda s: each * s * s)
+    assert 0 <= actual <= upper_bound
     assert actual == 0 or each * actual * actual <= budget
-    assert actual == most or each * (actual + 1) ** 2 > budget
+    assert actual == upper_bound or each * (actual + 1) ** 2 > budget
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**6), st.integers(0, 10**9))
-def test_a_larger_budget_has_no_smaller_rank(budget, most, more):
-    rank = largest_within(budget, most, rank_budget)
-    assert rank <= largest_within(budget + more, most, rank_budget)
+def test_a_larger_budget_has_no_smaller_rank(budget, upper_bound, more):
+    rank = largest_within(budget, upper_bound, rank_budget)
+    assert rank <= largest_within(budget + more, upper_bound, rank_budget)
     assert rank == 0 or MATRICES * np.zeros((rank, 1)).nbytes * rank <= budget / 2
 
 

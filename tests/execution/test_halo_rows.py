@@ -12,10 +12,10 @@ from dssl.storage.store import StoredParts
 from tests.memory import Traced
 
 
-def wanted_lists(n, n_blocks, most, random_state=0):
+def wanted_lists(n, n_blocks, max_rows, random_state=0):
     """Return ascending numbers of rows for each block, none for the second."""
     rng = np.random.default_rng([4, random_state])
-    lists = [np.sort(rng.choice(n, rng.integers(0, most), replace=False)) for _ in range(n_blocks)]
+    lists = [np.sort(rng.choice(n, rng.integers(0, max_rows), replace=False)) for _ in range(n_blocks)]
     lists[1] = lists[1][:0]
     return lists
 

@@ -54,10 +54,10 @@ def check(found, X):
     assert {array.dtype for array in (found.vertex, found.first, found.multiplicity)} == {np.dtype(np.int64)}
 
 
-def with_copies(v=12, d=3, most=4, random_state=0):
+def with_copies(v=12, d=3, max_multiplicity=4, random_state=0):
     """Return (X (n, d), P (n, v)): v distinct points, point i in 1 to `most` copies, shuffled."""
     rng = np.random.default_rng(random_state)
-    vertex = rng.permutation(np.repeat(np.arange(v), rng.integers(1, most + 1, size=v)))
+    vertex = rng.permutation(np.repeat(np.arange(v), rng.integers(1, max_multiplicity + 1, size=v)))
     return rng.normal(size=(v, d))[vertex], np.eye(v)[vertex]
 
 
@@ -250,7 +250,7 @@ def test_the_matrix_is_the_point_graphs_in_isometric_coordinates(normalized):
 @pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
 @pytest.mark.parametrize("normalized", [False, True])
 def test_every_solver_takes_multiplicities(normalized, method):
-    X, P = with_copies(300, random_state=8, most=30)
+    X, P = with_copies(300, random_state=8, max_multiplicity=30)
     m = P.sum(axis=0)
     laplacian = Laplacian(weights(neighbors(X[P.argmax(axis=0)], 5)), normalized, m)
     R, S = laplacian.matrix(1e-3), np.array([0, 50, 299])

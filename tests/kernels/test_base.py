@@ -223,8 +223,8 @@ def test_float32_keeps_its_digits_far_from_the_origin():
 def test_a_float32_block_is_never_held_in_float64(kernel):
     X, Z = points(20_000, 4), points(100, 4, 1)
     kernel(X[:5], Z, dtype=np.float32)
-    most = 20_000 * (4 * 100 + 3 * 4 * 4) + FLOAT32_ROWS * 100 * 16
-    assert traced_peak(lambda: kernel(X, Z, dtype=np.float32), most) < most
+    upper_bound = 20_000 * (4 * 100 + 3 * 4 * 4) + FLOAT32_ROWS * 100 * 16
+    assert traced_peak(lambda: kernel(X, Z, dtype=np.float32), upper_bound) < upper_bound
 
 
 def test_distances_of_few_and_many_points_have_the_same_bits(monkeypatch):

@@ -72,8 +72,8 @@ def test_peak_memory_of_the_seeding_stays_within_the_formula(form):
     task, writer = SeedTask(rows, 60, 30 * 60, 0), PartWriter(execution.scratch(), 0)
     task(writer)
     sample = 30 * 60 * (rows.row_bytes if rows.is_sparse else 8 * 300)
-    most = 3 * sample + 48 * 60 * 300
-    assert 0.8 * sample < traced_peak(lambda: task(writer), most) < most
+    upper_bound = 3 * sample + 48 * 60 * 300
+    assert 0.8 * sample < traced_peak(lambda: task(writer), upper_bound) < upper_bound
 
 
 @pytest.mark.parametrize("form", [np.asarray, lambda X: sparse.csr_array(np.where(np.abs(X) > 1, X, 0))])
@@ -86,5 +86,5 @@ def test_peak_memory_of_a_pass_stays_within_the_formula(form):
     task(writer)
     per_row = 5 * rows.row_bytes // 2 if rows.is_sparse else 32 * d
     formula = 48 * s * d + b * (8 * s + per_row + 48)
-    most = 1.02 * formula + 10_000
-    assert 0.4 * formula < traced_peak(lambda: task(writer), most) < most
+    upper_bound = 1.02 * formula + 10_000
+    assert 0.4 * formula < traced_peak(lambda: task(writer), upper_bound) < upper_bound

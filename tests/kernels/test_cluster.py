@@ -174,11 +174,11 @@ def test_too_small_a_budget_says_what_would_do(X):
     with pytest.raises(BudgetError, match=rf"80 landmarks.*\n.*budget is 100,000\n.*at most \d+ landmarks, or a "
                                           rf"budget of {budget_for(80, 4):,} bytes"):
         basis(X, X[::3], execution=InProcess(1, 100_000))
-    least = budget_for(240, 4)
-    with pytest.raises(BudgetError, match=f"budget of {least:,} bytes"):
-        basis_of(as_rows(X), KERNEL, ClusterParams(approximation="exact", budget=least - 1), np.arange(9),
+    min_budget = budget_for(240, 4)
+    with pytest.raises(BudgetError, match=f"budget of {min_budget:,} bytes"):
+        basis_of(as_rows(X), KERNEL, ClusterParams(approximation="exact", budget=min_budget - 1), np.arange(9),
                  InProcess(1))
-    exact = basis_of(as_rows(X), KERNEL, ClusterParams(approximation="exact", budget=2 * least), np.arange(9),
+    exact = basis_of(as_rows(X), KERNEL, ClusterParams(approximation="exact", budget=2 * min_budget), np.arange(9),
                      InProcess(1))
     assert exact.attributes["landmarks"] == 240
     with pytest.raises(BudgetError, match="two landmarks"):
@@ -204,11 +204,11 @@ def test_a_growing_budget_has_as_many_landmarks_or_more(X):
 def test_the_memory_of_the_driver_is_that_of_the_formula():
     X = np.random.default_rng(0).normal(size=(3000, 3))
     budget = budget_for(700, 3)
-    most = basis_cost(3000, 3, 24, 700, "landmarks", 1, budget).peak
+    upper_bound = basis_cost(3000, 3, 24, 700, "landmarks", 1, budget).peak
     with one_thread():
         peak = traced_peak(lambda: basis(X, X[:700], degrees="landmarks", execution=InProcess(1, budget),
-                                         kernel=RBF(1.0)), most)
-    assert 0.5 * most < peak < most < 1.2 * budget
+                                         kernel=RBF(1.0)), upper_bound)
+    assert 0.5 * upper_bound < peak < upper_bound < 1.2 * budget
 
 
 def test_params_say_what_auto_means():

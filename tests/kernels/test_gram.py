@@ -38,8 +38,8 @@ def test_peak_memory_stays_within_the_formula(kernel, dtype):
         X, Z = points(b, d).astype(dtype), points(m, d, 1).astype(dtype)
         kernel_block(kernel, X[:2], Z)  # compiles
         formula = b * kernel.row_bytes(d, m) + 24 * m * d
-        most = 1.02 * formula + 10_000
-        assert 0.4 * formula < traced_peak(partial(kernel_block, kernel, X, Z), most) < most
+        upper_bound = 1.02 * formula + 10_000
+        assert 0.4 * formula < traced_peak(partial(kernel_block, kernel, X, Z), upper_bound) < upper_bound
 
 
 def test_errors_name_what_does_not_fit():

@@ -56,11 +56,11 @@ class TestCount:
     def test_number_fraction_and_rule(self, asked, m, n, count):
         assert landmark_count(LandmarkParams(n_landmarks=asked), m, n, n) == count
 
-    @pytest.mark.parametrize(("n", "most", "count"), [(500, 10**6, 500), (5000, 10**6, 1000), (5000, 70, 70),
+    @pytest.mark.parametrize(("n", "largest", "count"), [(500, 10**6, 500), (5000, 10**6, 1000), (5000, 70, 70),
                                                       (5000, 0, 1), (10**8, 10**6, 10_000), (10**8, 3000, 3000)])
-    def test_auto_is_the_usual_number_or_the_rule_as_far_as_the_budget_lets(self, n, most, count):
-        assert landmark_count(LandmarkParams(), 0, n, most) == count
-        assert landmark_count(LandmarkParams(n_landmarks=80), 0, n, most) == 80
+    def test_auto_is_the_usual_number_or_the_rule_as_far_as_the_budget_lets(self, n, largest, count):
+        assert landmark_count(LandmarkParams(), 0, n, largest) == count
+        assert landmark_count(LandmarkParams(n_landmarks=80), 0, n, largest) == 80
 
     @given(m=st.integers(0, 300), u=st.integers(0, 300))
     def test_the_rule_never_exceeds_the_rows(self, m, u):

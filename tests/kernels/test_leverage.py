@@ -162,8 +162,8 @@ def test_peak_memory_of_the_pilot_stays_within_the_formula():
     task = PilotTask(KERNEL, execution.share(J=points(q), ids=np.arange(q)), 1000, 100)
     writer = PartWriter(execution.scratch(), 0)
     task(writer)
-    most = 1.02 * 40 * q * q + 50_000
-    assert 0.5 * 40 * q * q < traced_peak(lambda: task(writer), most) < most
+    upper_bound = 1.02 * 40 * q * q + 50_000
+    assert 0.5 * 40 * q * q < traced_peak(lambda: task(writer), upper_bound) < upper_bound
 
 
 def test_tasks_are_small():

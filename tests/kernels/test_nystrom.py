@@ -133,5 +133,5 @@ def test_rounding_below_zero_is_no_negative_eigenvalue():
 def test_peak_memory_stays_within_the_formula():
     K = RBF(1.0)(points(600), points(600))
     whiten(K[:10, :10])
-    most = 1.02 * 24 * 600**2 + 100_000
-    assert 0.5 * 24 * 600**2 < traced_peak(lambda: whiten(K), most) < most
+    upper_bound = 1.02 * 24 * 600**2 + 100_000
+    assert 0.5 * 24 * 600**2 < traced_peak(lambda: whiten(K), upper_bound) < upper_bound

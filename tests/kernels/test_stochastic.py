@@ -364,7 +364,7 @@ class TestMemory:
         assert rank_that_fits(rows, 50, 32 << 20, tasks=4) < rank_that_fits(rows, 50, 32 << 20)
         with pytest.raises(BudgetError, match="raise memory_budget to ") as error:
             rank_that_fits(rows, 50, 1 << 19)
-        least = int(str(error.value).split("memory_budget to ")[1].split(" or")[0].replace(",", ""))
-        assert rank_that_fits(rows, 50, least) >= 1
+        min_budget = int(str(error.value).split("memory_budget to ")[1].split(" or")[0].replace(",", ""))
+        assert rank_that_fits(rows, 50, min_budget) >= 1
         with pytest.raises(BudgetError):
-            rank_that_fits(rows, 50, least - 1000)
+            rank_that_fits(rows, 50, min_budget - 1000)

@@ -262,7 +262,7 @@ def test_descent_does_not_depend_on_units_and_refuses_distances_beyond_float32()
 
 def test_descent_fills_what_the_search_left_out(monkeypatch):
     """A search that finds nothing for some rows, and one row twice for others."""
-    def few(points, k, rng, most, threads):
+    def few(points, k, rng, upper_bound, threads):
         ids = np.full((len(points), k), -1, np.int32)
         ids[1::2, :3] = [5, 5, 7]
         return np.zeros(ids.shape, np.float32), ids

@@ -302,8 +302,8 @@ def test_what_cannot_be_partitioned_is_refused(points):
         search(points, InProcess(1, 1 << 18))
     with pytest.raises(BudgetError, match="too near each other"):
         search(np.ones((N, 3), np.float32))
-    for rows, recall, most in ((points, 0.9999, "0.99904"), (points[:10], 0.96, "0.95418")):
-        with pytest.raises(DataError, match=rf"recall={recall}(.|\n)*certify at most {most}(.|\n)*exact"):
+    for rows, recall, upper_bound in ((points, 0.9999, "0.99904"), (points[:10], 0.96, "0.95418")):
+        with pytest.raises(DataError, match=rf"recall={recall}(.|\n)*certify at most {upper_bound}(.|\n)*exact"):
             search(rows, recall=recall)
     with pytest.raises(ParameterError, match="recall=1"):
         NeighborParams(recall=1)
@@ -321,7 +321,7 @@ def test_auto_partitions_what_fits_no_task(points, monkeypatch):
 @settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_a_merge_keeps_the_nearest_each_once(data):
-    n, k, count = (data.draw(st.integers(1, most)) for most in (4, 5, 40))
+    n, k, count = (data.draw(st.integers(1, upper_bound)) for upper_bound in (4, 5, 40))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     distance = rng.permutation(100).astype(np.float32)  # of each id; no ties
     rows, ids = rng.integers(n, size=count), rng.integers(12, size=(count, 1)).astype(np.int32)

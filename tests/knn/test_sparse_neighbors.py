@@ -111,12 +111,12 @@ def test_tiles_blocks_and_heads_do_not_change_the_lists(kind, monkeypatch):
     X = zipf(900, 60, 6, 2)
     X = X if kind == "counts" else weighted(X, 3)
     expected = lists(CsrRows(X))
-    for query_tile, point_tile, block_rows, heads, most in [(7, 40, 100, 0.0, 256), (64, 900, 333, 2.0, 256),
+    for query_tile, point_tile, block_rows, heads, max_heads in [(7, 40, 100, 0.0, 256), (64, 900, 333, 2.0, 256),
                                                            (13, 257, 1000, 0.01, 2)]:
         monkeypatch.setattr(inverted, "QUERY_TILE", query_tile)
         monkeypatch.setattr(inverted, "POINT_TILE", point_tile)
         monkeypatch.setattr(inverted, "HEAD_SHARE", heads)
-        monkeypatch.setattr(inverted, "MAX_HEADS", most)
+        monkeypatch.setattr(inverted, "MAX_HEADS", max_heads)
         monkeypatch.setattr(exact, "MIN_BLOCK_ROWS", block_rows)
         monkeypatch.setattr(exact, "MAX_BLOCK_ROWS", block_rows)
         for rows in (CsrRows(X), in_parts(X, block_rows // 3)):

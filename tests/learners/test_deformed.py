@@ -117,10 +117,10 @@ def test_a_shuffled_covariance_is_the_same_graph_at_other_points():
 # Equal rows
 
 
-def copied(v=30, random_state=0, most=5):
+def copied(v=30, random_state=0, max_multiplicity=5):
     """Return (X (n, 2), the point of each row): v distinct points in 1 to `most` copies, shuffled."""
     rng = np.random.default_rng(random_state)
-    which = rng.permutation(np.repeat(np.arange(v), rng.integers(1, most + 1, size=v)))
+    which = rng.permutation(np.repeat(np.arange(v), rng.integers(1, max_multiplicity + 1, size=v)))
     return rng.normal(size=(v, 2))[which], which
 
 
@@ -188,10 +188,10 @@ def test_copies_make_components_only_where_they_are_kept():
 def test_labels_on_copies_are_all_seen():
     X, which = copied(random_state=3)
     targets = np.full(len(X), np.nan)
-    most = int(np.bincount(which).argmax())
-    rows = np.flatnonzero(which == most)
+    most_frequent = int(np.bincount(which).argmax())
+    rows = np.flatnonzero(which == most_frequent)
     targets[rows[:2]] = [1.0, 3.0]
-    targets[which == (most + 1) % 30] = -1.0
+    targets[which == (most_frequent + 1) % 30] = -1.0
     model = LapKernelRidge(graph=KNNGraph(n_neighbors=4), C=1e6).fit(X, targets)
     assert model.predict(X[rows[:1]])[0] == pytest.approx(2.0, abs=1e-2)  # between the two labels of one point
 

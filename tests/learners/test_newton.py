@@ -95,11 +95,11 @@ def test_no_column_can_be_improved(random_state, gamma, loss, m):
     rng = np.random.default_rng(random_state + 1)
     for column in range(2):
         c, b = found.coef[:, column], found.intercept[column]
-        least = objective(loss, Psi, G, y[:, column], p[:, column], c, b)
+        minimum = objective(loss, Psi, G, y[:, column], p[:, column], c, b)
         for size in (1e-3, 1.0):
             other = objective(loss, Psi, G, y[:, column], p[:, column], c + size * rng.normal(size=5),
                               b + size * rng.normal())
-            assert other >= least - 1e-9 * max(least, 1e-9)
+            assert other >= minimum - 1e-9 * max(minimum, 1e-9)
 
 
 def test_a_column_does_not_depend_on_those_beside_it_nor_on_points_without_weight():

@@ -468,8 +468,8 @@ def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver
     planned = {stage["name"]: stage["tasks"] for stage in plan(spec, workspace=shared).records()}
     counting = Counting()
     run(spec, workspace=shared, execution=counting, until="selection")
-    most = 1.0 if "nystrom" not in solver else 1.5
-    assert counting.count <= planned["selection"] <= most * counting.count, counting.names
+    upper_bound = 1.0 if "nystrom" not in solver else 1.5
+    assert counting.count <= planned["selection"] <= upper_bound * counting.count, counting.names
     # Labels are left out of the model and of the base, for probabilities and to compare them.
     assert planned["models"] <= planned["selection"] + 2 * max_repetitions(0)
 

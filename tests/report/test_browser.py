@@ -75,10 +75,10 @@ def test_the_page_is_dark_where_the_reader_wants_it_dark(browser: Page, report):
 def test_text_can_be_read_on_a_telephone(browser: Page, report):
     """Text of drawings is 7 pixels or more high where they shrink, and that of the page 12."""
     browser.show(report, 390)
-    least = browser.ask("Math.min(...[...document.querySelectorAll('figure svg text')].map(own => "
+    smallest = browser.ask("Math.min(...[...document.querySelectorAll('figure svg text')].map(own => "
                         "parseFloat(getComputedStyle(own).fontSize) * "
                         "Math.hypot(own.getScreenCTM().a, own.getScreenCTM().b)))")
-    assert least >= 7
+    assert smallest >= 7
     assert browser.ask("Math.min(...[...document.querySelectorAll('p, td')].map(own => "
                        "parseFloat(getComputedStyle(own).fontSize)))") >= 12
 

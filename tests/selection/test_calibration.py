@@ -156,8 +156,8 @@ def test_classes_with_one_label_are_calibrated_by_the_others(alone):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("parity", "least"), [(False, 0.10), (True, 0.05)])
-def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(parity, least):
+@pytest.mark.parametrize(("parity", "min_gain"), [(False, 0.10), (True, 0.05)])
+def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(parity, min_gain):
     """Log loss on new digits, 10 labels a digit; a softmax or logistic function of the scores is not calibrated."""
     X, digits = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
@@ -172,7 +172,7 @@ def test_calibrated_probabilities_beat_the_uncalibrated_scores_and_the_shares(pa
     odds = np.exp(scores - scores.max()) if scores.ndim == 2 else np.stack([np.ones(len(scores)), np.exp(scores)], 1)
     uncalibrated = log_loss(y[1200:], odds / odds.sum(axis=1, keepdims=True))
     shares = np.bincount(y[shown]) / len(shown)
-    assert calibrated < uncalibrated - least
+    assert calibrated < uncalibrated - min_gain
     assert calibrated < log_loss(y[1200:], np.tile(shares, (len(y) - 1200, 1))) / 2
 
 

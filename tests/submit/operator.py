@@ -63,7 +63,7 @@ class Operator:
     def __init__(self, folder: Path):
         self.folder, self.objects, self.processes, self.lock = folder, {}, {}, threading.RLock()
         self.works = True  # the operator, not the API server
-        self.ports, self.errors, self.most = {"8786": str(free_port()), "8787": str(free_port())}, [], 0
+        self.ports, self.errors, self.max_workers = {"8786": str(free_port()), "8787": str(free_port())}, [], 0
         self.controller = import_module("dask_kubernetes.operator.controller.controller")
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         (folder / "kubeconfig").write_text(yaml.safe_dump({
@@ -125,7 +125,7 @@ class Operator:
             retired = self._asked("retire_workers", {"n": len(workers) - wanted})
             for own in retired.values():
                 self._stop(own["name"])
-        self.most = max(self.most, len(self.workers()))
+        self.max_workers = max(self.max_workers, len(self.workers()))
 
     def workers(self):
         return [name for name in self.processes if "-worker-" in name]

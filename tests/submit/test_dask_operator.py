@@ -43,7 +43,7 @@ def test_workers_are_pods_that_come_and_go(operator, tmp_path):
         assert len(client.nthreads()) == 1
         futures = client.map(lambda number: time.sleep(0.3) or number, range(60))
         assert sum(client.gather(futures)) == sum(range(60))
-        assert operator.most == 3
+        assert operator.max_workers == 3
         del futures
         wait_until(lambda: len(operator.workers()) == 1, "workers without a task to go")
         assert ("daskautoscalers", client.cluster.name) in operator.objects

@@ -35,7 +35,7 @@ def _forget():
     clear_cache()
 
 
-def peak_of(task, most):
+def peak_of(task, upper_bound):
     """Return how far the process grew during one task, bytes: of up to three the first that took less than the most,
     since the first one compiles, and the scheduler of a cluster that another test started may take some for a moment.
     """
@@ -46,7 +46,7 @@ def peak_of(task, most):
         peak = receipt["task_peak_bytes"]
         if peak is None:
             pytest.skip("this system does not tell")
-        if peak < most:
+        if peak < upper_bound:
             break
     return peak
 
@@ -60,8 +60,8 @@ def test_gram_matrices_take_the_memory_of_the_formula(dtype, kernel, whitened):
     T = np.tril(np.random.default_rng(0).normal(size=(S, S))) / 30 if whitened else None
     made, _ = problem(N, S, 4000, B, dtype=dtype, kernel=kernel, T=T)
     formula = B * block_bytes(S, 24, np.dtype(dtype).itemsize) + gram_bytes(S, 3, True)
-    most = 1.05 * formula + WIDENED[dtype]
-    assert 0.5 * formula < peak_of(GramTask(made, 0, 2, True, True, True, True), most) < most
+    upper_bound = 1.05 * formula + WIDENED[dtype]
+    assert 0.5 * formula < peak_of(GramTask(made, 0, 2, True, True, True, True), upper_bound) < upper_bound
 
 
 @pytest.mark.slow
@@ -74,8 +74,9 @@ def test_columns_take_the_memory_of_the_formula(dtype, keep):
     columns = {"P": np.ones((S, t)), "energy": np.ones(t), "points": np.zeros(t), "held_out": np.full(t, -1)}
     kernels = itemsize * S * (N + round(N * made.energy.halo) if keep else 2 * B)
     formula = kernels + 8 * t * (5 * B + 3 * S) + WIDENED[dtype]
-    most = 1.1 * formula + (2 << 20)
-    assert 0.5 * formula < peak_of(SystemProductTask(made, execution.share(**columns), 0, 2, keep, 0), most) < most
+    upper_bound = 1.1 * formula + (2 << 20)
+    task = SystemProductTask(made, execution.share(**columns), 0, 2, keep, 0)
+    assert 0.5 * formula < peak_of(task, upper_bound) < upper_bound
     assert (CACHE.nbytes > 0) == (keep > 0)
     assert CACHE.nbytes < 1.1 * kernels
 

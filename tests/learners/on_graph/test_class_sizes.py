@@ -136,15 +136,15 @@ def test_predictions_have_the_sizes_and_what_is_not_reached_stays_zero():
     assert_array_equal(cut.values, sized(graph, target, [0.25, 0.75], threads=2)[0].values)
 
 
-@pytest.mark.parametrize(("lower", "upper", "least", "most"), [
+@pytest.mark.parametrize(("lower", "upper", "lower_bound", "upper_bound"), [
     ([0.1, 0.1], [0.9, 0.9], 0.2, 0.3), ([0.4, 0.0], [1.0, 1.0], 0.38, 0.45), ([0.0, 0.0], [0.15, 1.0], 0.1, 0.17)])
-def test_predictions_lie_in_the_intervals(lower, upper, least, most):
+def test_predictions_lie_in_the_intervals(lower, upper, lower_bound, upper_bound):
     """Within wide bounds the cut runs between the clouds; narrow ones it meets where they begin."""
     _, y, graph = blobs()
     target = Classes(np.array([5, 300]), np.array([0, 1]), np.arange(2))
     cut, _ = sized(graph, target, lower, upper)
     share = (cut.values[graph.vertices.vertex].argmax(axis=1)[y >= 0] == 0).mean()
-    assert least <= share <= most
+    assert lower_bound <= share <= upper_bound
 
 
 def test_labels_keep_their_classes():
