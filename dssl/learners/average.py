@@ -95,7 +95,7 @@ def leave_two_out_losses(K: np.ndarray, Y: np.ndarray, penalty: float, weight: n
 
         B = M - M_:i M_i: / M_ii,    z = r (Y - m_i),    e_ji = ((B z)_j - d_j (B r)_j) / (B_jj r_j)
 
-    where d_j is the change of the mean when j is left out too. Cost: 2 l^3 flops, and 10 l^2 c.
+    where d_j is the change of the mean when j is held out too. Cost: 2 l^3 flops, and 10 l^2 c.
     """
     root, diagonal = np.sqrt(weight), np.eye(len(K), dtype=bool)
     M = np.linalg.inv(root[:, None] * K * root + penalty * np.eye(len(K)))

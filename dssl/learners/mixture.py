@@ -30,7 +30,7 @@ def member_shares(members: Sequence[Member], target: Target, weight: np.ndarray 
                   prior: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the shares (m,) of functions, and nested shares (m, l) that do not depend on the label they predict.
 
-    Those of quantities are as in `average.py`. Of classes, nested shares leave out the label's group. prior (m,) : 1 by
+    Those of quantities are as in `average.py`. Of classes, nested shares hold out the label's group. prior (m,) : 1 by
     default.
     """
     if target.n_strata == 1:

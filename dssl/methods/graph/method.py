@@ -249,7 +249,7 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
 
 
 def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
-    """Return what fits of the learners take that may be chosen, and the labels left out of one system."""
+    """Return what fits of the learners take that may be chosen, and the labels held out of one system."""
     n, m, c = f.vertices, f.n_labeled, f.n_outputs
     if m == 0:  # the soft labels are all there is
         return [cost_of(0, 0, 0, 0)] * len(params.learners)

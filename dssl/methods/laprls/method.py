@@ -106,7 +106,7 @@ def _systems(f: PlanInputs, p: PenaltyParams) -> SystemSizes:
 
 
 def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
-    """Return what is fitted: the labels are left out of the model and of the base, to calibrate and to compare them."""
+    """Return what is fitted: the labels are held out of the model and of the base, to calibrate and to compare them."""
     names, compares, solver = ("model", *p.baselines), bool(p.baselines), p.laprls.system.solver
     iterates = solver in ("nystrom-pcg", "nystrom-cg") or (
         solver in ("pcg", "cg") and p.laprls.loss == SQUARES)  # a fit each time
