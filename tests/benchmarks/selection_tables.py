@@ -161,7 +161,7 @@ class Scores:
     def chosen(self, measure: int, min_norm: float = 0.0) -> dict[str, tuple[int, float]]:
         """Return the grid point of the lowest measure (then the lowest loss) and its test error, by way and t.
 
-        least : the smallest gamma_A that may be chosen.
+        min_norm : the smallest gamma_A that may be chosen.
         """
         found = {}
         for (way, t), rows in self.found.items():
