@@ -7,7 +7,6 @@ A run needs the artifacts of its stages, which `stages.json` in its folder lists
 written down first, so that a plan and a prediction can say why it is not there.
 """
 
-import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,17 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..base.errors import DataError, IntegrityError, explain, require
+from ..base.errors import DataError, IntegrityError, require
 from ..storage.artifacts import Workspace, remove_folder
-from ..storage.files import disk_bytes, read_json, remove_tree, write_json
+from ..storage.files import disk_bytes, remove_tree
 from ..storage.manifests import MANIFESTS
 from .growth import last_runs
 from .kinds.registry import kind_of
-from .records import RESULT, SPEC, read_result, read_spec
-from .status import STATUS
+from .records import RESULT, SPEC, read_result, read_spec, stages_of
 
-ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # its folder
-STAGES = "stages.json"  # in a run's folder: the folders of the artifacts that it makes or uses
 What = Literal["run", "artifact", "intermediate", "manifest", "unfinished", "scratch"]
 
 
@@ -65,32 +61,6 @@ class Garbage:
     def to_dict(self) -> dict[str, Any]:
         return {"items": [item.to_dict() for item in self.items], "bytes": self.size, "kept_runs": self.kept,
                 "kept_bytes": self.kept_bytes, "intermediate_bytes": self.intermediate_bytes}
-
-
-def write_stages(run: Path, folders: Sequence[Path]) -> None:
-    """Write into a run's folder which artifacts it makes or uses."""
-    write_json(run / STAGES, [f"{folder.parent.name}/{folder.name}" for folder in folders])
-
-
-def stages_of(run: Path) -> set[str]:
-    """Return the folders of the artifacts that a run makes or uses, which `write_stages` wrote.
-
-    None of a run that was submitted and has not begun. Raises IntegrityError: the file is missing or damaged.
-    """
-    if not (run / STAGES).exists() and not (run / STATUS).exists() and (run / "submission").is_dir():
-        return set()
-    wanted = "nothing else says which artifacts are the run's, and all of them would be removed"
-    fix = f"remove the run too, with --drop {run.name}; or put the file back"
-    try:
-        folders = read_json(run / STAGES)
-    except FileNotFoundError as error:
-        raise IntegrityError(explain(f"{run} has no {STAGES}", why=wanted, fix=fix)) from error
-    except IntegrityError as error:
-        raise IntegrityError(explain(f"{run / STAGES} is cut short or damaged", why=wanted, fix=fix)) from error
-    sound = isinstance(folders, list) and all(isinstance(name, str) and ARTIFACT.fullmatch(name) for name in folders)
-    require(sound, error=IntegrityError,
-            what=f"{run / STAGES} holds no list of artifacts", why=wanted, fix=fix)
-    return set(folders)
 
 
 def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Sequence[str] = (),

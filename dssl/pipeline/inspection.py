@@ -12,9 +12,9 @@ from ..storage.manifests import read_begun, read_manifest
 from ..storage.verify import describe_arrays
 from .growth import last_runs
 from .kinds.registry import all_stage_names, kind_of
-from .records import read_result, read_spec
+from .records import STATUS, read_result, read_spec
 from .stage import Kind
-from .status import STATUS, StatusRecord, read_status
+from .status import StatusRecord, read_status
 
 SHORTEST_ADDRESS = 4  # characters that name an artifact
 

@@ -1,15 +1,21 @@
 """What a run leaves of itself in its folder, checked where it is read: spec, result, and what each stage took."""
 
+import re
+import time
+import uuid
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..base.errors import IntegrityError, require
+from ..base.errors import IntegrityError, explain, require
 from ..report.record import Result, StageRecord
 from ..report.text import at
-from ..storage.files import named_in, read_record
+from ..storage.files import named_in, read_json, read_record, write_json
 
-RESULT, SPEC = "result.json", "spec.json"
+RESULT, SPEC, STATUS = "result.json", "spec.json", "status.json"
+STAGES = "stages.json"  # the folders of the artifacts that a run makes or uses
+ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # its folder
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
 FIX = "run the pipeline again: what is in its workspace is used, and a record is written"
 
@@ -65,3 +71,34 @@ def read_result(path: Path) -> Result:
 def read_spec(path: Path) -> dict[str, Any]:
     """Return the spec of a run, with all defaults; raise IntegrityError if it is damaged."""
     return read_record(path, {}, fix=FIX)
+
+
+def new_run_id() -> str:
+    """Return a name for a run's folder that none has: by time, and a random number."""
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+
+
+def write_stages(run: Path, folders: Sequence[Path]) -> None:
+    """Write into a run's folder which artifacts it makes or uses."""
+    write_json(run / STAGES, [f"{folder.parent.name}/{folder.name}" for folder in folders])
+
+
+def stages_of(run: Path) -> set[str]:
+    """Return the folders of the artifacts that a run makes or uses, which `write_stages` wrote.
+
+    None of a run that was submitted and has not begun. Raises IntegrityError: the file is missing or damaged.
+    """
+    if not (run / STAGES).exists() and not (run / STATUS).exists() and (run / "submission").is_dir():
+        return set()
+    wanted = "nothing else says which artifacts are the run's, and all of them would be removed"
+    fix = f"remove the run too, with --drop {run.name}; or put the file back"
+    try:
+        folders = read_json(run / STAGES)
+    except FileNotFoundError as error:
+        raise IntegrityError(explain(f"{run} has no {STAGES}", why=wanted, fix=fix)) from error
+    except IntegrityError as error:
+        raise IntegrityError(explain(f"{run / STAGES} is cut short or damaged", why=wanted, fix=fix)) from error
+    sound = isinstance(folders, list) and all(isinstance(name, str) and ARTIFACT.fullmatch(name) for name in folders)
+    require(sound, error=IntegrityError,
+            what=f"{run / STAGES} holds no list of artifacts", why=wanted, fix=fix)
+    return set(folders)

@@ -19,9 +19,9 @@ from ..storage.artifacts import Workspace
 from ..storage.files import named_in, path_at
 from .dataset import dataset_of
 from .predict.model import FittedPipeline, open_model
-from .records import PATHS, RESULT, SPEC, StageRun, read_result, read_spec
+from .records import PATHS, RESULT, SPEC, STATUS, StageRun, read_result, read_spec
 from .shown_result import ShownResult
-from .status import STATUS, read_status
+from .status import read_status
 from .suggested_rows import SuggestedRows
 from .suggestion import suggest_rows
 

@@ -1,8 +1,6 @@
 """Run: walk the table of stages, make what is missing, report what was measured beside what was predicted."""
 
 import os
-import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -34,7 +32,7 @@ from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
 from .changed_rows import changed_rows
-from .gc import remove_intermediate, write_stages
+from .gc import remove_intermediate
 from .graphs import write_unreachable
 from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
@@ -43,7 +41,7 @@ from .plan.preflight import Room, refuse_what_cannot_fit
 from .plan.worker_budget import budget_for, lowered_note
 from .predict.stage import write_predictions
 from .progress import Events, in_notebook
-from .records import PATHS, RESULT, StageRun
+from .records import PATHS, RESULT, StageRun, new_run_id, write_stages
 from .result import RunResult
 from .stage import Kind
 from .stage_runs import Estimates, run_stages
@@ -192,11 +190,6 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
                 _write_result(folder, with_disk_bytes(result, place, made.kind))
             status.end(result["status"])
         return RunResult.of(result, folder)
-
-
-def new_run_id() -> str:
-    """Return a name for a run's folder that none has: by time, and a random number."""
-    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
 
 
 @contextmanager

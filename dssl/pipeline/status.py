@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Required, Self, TypedDict, cast
 
 from ..base.errors import described
-from ..storage.artifacts import Workspace
 from ..storage.files import read_record, write_file
-from ..storage.lease import is_held_by
+from ..storage.lease import LOCK, is_held_by
 from .plan.time_left import SOON, TimeLeft
 from .progress import BEAT, Event, Events
+from .records import STATUS
 
-STATUS = "status.json"
 LOOK_EVERY = 0.5  # seconds between two looks at whether there is something to write
 WRITE_EVERY = 10.0  # seconds after which the file is written though nothing changed
 
@@ -178,7 +177,7 @@ def read_status(folder: Path) -> StatusRecord:
     """
     status = cast(StatusRecord, read_record(folder / STATUS, {"state": str, "host": str, "pid": int},
                                             fix="run again: a run writes another, and finished parts are kept"))
-    lock = Workspace.at(folder.resolve().parents[1]).lock_path
+    lock = folder.resolve().parents[1] / LOCK
     if status["state"] == "running" and not is_held_by(lock, status["host"], status["pid"]):
         status.update({"state": "lost", "error": {
             "type": "Lost", "what": f"process {status['pid']} on {status['host']} is gone",

@@ -14,6 +14,8 @@
 These files are the truth. The engine is asked only whether it still knows the job.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -24,19 +26,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast
 
 from .. import __version__
 from ..base.digest import digest
 from ..base.errors import COME_BACK, TERMINATED, ClusterError, DataError, require
-from ..storage.artifacts import Workspace
 from ..storage.files import read_json, write_file, write_json
 from ..storage.manifests import BEGUN, PUBLISHED, libraries
-from .gc import STAGES, stages_of
-from .run import new_run_id
+from .records import STAGES, STATUS, new_run_id, stages_of
 from .secrets import require_no_secret
-from .spec import Spec
-from .status import STATUS, StatusRecord, read_status
+from .status import StatusRecord, read_status
+
+if TYPE_CHECKING:  # of both it takes seconds to import what they stand for, and a rank needs neither
+    from ..storage.artifacts import Workspace
+    from .spec import Spec
 
 DESCRIPTION = Path("submission", "submission.json")  # in the folder of a run that was submitted
 ENVIRONMENT = ("DSSL_DATA",)  # variables that a job is started with

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import dask
 from distributed import Client, LocalCluster
@@ -14,10 +14,12 @@ from distributed.security import Security
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
-from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, RankedRuntime
 from .detached import Detached
+
+if TYPE_CHECKING:
+    from ..execution.on_dask import OnDask
 
 
 class LocalRuntime(RankedRuntime):
@@ -61,7 +63,9 @@ class LocalRuntime(RankedRuntime):
         return Detached()
 
     @contextmanager
-    def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
+    def start(self, memory_budget: int) -> Iterator[tuple["OnDask", str]]:
+        from ..execution.on_dask import OnDask  # loads what tasks need, and most processes of a job run none
+
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             with _interrupts_ignored():

@@ -35,7 +35,7 @@ from .files import (
     write_file,
     write_json,
 )
-from .lease import lock_at
+from .lease import LOCK, lock_at
 from .lock import Lock
 from .manifests import (
     BEGUN,
@@ -396,4 +396,4 @@ class Workspace:
 
     @property
     def lock_path(self) -> Path:
-        return self.root / "lock.json"
+        return self.root / LOCK

@@ -21,6 +21,8 @@ from .lock import LEASE_SECONDS, FolderLock, Holder, Lock, clock, folder_is_held
 from .object_client import Version
 from .objects import ObjectPath
 
+LOCK = "lock.json"  # the file of the lock of a workspace
+
 
 @lru_cache(maxsize=64)
 def require_exclusive(root: ObjectPath) -> None:

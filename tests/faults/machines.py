@@ -13,8 +13,8 @@ import pytest
 
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import size_of
+from dssl.pipeline.records import STATUS
 from dssl.pipeline.run import run
-from dssl.pipeline.status import STATUS
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import resolved_path
 

@@ -9,10 +9,11 @@ import pytest
 from dssl.base.errors import DataError, IntegrityError, LockedError
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.gc import STAGES, collect_garbage, find_garbage
+from dssl.pipeline.gc import collect_garbage, find_garbage
 from dssl.pipeline.inspection import inspect
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
+from dssl.pipeline.records import STAGES
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace

@@ -2,6 +2,8 @@
 
 import asyncio
 import stat
+import subprocess
+import sys
 
 import pytest
 from distributed import Scheduler
@@ -32,6 +34,17 @@ def test_an_engine_tells_the_rank(environment, rank, role):
 def test_a_rank_that_cannot_be_is_refused(environment):
     with pytest.raises(ClusterError, match="processes are numbered from 0"):
         Rank.of(environment)
+
+
+def test_a_scheduler_and_a_nanny_load_nothing_of_what_tasks_need():
+    code = """import sys
+import dssl.cli.main
+import dssl.pipeline.submission
+import dssl.runtime.roles
+import dssl.runtime.start
+print(*sorted({"numba", "pandas", "scipy", "sklearn", "zarr"} & set(sys.modules)))"""
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
 
 
 def test_only_its_owner_reads_how_the_scheduler_is_opened(tmp_path):

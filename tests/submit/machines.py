@@ -13,7 +13,7 @@ import psutil
 from click.testing import CliRunner
 
 from dssl.cli.main import main
-from dssl.pipeline.status import STATUS
+from dssl.pipeline.records import STATUS
 from dssl.runtime.engine import Rank
 
 from ..faults.machines import BUDGET, REPOSITORY, SPEC, wait_until
