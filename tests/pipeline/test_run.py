@@ -253,7 +253,7 @@ def test_an_opened_model_predicts_what_the_run_scored(spec, finished, points_fil
     workspace, result = finished
     split = split_arrays(folder_of(workspace, spec, "split"))
     codes = parts_in(folder_of(workspace, spec, "scores")).rows("codes").read_all()
-    column = ["base", "model", "shuffled", "landmark_graph"].index(name)
+    column = ["base", "landmark_graph", "model", "shuffled"].index(name)
     X = open_dataset(points_file).X
     for path in (result.model_path, workspace / "runs" / result.run / "result.json"):
         found = open_model(path, name).predict(X)
