@@ -14,12 +14,16 @@ from .columns import column_dots
 from .operators import ScaledMatrix, add_row
 
 CHUNK = 255  # rows between two foldings of the float32 partial sums into float64, minus one
+ORDERED = {"contract"}  # of fast arithmetic what leaves sums in their order, so that a column alone has its bits
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(nogil=True, cache=True, fastmath=ORDERED)
 def multiply_dot(indptr, indices, data, P, Q, pq):
     """Write `A P` to Q and the column inner products P'AP to pq (t,) float64."""
     t = P.shape[1]
+    if t == 1:
+        _multiply_dot_column(indptr, indices, data, P.reshape(-1), Q.reshape(-1), pq)
+        return
     part = np.zeros(t, P.dtype)
     pq[:] = 0
     for i in range(P.shape[0]):
@@ -34,6 +38,29 @@ def multiply_dot(indptr, indices, data, P, Q, pq):
                 part[c] = 0
     for c in range(t):
         pq[c] += part[c]
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _multiply_dot_column(indptr, indices, data, p, q, pq):
+    """Do `multiply_dot` for one column (n,), in less than half the time and with the same bits."""
+    part = np.zeros(1, p.dtype)
+    pq[0] = 0
+    for i in range(len(p)):
+        total = p[i]
+        e, end = indptr[i], indptr[i + 1]
+        while e + 3 < end:
+            total += (data[e] * p[indices[e]] + data[e + 1] * p[indices[e + 1]] + data[e + 2] * p[indices[e + 2]]
+                      + data[e + 3] * p[indices[e + 3]])
+            e += 4
+        while e < end:
+            total += data[e] * p[indices[e]]
+            e += 1
+        q[i] = total
+        part[0] += p[i] * total
+        if i & CHUNK == CHUNK:
+            pq[0] += part[0]
+            part[0] = 0
+    pq[0] += part[0]
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -42,6 +42,8 @@ from dssl.solvers.solver_params import SolverParams
 TOLERANCE = 1e-6
 OURS = ("auto", "jacobi", "deflated", "amg", "cholesky")
 N_COLUMNS = 500  # of the total, and what `prepare` is told
+TABLE_COLUMNS = (1, 10, 100)
+TABLE_RIDGES = (1e-2, 1e-3, 1e-6, 1e-9)
 
 
 def main() -> None:
@@ -56,6 +58,7 @@ def main() -> None:
     parser.add_argument("--few", action="store_true", help="one and ten columns in all")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-total", action="store_true", help="do not solve all 500 columns with auto")
+    parser.add_argument("--table-columns", type=int, nargs="*", default=TABLE_COLUMNS, help="numbers of columns of it")
     parser.add_argument("--graphs", nargs="*", default=(), help="names of those of the table to measure, default all")
     parser.add_argument("--sizes", type=int, nargs="*", default=[4000, 8000, 16000, 32000, 64000])
     args = parser.parse_args()
@@ -66,7 +69,7 @@ def main() -> None:
         for part in args.parts:
             if part == "table":
                 for system in table_systems(args.cache, args.graphs):
-                    for t in TABLE_COLUMNS:
+                    for t in args.table_columns:
                         table_cell(system, t, args.runs)
             elif part != "growth":
                 for system in SYSTEMS[part](args.cache):
@@ -289,10 +292,6 @@ def few_columns(system: System, args: argparse.Namespace) -> None:
                     report(part="few", graph=system.name, n=n, nonzeros=int(R.nnz), ridge=system.ridge, columns=t,
                            solver=name, best=round(min(seconds[name]), 3), median=round(median(seconds[name]), 3),
                            residual=float(f"{worst:.2e}"), evidence=evidence)
-
-
-TABLE_COLUMNS = (1, 10, 100)
-TABLE_RIDGES = (1e-2, 1e-3, 1e-6, 1e-9)
 
 
 def table_systems(cache: Path, names: Sequence[str] = ()) -> Iterator[System]:
