@@ -92,7 +92,7 @@ def assert_refits(estimator, params, X, y, weight, seen, atol):
     (LaplaceLearning(**EXACT), {}), (PoissonLearning(**EXACT), {}), (GraphKernelRidge(**EXACT), FAMILIES),
     (GraphKernelRidge(**EXACT), {"weighting": ["equal"], "laplacian": ["normalized", "unnormalized"]})],
     ids=["laplace", "poisson", "ridge", "ridge of several laplacians"])
-@pytest.mark.extended_cases("laplace-True-leave_one_out", "poisson-True-leave_one_out",
+@pytest.mark.extended_cases("ridge-False-leave_one_out", "laplace-True-leave_one_out", "poisson-True-leave_one_out",
     "ridge of several laplacians-False-leave_one_out", "ridge of several laplacians-True-4",
     "ridge of several laplacians-True-leave_one_out", "ridge-True-4", "ridge-True-leave_one_out")
 def test_values_are_those_of_fits_without_each_fold(monkeypatch, estimator, grid, weighted, cv):

@@ -25,7 +25,7 @@ from .test_laprls import SOLVERS, problem
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge", HuberHinge(0.3)], ids=str)
-@pytest.mark.extended_cases("squared_hinge")
+@pytest.mark.extended_cases("HuberHinge(h=0.3)", "squared_hinge")
 def test_every_solver_gives_the_same_function_with_weights_copies_and_folds(loss):
     X, y, new = problem(n=120)
     X, y = np.vstack([X, X[:7], X[100:110]]), np.concatenate([y, y[:7], y[100:110]])

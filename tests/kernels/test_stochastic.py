@@ -134,6 +134,7 @@ class TestSteps:
         assert evidence["steps"] == len(evidence["rank"]) == len(evidence["change"]) == 11
         json.dumps(evidence)
 
+    @pytest.mark.extended
     @pytest.mark.slow
     def test_the_error_falls_as_one_over_the_steps(self):
         """Theorem 1. Measured: slopes -1.07 and -1.05 of two times 3 seeds; estimates 0.83 to 1.33 times the error."""

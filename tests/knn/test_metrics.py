@@ -67,6 +67,7 @@ def test_every_metric_has_a_formula():
 
 
 @pytest.mark.parametrize("metric", cases(NAMES, COMPILED))
+@pytest.mark.extended_cases("circular_kantorovich")
 def test_exact_neighbors_are_those_of_the_formula(metric):
     X = points_of(metric, 60, 6)
     lists = dssl.neighbors(X, 5, metric=metric, method="exact")
@@ -246,6 +247,7 @@ def test_a_grid_compares_parameters():
 
 
 @pytest.mark.parametrize("metric", cases([name for name in NAMES if METRICS.named(name).takes_sparse], COMPILED_SPARSE))
+@pytest.mark.extended_cases("jensen_shannon")
 def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     X = points_of(metric, 60, 6)
     X[np.random.default_rng(1).random(X.shape) < 0.3] = 0
@@ -259,6 +261,7 @@ def test_sparse_rows_have_the_distances_of_dense_ones(metric):
 @pytest.mark.parametrize("metric", [
     *cases(["manhattan", "correlation", "jaccard", "haversine"], {"jaccard", "haversine"}),
     pytest.param(taxi, id="taxi")])
+@pytest.mark.extended_cases("haversine", "taxi")
 def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     X = points_of("manhattan" if metric is taxi else metric, 1500, 16)
     exact = dssl.neighbors(X, 8, metric=metric, method="exact")

@@ -183,6 +183,7 @@ def test_the_loss_of_huber_is_of_quantities():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["automatic", "graph"])
+@pytest.mark.extended_cases("graph")
 def test_another_model_is_that_of_the_estimator(digits_file, tmp_path, kind):
     """A spec's base estimator counts as the estimator's does; a second run reads it, and the plan counts its tasks."""
     spec = automatic_spec(digits_file, kind=kind, base_estimator="logistic")

@@ -447,6 +447,7 @@ def test_a_file_without_labels_is_clustered_and_the_way_to_a_file_of_labels_is_n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", FORMATS)
+@pytest.mark.extended_cases("as_npy", "as_svmlight", "as_folder")
 def test_the_spec_of_every_format_runs_as_it_is(here, made):
     written(made, here)
     result = run("s.yaml", here / "work")
@@ -565,6 +566,7 @@ def test_a_code_that_comes_again_is_missing_where_it_is_below_all_values_or_far_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.extended_cases("csv")
 def test_whole_numbers_that_are_codes_by_their_name_are_categories_in_the_run_and_in_new_files(here, ending):
     rng = np.random.default_rng(0)
     mcc = rng.choice([5411, 5812, 4829, 7995], N)

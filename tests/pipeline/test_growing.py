@@ -335,6 +335,7 @@ def test_drift_within_the_bound_is_told(tmp_path):
 @pytest.mark.parametrize(("kind", "sections", "name"), [
     ("ridge", {"solver": {"method": "jacobi", "tol": 1e-9}}, "columns"),
     ("graph", {}, "vertex_values")])
+@pytest.mark.extended_cases("graph-sections1-vertex_values")
 def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kind, sections, name):
     """All vertices are landmarks, so that it is the same as that of a fresh run."""
     model = {"learner": "laplace", "tol": 1e-9} if kind == "graph" else {"n_landmarks": 700}

@@ -62,8 +62,8 @@ def fitted(estimator, table, **params):
     ({"kind": "graph", "learner": "ridge"}, GraphKernelRidge), ({"kind": "ridge"}, LapSVC),
     ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "lapsvm"}, LapSVM), ({"kind": "cluster"}, ClusterKernelSVC),
     ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
-@pytest.mark.extended_cases("model2-PoissonLearning", "model3-GraphKernelRidge", "model5-LapRLSClassifier",
-                            "model6-LapSVM", "model7-ClusterKernelSVC",
+@pytest.mark.extended_cases("model0-SemiSupervisedClassifier", "model2-PoissonLearning", "model3-GraphKernelRidge",
+                            "model5-LapRLSClassifier", "model6-LapSVM", "model7-ClusterKernelSVC",
                             "model8-MultiscaleKernelClassifier")
 def test_labels_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, estimator):
     table.to_csv(tmp_path / "t.csv", index=False)

@@ -74,7 +74,7 @@ def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scoring", list(KEYS))
-@pytest.mark.extended_cases("f1", "f1_macro", "roc_auc")
+@pytest.mark.extended_cases("neg_log_loss", "f1", "f1_macro", "roc_auc")
 def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, scoring):
     path, X, true = points
     result = run_of(path, workspace, scoring=scoring)
@@ -118,6 +118,7 @@ def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, sc
     assert "The curve shows the error, although the metric of this run is" in re.sub(r"\s+", " ", page)
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 def test_the_graph_serves_every_metric_and_the_guess_of_f1_is_the_second_class(points, workspace):
     path, *_ = points

@@ -65,7 +65,7 @@ def candidate_of(row, kind):
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
-@pytest.mark.extended_cases("laprls", "lapsvm", "ridge")
+@pytest.mark.extended_cases("svm", "laprls", "lapsvm", "ridge")
 def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     whole, some, halved = (tmp_path / name for name in ("grid", "random", "halving"))
     run(spec_of(kind, cv=9), workspace=whole, execution=InProcess(2), until="selection")
@@ -223,7 +223,7 @@ TWO = {"n_neighbors": [4, 8], "weights": ["binary", "self_tuned"]}
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
-@pytest.mark.extended_cases("laprls", "lapsvm", "ridge")
+@pytest.mark.extended_cases("svm", "laprls", "lapsvm", "ridge")
 def test_each_graph_has_stages_of_its_own_and_the_best_is_fitted(spec_of, kind, tmp_path):
     spec = spec_of(kind, cv=4)
     few = {name: values[:2] for name, values in GRIDS[kind].items()}

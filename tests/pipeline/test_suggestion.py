@@ -178,6 +178,7 @@ def test_a_spec_that_was_run_with_values_set_is_named_with_them(problem, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["graph", "automatic"])
+@pytest.mark.extended_cases("automatic")
 def test_rows_that_were_named_as_far_from_all_others_are_not_suggested(problem, kind, tmp_path):
     folder, _ = problem
     frame = pd.read_csv(folder / "points.csv")

@@ -114,6 +114,7 @@ def test_weights_count_in_each_tag(tables, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "estimator"), [
     ("automatic", SemiSupervisedClassifier()), ("svm", LapSVC()), ("laprls", LapRLSClassifier())])
+@pytest.mark.extended_cases("laprls-estimator2")
 def test_other_kinds_learn_tags_as_their_estimators_do(tables, kind, estimator, tmp_path):
     _, X, _, y = tables
     result = result_of(spec_of(tables, "columns.csv", kind=kind), tmp_path)
@@ -126,6 +127,7 @@ def test_other_kinds_learn_tags_as_their_estimators_do(tables, kind, estimator, 
                                   pytest.param("transductive", marks=pytest.mark.slow),
                                   pytest.param("lapsvm", marks=pytest.mark.slow),
                                   pytest.param("ridge", marks=pytest.mark.slow)])
+@pytest.mark.extended_cases("lapsvm", "ridge", "multiscale")
 def test_each_tag_is_learned_as_in_a_run_of_its_own(tables, kind, tmp_path):
     whole = result_of(spec_of(tables, "columns.csv", kind=kind), tmp_path).model().model
     single = result_of(of_sky(tables, kind=kind), tmp_path).model()

@@ -74,6 +74,7 @@ def known(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["uniform", "leverage"])
+@pytest.mark.extended_cases("leverage")
 def test_a_selection_is_the_search_of_the_estimator_on_the_same_folds(known, tmp_path, method):
     spec, X, y = known
     landmarks = {"n_landmarks": 40, "method": method}

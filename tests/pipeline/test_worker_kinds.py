@@ -71,6 +71,7 @@ def test_unlike_processors_are_said_and_stored(client, small_spec, tmp_path):
     assert [event for event in recorded if event["event"] == "note" and "2 kinds of processors" in event["text"]]
 
 
+@pytest.mark.extended
 def test_a_processor_that_comes_later_is_said_and_stored(client, small_spec, tmp_path):
     """Its worker joins when the first stage has ended, and takes tasks beside the one that was there."""
     own, recorded = this_kind()["processor"], []
