@@ -163,7 +163,9 @@ def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int,
 
 
 def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
-    """Return how many rows of the factors a task multiplies: whole chunks if they fit, in at least 8 tasks.
+    """Return how many rows of the factors a task multiplies: whole chunks if they fit.
+
+    There are at most 8 tasks where memory allows it.
 
     Raises
     ------

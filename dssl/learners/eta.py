@@ -71,7 +71,7 @@ class Deformation:
     unpenalized_intercept: float = 0.0
 
     def at_other_points(self, X_S: Points, points: Points, coef: np.ndarray) -> tuple[KernelMean, np.ndarray]:
-        """Return the two terms of a function `K(., points) coef` at points of the graph that are no landmarks X_S.
+        """Return the two terms of a function `K(., points) coef` at points of the graph other than the landmarks X_S.
 
         There each part f of weight eta is (f + eta h) / (1 + eta), with h the function of least energy that equals f
         on X_S. Returns the kernel of the terms in f, and the values (s, c) of the terms in h on X_S.

@@ -1,4 +1,7 @@
-"""What a run leaves of itself in its folder, checked where it is read: spec, result, and what each stage took."""
+"""What a run leaves of itself in its folder, checked where it is read.
+
+Spec, result, what each stage took, and which artifacts it uses; and the name of the folder.
+"""
 
 import re
 import time
@@ -15,7 +18,7 @@ from ..storage.files import named_in, read_json, read_record, write_json
 
 RESULT, SPEC, STATUS = "result.json", "spec.json", "status.json"
 STAGES = "stages.json"  # the folders of the artifacts that a run makes or uses
-ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # its folder
+ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # the folder of an artifact, in that of all
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
 FIX = "run the pipeline again: what is in its workspace is used, and a record is written"
 

@@ -37,7 +37,7 @@ from .records import STAGES, STATUS, new_run_id, stages_of
 from .secrets import require_no_secret
 from .status import StatusRecord, read_status
 
-if TYPE_CHECKING:  # of both it takes seconds to import what they stand for, and a rank needs neither
+if TYPE_CHECKING:  # importing either takes seconds, and a scheduler or parent of a worker needs neither
     from ..storage.artifacts import Workspace
     from .spec import Spec
 

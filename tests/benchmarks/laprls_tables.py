@@ -170,7 +170,7 @@ def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], de
                 lines = replace(lines, row=np.searchsorted(labeled, lines.row))
             landmarks = uniform_rows(len(points), max(1, round(SHARE * len(points))), random_state)
             shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-            task = DenseTask(ArrayRows(points), kernel, graph, copies, "unnormalized", shared, lines.n_held_out,
+            task = DenseTask(ArrayRows(points), kernel, graph, copies, "unnormalized", shared, lines.n_held_out_folds,
                              landmarks, (system,), replace(OURS, solver=method), True, 24 << 30)
             parts = execution.scratch()
             receipt, = execution.map([task], parts)

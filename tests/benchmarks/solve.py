@@ -58,8 +58,9 @@ def main() -> None:
     parser.add_argument("--few", action="store_true", help="one and ten columns in all")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-total", action="store_true", help="do not solve all 500 columns with auto")
-    parser.add_argument("--table-columns", type=int, nargs="*", default=TABLE_COLUMNS, help="numbers of columns of it")
-    parser.add_argument("--graphs", nargs="*", default=(), help="names of those of the table to measure, default all")
+    parser.add_argument("--table-columns", type=int, nargs="*", default=TABLE_COLUMNS,
+                        help="numbers of columns of the table")
+    parser.add_argument("--graphs", nargs="*", default=(), help="names of graphs of the table to measure, default all")
     parser.add_argument("--sizes", type=int, nargs="*", default=[4000, 8000, 16000, 32000, 64000])
     args = parser.parse_args()
     args.cache.mkdir(parents=True, exist_ok=True)
@@ -333,6 +334,9 @@ def table_systems(cache: Path, names: Sequence[str] = ()) -> Iterator[System]:
         "forty pieces": (10, "self_tuned", pieces),
         "embeddings, weights of ten orders": (10, "self_tuned", lambda: first("mnist_vae", 30_000)),
     }
+    unknown = set(names) - graphs.keys()
+    if unknown:
+        raise SystemExit(f"no graph of the table is called {', '.join(sorted(unknown))}: {', '.join(graphs)}")
     for name in names or graphs:
         k, kind, points = graphs[name]
         W = weights(cached_lists(cache, f"table-{name}", k, lambda points=points: points().astype(np.float32)), kind)

@@ -104,7 +104,7 @@ def test_quantities(points_file, tmp_path, learner):
     assert result.baselines["nearest"]["rmse"] < metrics["deviation"]
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_points_that_no_label_reaches_are_never_given_a_class(islands, tmp_path):
     result = run(islands, workspace=tmp_path / "work", execution=InProcess(1))
     unreachable = result.unreachable["count"]

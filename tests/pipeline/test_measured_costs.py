@@ -212,7 +212,7 @@ def kept_no_longer(event: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
-@pytest.mark.extended_cases("sparse", "NN-descent", "a metric, NN-descent", "a metric, exact", "automatic, many labels",
+@pytest.mark.extended_cases("NN-descent", "a metric, NN-descent", "a metric, exact", "automatic, many labels",
     "cluster",
     "cluster, stochastic", "clustering", "clustering without a graph", "given graph",
     "graph, laplace", "graph, learners to choose from", "graph, poisson", "graph, ridge",

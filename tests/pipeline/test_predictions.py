@@ -83,7 +83,7 @@ def test_rows_without_an_identifier_are_named_by_their_lines_and_a_label_of_a_fi
     assert table.loc[31, ["given", "role"]].tolist() == ["oak", "labeled"]
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_a_table_is_left_out_or_written_as_parquet_where_the_spec_says_so(tmp_path, finished):
     trees().to_parquet(tmp_path / "trees.parquet")
     result, _ = predicted(tmp_path, str(tmp_path / "trees.parquet"), predictions={"format": "none"})

@@ -65,7 +65,7 @@ def workspace(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.extended_cases("laprls", "transductive", "multiscale", "graph", "lapsvm", "laplace", "cluster", "hinge")
+@pytest.mark.extended_cases("transductive", "graph", "lapsvm", "laplace", "cluster", "hinge")
 def test_a_run_finds_what_the_estimator_finds(points, workspace, name):
     path, X, y = points
     model, estimator = METHODS[name]

@@ -98,7 +98,7 @@ def test_a_run_finds_what_the_estimator_finds_in_each_form(tables, form, tmp_pat
     assert_array_equal(table["role"], np.where(y[:, 0] < 0, "unlabeled", "labeled"))
 
 
-@pytest.mark.extended
+@pytest.mark.slow
 def test_weights_count_in_each_tag(tables, tmp_path):
     folder, X, _, y = tables
     weight = np.where(np.arange(160) % 3, 1.0, 0.25)

@@ -107,7 +107,7 @@ def closed_form_of(system: NystromSystem, held_out: Sequence[Penalties], budget:
     Raises ParameterError where the closed form is requested and the basis is singular and not whitened.
     """
     params, lines = system.params, system.lines
-    flops = closed_form_flops(params, system.s, len(lines.row), lines.n_held_out, len(held_out), budget)
+    flops = closed_form_flops(params, system.s, len(lines.row), lines.n_held_out_folds, len(held_out), budget)
     if flops is None or system.T is not None or _is_regular(system.K_ss):
         return flops
     require(params.held_out != "closed_form", 'held_out="closed_form" without whitening',
@@ -175,7 +175,7 @@ def closed_form_values(system: NystromSystem, gram: GramSystem, systems: Sequenc
 def closed_form_of_features(Phi: np.ndarray, lines: LabelLines, gram: GramSystem, systems: Sequence[Penalties],
                             execution: Execution) -> Iterator[np.ndarray]:
     """Yield the values of `closed_form_values` from the features (m, r) of the label lines."""
-    pairs = [item.whole for item in systems[::lines.n_held_out]]
+    pairs = [item.whole for item in systems[::lines.n_held_out_folds]]
     require(bool(np.isfinite(Phi).all()), f"the features of {len(Phi)} labels hold NaN or infinite values",
             error=DataError, why="the kernel is not finite at some points", fix="drop or impute points that are not "
             "finite; scale the features if the kernel overflows")
@@ -183,7 +183,7 @@ def closed_form_of_features(Phi: np.ndarray, lines: LabelLines, gram: GramSystem
     shared = {control: execution.share(**_shared(gram, lines, Phi, control, sum(key[0] == control for key in groups)))
               for control in {control for control, _ in groups}}
     execution.map([
-        ClosedFormTask(shared[control], ratio, fold_norms([pairs[index] for index in members], lines.n_held_out),
+        ClosedFormTask(shared[control], ratio, fold_norms([pairs[index] for index in members], lines.n_held_out_folds),
                        gram.fit_intercept) for (control, ratio), members in groups.items()], parts)
     location = {index: (part, row) for part, members in enumerate(groups.values()) for row, index in enumerate(members)}
     for index in range(len(pairs)):

@@ -61,9 +61,9 @@ class SystemSizes:
 
     v : distinct points of `row_bytes` each. m : labeled points. nnz : entries of W. s : landmarks. columns : of a
     system. folds : with one for points that are never held out. pairs : of penalties, with those of the baselines.
-    held_out : systems of cross-validation. kernels : their number. written : bytes of all models. smooth : whether the
-    loss is not the squared one. repetitions : of the folds. ratios : distinct ratios of penalties. fits : None for a
-    selection.
+    held_out_systems : those of cross-validation. kernels : their number. written : bytes of all models.
+    smooth : whether the loss is not the squared one. repetitions : of the folds. ratios : distinct ratios of penalties.
+    fits : None for a selection.
     """
 
     v: int
@@ -74,7 +74,7 @@ class SystemSizes:
     columns: int
     folds: int
     pairs: int
-    held_out: int
+    held_out_systems: int
     kernels: int
     written: int
     params: SystemParams
@@ -89,12 +89,12 @@ class SystemSizes:
         """Return whether "nystrom-direct" computes held-out values in closed form."""
         folds = max(1, self.folds - 1)
         return not self.smooth and closed_form_flops(
-            self.params, self.s, self.m, folds, self.held_out // folds, self.budget) is not None
+            self.params, self.s, self.m, folds, self.held_out_systems // folds, self.budget) is not None
 
     @property
     def inductive(self) -> bool:
         """Return whether held-out points leave the graph, in one task for each fold."""
-        return self.params.inductive and self.held_out > 0
+        return self.params.inductive and self.held_out_systems > 0
 
     @property
     def vectorized_folds(self) -> bool:
@@ -128,12 +128,12 @@ class SystemSizes:
 
     def right_bytes(self, n: int) -> int:
         """Return the bytes of all right-hand sides of n numbers each."""
-        return 8 * n * self.columns * (self.pairs + self.held_out)
+        return 8 * n * self.columns * (self.pairs + self.held_out_systems)
 
 
 def systems_seconds(of: SystemSizes, method: str, halo: float) -> float:
     """Return the estimated seconds of systems of landmarks, for one kernel on one core."""
-    v, s, systems, d = of.v, of.s, of.pairs + of.held_out, of.row_bytes / 4
+    v, s, systems, d = of.v, of.s, of.pairs + of.held_out_systems, of.row_bytes / 4
     beside = halo / 2 if method == "nystrom-direct" and of.params.precision == "float64" else halo
     kernel = kernel_seconds(v * (1 + beside) * s, d) + WHITEN_FLOPS * s**3 / FLOP_RATE
     steps = NEWTON_STEPS if of.smooth else 1
@@ -185,7 +185,7 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
     features = label_feature_bytes(of.m, s) if of.smooth else 0
     seconds = ordering.seconds + kernels * systems_seconds(of, method, halo)
     folds, blocks = folds_cost(of, height, sums), min(block_count(v, height), MAX_RUNS)
-    gram, pairs = 1 + runs + combining, of.held_out // max(1, of.folds - 1)
+    gram, pairs = 1 + runs + combining, of.held_out_systems // max(1, of.folds - 1)
     # The selection stores the features of the labels that the fit will hold out.
     storing = blocks * (not of.smooth and closed_form_bytes(of.m, s) <= of.budget)
     if method == "nystrom-direct" and of.smooth:
@@ -197,7 +197,7 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
                        ordering.written + kernels * shares + of.written, max(peak, folds.peak),
                        max(whitening, sums + features, folds.smallest_peak), seconds, ordering.extra_requests)
     if method == "nystrom-direct":
-        held_out = of.held_out if not of.vectorized_folds else 0
+        held_out = of.held_out_systems if not of.vectorized_folds else 0
         right = 8 * s * of.columns * (of.pairs + held_out)
         again = 1 if of.vectorized_folds else of.repetitions
         peak = (again - 1) * (sums + right) + max(fixed, height * block_bytes(s, of.row_bytes, size) + sums, 2 * sums,
@@ -242,15 +242,15 @@ def dense_cost(of: SystemSizes, method: str) -> Cost:
     solved = of  # whose right-hand sides are solved together
     if method == "direct":
         matrices = lower = 3 * matrix
-        if of.smooth or (of.held_out and of.params.held_out != "refit"):
-            matrices, solved = matrices + 16 * of.v * of.m, replace(of, held_out=0)
+        if of.smooth or (of.held_out_systems and of.params.held_out != "refit"):
+            matrices, solved = matrices + 16 * of.v * of.m, replace(of, held_out_systems=0)
     else:
         matrices = 2 * matrix if 2 * matrix <= of.budget else 2 * min(chunk_bytes(of.budget // 2), matrix)
         matrices += 8 * of.v * 3 * of.s + 3 * 8 * of.s * of.s + 6 * 8 * of.v * of.m * of.smooth
     tasks = of.kernels * of.repetitions if of.fits is None else of.fits.tasks()
     graph = of.split_bytes + 3 * of.v * of.row_bytes
     return cost_of(tasks, tasks * of.v * of.row_bytes, of.written, graph + matrices + 6 * solved.right_bytes(of.v),
-                   lower, tasks * (of.pairs + of.held_out) * gram_seconds(of.v / 6, of.v))
+                   lower, tasks * (of.pairs + of.held_out_systems) * gram_seconds(of.v / 6, of.v))
 
 
 def restored_cost(of: SystemSizes, fits: Fits, n_labeled: int) -> Cost:

@@ -60,10 +60,10 @@ def smooth_held_out(space: FunctionSpace, loss: SmoothLoss, lines: LabelLines, w
     """
     (m, c), held_out = lines.target.shape, np.full(lines.target.shape, np.nan)
     if refine is not None and isinstance(space, LabelGram):
-        folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held_out)]
+        folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held_out_folds)]
         return influence_of_labels(space.N, lines.target, lines.weight, loss, whole.values, folds,
                                    intercept=fit_intercept, refine=refine)
-    for first, last in row_ranges(lines.n_held_out, max(1, COLUMN_BYTES // (8 * m * c))):
+    for first, last in row_ranges(lines.n_held_out_folds, max(1, COLUMN_BYTES // (8 * m * c))):
         y, weight = lines.columns(range(first, last))
         start = Minimum(*(np.tile(array, last - first) for array in (whole.coef, whole.intercept, whole.values,
                                                                      whole.steps)))
@@ -119,7 +119,7 @@ class DenseTask:
     multiplicity: Rows | None
     laplacian: LaplacianKind
     labels: Arrays  # row, fold, weight, target
-    n_held_out: int
+    n_held_out_folds: int
     landmarks: np.ndarray | None  # row numbers, for "pcg"
     systems: tuple[Penalties, ...]
     params: SystemParams  # of solver "direct", "pcg" or "cg"
@@ -139,7 +139,7 @@ class DenseTask:
         return self.params.held_out if self.params.held_out in REFINE else "refit"
 
     def __call__(self, out: PartWriter) -> Receipt:
-        X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held_out=self.n_held_out)
+        X, lines = self.rows.read_all(), LabelLines(**self.labels.load(), n_held_out_folds=self.n_held_out_folds)
         n, method = X.shape[0], self.params.solver
         require(method != "direct" or 24 * n * n <= self.budget, f'solver="direct" with {n:,} points',
                 error=BudgetError, why=f"its matrices take {24 * n * n:,} bytes, the budget is {self.budget:,}",
@@ -151,11 +151,11 @@ class DenseTask:
             energy = stored.energy()
             E, relabeled_mean = energy.matrix(), energy.relabeled_mean()
             if self.held_out and self.params.inductive:
-                shape = (len(lines.row), len(self.systems) // self.n_held_out, lines.target.shape[1])
+                shape = (len(lines.row), len(self.systems) // self.n_held_out_folds, lines.target.shape[1])
                 values, evidence = np.full(shape, np.nan), JsonObject()
-                for fold, in_fold in enumerate(lines.fold == fold for fold in range(self.n_held_out)):
+                for fold, in_fold in enumerate(lines.fold == fold for fold in range(self.n_held_out_folds)):
                     change = energy_change(energy, self.laplacian, lines.row[in_fold], stored.multiplicity())
-                    of_fold = replace(lines, fold=np.where(in_fold, 0, 1), n_held_out=1)
+                    of_fold = replace(lines, fold=np.where(in_fold, 0, 1), n_held_out_folds=1)
                     arrays, fold_evidence = self.of_fold(fold)._solved(K, E + change.matrix(n), relabeled_mean, of_fold)
                     values[in_fold] = arrays["values"][in_fold]
                     evidence = fold_evidence | {name: max(fold_evidence[name], evidence.get(name, 0))
@@ -166,8 +166,8 @@ class DenseTask:
 
     def of_fold(self, fold: int) -> "DenseTask":
         """Return the task of the systems of one fold, the only one that is held out."""
-        systems = tuple(item.single_fold for item in self.systems[fold::self.n_held_out])
-        return replace(self, n_held_out=1, systems=systems)
+        systems = tuple(item.single_fold for item in self.systems[fold::self.n_held_out_folds])
+        return replace(self, n_held_out_folds=1, systems=systems)
 
     def _solved(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],
                 lines: LabelLines) -> tuple[dict[str, np.ndarray], JsonObject]:
@@ -176,7 +176,7 @@ class DenseTask:
         if self.loss != SQUARES:
             return self._newton(K, E, relabeled_mean, lines)
         if self.held_out and self.closed_form:
-            pairs = self.systems[::self.n_held_out]
+            pairs = self.systems[::self.n_held_out_folds]
             unlabeled = DenseSystems(K, E, relabeled_mean, np.zeros((n, len(pairs))), tuple(
                 pair.whole for pair in pairs))
             values, evidence = unlabeled.held_out(lines, self.fit_intercept, self.params)
@@ -292,12 +292,12 @@ class DenseSystems:
         the penalty lambda_A of each fold; see `closed_form.py`.
         """
         points, position = np.unique(lines.row, return_inverse=True)
-        folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held_out)]
+        folds = [np.flatnonzero(lines.fold == fold) for fold in range(lines.n_held_out_folds)]
         values, residuals = np.empty((len(self.systems), *lines.target.shape)), [0.0]
         for members in by_ratio(self.systems).values():
             _, N, evidence = self.label_kernel(members[0], points, params)
             residuals.append(evidence["max_residual"])
-            lambda_A = fold_norms([self.systems[index] for index in members], lines.n_held_out)
+            lambda_A = fold_norms([self.systems[index] for index in members], lines.n_held_out_folds)
             values[members] = held_out_ridge(N[np.ix_(position, position)], lines.target, folds, lambda_A,
                                              lines.weight, fit_intercept)
         return values.transpose(1, 0, 2), _evidence(residuals)

@@ -158,7 +158,7 @@ def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution:
     Systems with a held-out fold need the Gram matrices of each fold. Raises ParameterError: a system is not positive.
     NotConverged: see `require_solved`.
     """
-    assert all(item.held_out < system.lines.n_held_out for item in systems)
+    assert all(item.held_out < system.lines.n_held_out_folds for item in systems)
     shared = execution.share(**system.energies(systems), labels=system.sums["labels"], penalty=system.penalty(),
                              right=system.right_sides(system.sums["moments"], systems))
     ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()

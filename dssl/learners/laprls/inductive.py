@@ -200,7 +200,7 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
     assert system.graph is not None
     assert not any(item.control for item in systems)  # the control is never selected
     lines, (m, c) = system.lines, system.lines.target.shape
-    F, p = lines.n_held_out, len(systems) // lines.n_held_out
+    F, p = lines.n_held_out_folds, len(systems) // lines.n_held_out_folds
     changes = changes_of_folds(system.graph, system.blocks, system.positions, lines.fold, F, execution)
     E = gram.energy(False)
     shared = execution.share(
@@ -222,4 +222,4 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
 
 def with_new_folds(system: NystromSystem, lines: LabelLines) -> NystromSystem:
     """Return the system with the folds of other lines of the same labels."""
-    return replace(system, lines=replace(system.lines, fold=lines.fold, n_held_out=lines.n_held_out))
+    return replace(system, lines=replace(system.lines, fold=lines.fold, n_held_out_folds=lines.n_held_out_folds))

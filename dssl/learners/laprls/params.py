@@ -147,14 +147,14 @@ class SystemParams:
 class LabelLines:
     """A table with a line for each label: `row` (m,) of its vertex, `fold`, `weight` (m,) > 0, `target` (m, c).
 
-    Folds 0 to `n_held_out` - 1 are held out in turn; labels of fold `n_held_out` never are.
+    Folds 0 to `n_held_out_folds` - 1 are held out in turn; labels of fold `n_held_out_folds` never are.
     """
 
     row: np.ndarray
     fold: np.ndarray
     weight: np.ndarray
     target: np.ndarray
-    n_held_out: int = 1
+    n_held_out_folds: int = 1
 
     @classmethod
     def of(cls, row: np.ndarray, weight: np.ndarray, target: np.ndarray,
@@ -168,22 +168,22 @@ class LabelLines:
     @property
     def whole(self) -> "LabelLines":
         """Return the same without folds."""
-        return replace(self, fold=np.zeros(len(self.fold), np.int64), n_held_out=0)
+        return replace(self, fold=np.zeros(len(self.fold), np.int64), n_held_out_folds=0)
 
     @property
     def n_folds(self) -> int:
-        """Return the number of folds, one more than `n_held_out` if some points are never held out."""
+        """Return the number of folds, one more than `n_held_out_folds` if some points are never held out."""
         return int(self.fold.max(initial=0)) + 1
 
     @property
     def counts(self) -> list[int]:
-        return [int((self.fold == fold).sum()) for fold in range(self.n_held_out)]
+        return [int((self.fold == fold).sum()) for fold in range(self.n_held_out_folds)]
 
     @property
     def training_weights(self) -> tuple[float, ...]:
         """Return the total weight of the training labels of each fold; last, of all labels."""
         whole = float(self.weight.sum())
-        return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held_out)), whole
+        return *(whole - float(self.weight[self.fold == fold].sum()) for fold in range(self.n_held_out_folds)), whole
 
     def intercepts(self, held_out: Sequence[int], fit: bool = True) -> np.ndarray:
         """Return the weighted means (p, c) of the training targets of folds, -1 for no fold; zeros if not `fit`."""
@@ -206,9 +206,9 @@ class LabelLines:
         NaN for labels that are never held out.
         """
         m, p, c = values.shape
-        members = np.flatnonzero(self.fold < self.n_held_out)
-        held_out = np.full((m, p // self.n_held_out, c), np.nan)
-        of_folds = values[members].reshape(len(members), -1, self.n_held_out, c)
+        members = np.flatnonzero(self.fold < self.n_held_out_folds)
+        held_out = np.full((m, p // self.n_held_out_folds, c), np.nan)
+        of_folds = values[members].reshape(len(members), -1, self.n_held_out_folds, c)
         held_out[members] = of_folds[np.arange(len(members)), :, self.fold[members]]
         return held_out
 

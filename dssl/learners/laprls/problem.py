@@ -247,7 +247,8 @@ class PreparedLapRLS:
         """
         begin, candidates = time.perf_counter(), iter(self.problem.all_candidates)
         with one_thread():
-            for group in self.solver.held_out(with_folds(self.problem.all_candidates, self.problem.lines.n_held_out)):
+            n_folds = self.problem.lines.n_held_out_folds
+            for group in self.solver.held_out(with_folds(self.problem.all_candidates, n_folds)):
                 for column in range(group.shape[1]):
                     yield next(candidates), group[:, column]
         self.evidence["held_out"] = {"method": self.solver.held_out_method,
@@ -317,7 +318,8 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
     evidence: JsonObject = {"points": len(rows), "labels": len(lines.row)}
     if dense:
         shared = execution.share(row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target)
-        task = DenseTask(rows, kernel, problem.graph, multiplicity, params.system.laplacian, shared, lines.n_held_out,
+        task = DenseTask(rows, kernel, problem.graph, multiplicity, params.system.laplacian, shared,
+                         lines.n_held_out_folds,
                          None if landmarks is None else landmarks.rows, (), params.system, params.fit_intercept,
                          execution.memory_budget, params.loss)
         return DenseSolver(task, execution), rows.read_all(), evidence
@@ -331,6 +333,6 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
     if params.loss != SQUARES:
-        all_systems = [*expected, *with_folds(held_out, lines.n_held_out)]
+        all_systems = [*expected, *with_folds(held_out, lines.n_held_out_folds)]
         return smooth_solver(system, params.loss, all_systems, execution, parts), landmarks.points, evidence
     return least_squares_solver(system, expected, execution, parts, held_out), landmarks.points, evidence

@@ -72,14 +72,14 @@ class NewtonTask:
     first: int
     last: int
     loss: SmoothLoss
-    n_held_out: int
+    n_held_out_folds: int
     fit_intercept: bool
     held_out: bool
     refine: int | None
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
-        lines = LabelLines(sums["row"], sums["fold"], sums["weight"], sums["target"], self.n_held_out)
+        lines = LabelLines(sums["row"], sums["fold"], sums["weight"], sums["target"], self.n_held_out_folds)
         Phi, c, p, start = sums["features"], lines.target.shape[1], self.last - self.first, None
         r = Phi.shape[1]
         b, intercept, values = np.empty((p, r, c)), np.empty((p, c)), []
@@ -170,7 +170,7 @@ class SmoothSolver(SystemSolver):
                                       target=lines.target)
         edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
         receipts = self.execution.map([
-            NewtonTask(shared, first, last, self.loss, lines.n_held_out, gram.fit_intercept, held_out,
+            NewtonTask(shared, first, last, self.loss, lines.n_held_out_folds, gram.fit_intercept, held_out,
                        REFINE.get(gram.params.held_out))
             for first, last in itertools.pairwise(edges)], parts)
         for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
@@ -194,12 +194,13 @@ class SmoothSolver(SystemSolver):
         return replace(self, gram=self._gram_of(lines))
 
     def _gram_of(self, lines: LabelLines) -> GramSystem:
-        return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold, n_held_out=lines.n_held_out))
+        return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold,
+                                                n_held_out_folds=lines.n_held_out_folds))
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         gram = self._gram_of(lines)
         gram = replace(gram, params=calibration_params(gram.params, self.loss, lines))
-        values, = SmoothSolver(gram, self.loss, self.execution).held_out(with_folds([pair], lines.n_held_out))
+        values, = SmoothSolver(gram, self.loss, self.execution).held_out(with_folds([pair], lines.n_held_out_folds))
         return values[:, 0]
 
 
@@ -335,7 +336,7 @@ class SmoothIterativeSolver(SystemSolver):
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         folded = self.system.with_folds_of(lines, self.execution)
-        return self._values(folded, with_folds([pair], lines.n_held_out))[:, 0]
+        return self._values(folded, with_folds([pair], lines.n_held_out_folds))[:, 0]
 
 
 def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,

@@ -129,16 +129,16 @@ class GramSolver(SystemSolver):
         """As in the base class: single labels in closed form, larger folds by Gram matrices of each in turn."""
         system, gram, execution = self.system, self.gram, self.execution
         if max(lines.counts) == 1:
-            folded, pairs = with_new_folds(system, lines), with_folds([pair], lines.n_held_out)
+            folded, pairs = with_new_folds(system, lines), with_folds([pair], lines.n_held_out_folds)
             values, = closed_form_values(folded, gram, pairs, execution)
             return values[:, 0]
         held_out = np.full(lines.target.shape, np.nan)
-        for fold in range(lines.n_held_out):
+        for fold in range(lines.n_held_out_folds):
             in_fold = lines.fold == fold
-            folded = system.with_folds_of(replace(lines, fold=np.where(in_fold, 0, 1), n_held_out=1), execution)
+            folded = system.with_folds_of(replace(lines, fold=np.where(in_fold, 0, 1), n_held_out_folds=1), execution)
             label_sums = gram_matrices(folded, execution, energy=False)
             fold_gram = replace(gram, lines=folded.lines, sums=gram.sums | label_sums)
-            penalties = with_folds([pair], lines.n_held_out)[fold].single_fold
+            penalties = with_folds([pair], lines.n_held_out_folds)[fold].single_fold
             functions = solve_from_gram(fold_gram, [penalties], execution)
             values, = held_out_values(folded, functions, [penalties], execution)
             held_out[in_fold] = values[in_fold, 0]
@@ -190,7 +190,7 @@ class StoredGramSolver(SystemSolver):
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
         values, = closed_form_of_features(self.gram.sums["features"], lines, self.gram,
-                                          with_folds([pair], lines.n_held_out), self.execution)
+                                          with_folds([pair], lines.n_held_out_folds), self.execution)
         return values[:, 0]
 
 
@@ -214,7 +214,7 @@ class IterativeSolver(SystemSolver):
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held_out)
+        folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held_out_folds)
         values, = held_out_values(folded, self._solved(folded, systems), systems, self.execution)
         return values[:, 0]
 
@@ -260,8 +260,8 @@ class DenseSolver(SystemSolver):
         task = self.task
         labels = self.execution.share(**{**task.labels.load(), "fold": lines.fold})
         params = calibration_params(task.params, task.loss, lines)
-        folded = replace(task, labels=labels, n_held_out=lines.n_held_out, params=params)
-        return self._run(folded, with_folds([pair], lines.n_held_out), held_out=True)[0]["values"][:, 0]
+        folded = replace(task, labels=labels, n_held_out_folds=lines.n_held_out_folds, params=params)
+        return self._run(folded, with_folds([pair], lines.n_held_out_folds), held_out=True)[0]["values"][:, 0]
 
 
 def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
@@ -272,7 +272,7 @@ def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], e
     will be held out.
     """
     closed_form = closed_form_of(system, held_out, execution.memory_budget)
-    systems = [*expected, *with_folds(held_out, system.lines.n_held_out)]
+    systems = [*expected, *with_folds(held_out, system.lines.n_held_out_folds)]
     method, costs = solver_method(system, systems, execution, closed_form)
     if method != "nystrom-direct":
         return IterativeSolver(system, execution, method, costs)
@@ -321,7 +321,7 @@ def held_out_values(system: NystromSystem, functions: Functions, systems: Sequen
 
     systems : of each pair, one for each fold 0 to F - 1. The values of a group fit in a quarter of the memory budget.
     """
-    F, (p, s, c) = system.lines.n_held_out, functions.coef.shape
+    F, (p, s, c) = system.lines.n_held_out_folds, functions.coef.shape
     assert [item.held_out for item in systems] == list(range(F)) * (p // F)
     B = functions.coef.reshape(p // F, F, s, c).transpose(1, 2, 0, 3)
     intercept = functions.intercept.reshape(p // F, F, c).transpose(1, 0, 2)

@@ -171,7 +171,7 @@ class NystromSystem(Basis):
     def with_folds_of(self, lines: LabelLines, execution: Execution) -> "NystromSystem":
         """Return the system whose Gram matrices are those of the folds of other lines of the same labels."""
         shared = execution.share(**{**self.problem.labels.load(), "fold": lines.fold[self.permutation]})
-        return replace(self, lines=replace(self.lines, fold=lines.fold, n_held_out=lines.n_held_out),
+        return replace(self, lines=replace(self.lines, fold=lines.fold, n_held_out_folds=lines.n_held_out_folds),
                        problem=replace(self.problem, labels=shared, n_folds=lines.n_folds))
 
 

@@ -79,7 +79,7 @@ def _tried(f: PlanInputs, p: PenaltyParams) -> list[Penalties]:
     return list(dict.fromkeys(system for systems in candidates.values() for system in systems))
 
 
-def _n_held_out(f: PlanInputs, p: PenaltyParams) -> int:
+def _n_held_out_systems(f: PlanInputs, p: PenaltyParams) -> int:
     """Return the systems that cross-validation solves."""
     several = p.laprls.n_pairs > 1 or len(p.numbers) > 1
     is_chosen = p.laprls.chosen and f.n_labeled > f.n_outputs  # with a label of each class left when one is held out
@@ -100,8 +100,9 @@ def _systems(f: PlanInputs, p: PenaltyParams) -> SystemSizes:
     written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
     return SystemSizes(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes,
                        columns=columns, folds=_n_folds(f, p) + 1, pairs=len(tried) + params.n_pairs,
-                       held_out=_n_held_out(f, p), kernels=len(p.numbers), written=written, params=params.system,
-                       budget=f.budget, smooth=params.loss != SQUARES, ratios=len(by_ratio(tried)),
+                       held_out_systems=_n_held_out_systems(f, p), kernels=len(p.numbers), written=written,
+                       params=params.system, budget=f.budget, smooth=params.loss != SQUARES,
+                       ratios=len(by_ratio(tried)),
                        repetitions=p.cv.repetitions if isinstance(p.cv, FoldParams) else 1)
 
 
@@ -111,10 +112,10 @@ def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
     iterates = solver in ("nystrom-pcg", "nystrom-cg") or (
         solver in ("pcg", "cg") and p.laprls.loss == SQUARES)  # a fit each time
     folds = LabelFolds.of_sizes(f.class_sizes, a_fit_each=iterates, curve=compares and not iterates)
-    n_held_out = len({"model", "base"} & {*names}) if compares or not f.is_regression else 0
+    n_models = len({"model", "base"} & {*names}) if compares or not f.is_regression else 0
     chosen = f.attributes["selection"]["choices"].values() if "selection" in f.attributes else ()
     return Fits(len(names), len({p.number(row) for row in chosen}) or min(len(p.numbers), len({*names} - {"shuffled"})),
-                compares, n_held_out * tuple(tuple(map(len, of_time)) for of_time in folds.repetitions))
+                compares, n_models * tuple(tuple(map(len, of_time)) for of_time in folds.repetitions))
 
 
 def _evidence(f: PlanInputs) -> list[dict[str, Any]] | None:
@@ -165,7 +166,7 @@ def _of_method(f: PlanInputs, costs: dict[str, Cost], method: str) -> Cost:
 
 @_guesses_landmarks
 def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
-    costs = _preparing_costs(f, p, _systems(f, p)) if _n_held_out(f, p) else {"none": cost_of(0, 0, 0, 0)}
+    costs = _preparing_costs(f, p, _systems(f, p)) if _n_held_out_systems(f, p) else {"none": cost_of(0, 0, 0, 0)}
     cost = _of_method(f, costs, _fewest(costs))
     params = p.laprls
     if not (params.chosen and params.uses_graph and f.n_labeled <= MAX_LABELS):
@@ -179,12 +180,12 @@ def _selection_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
 def _models_cost(f: PlanInputs, p: PenaltyParams) -> Cost:
     """Return that of systems from the points; or, where a selection kept their Gram matrices, or will, from these."""
     of, fits = _systems(f, p), _fits(f, p)
-    whole = replace(of, held_out=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS, kernels=fits.kernels, fits=fits,
-                    params=replace(of.params, held_out_points="transductive"))
+    whole = replace(of, held_out_systems=1, folds=1, repetitions=1, pairs=of.pairs + FOLDS, kernels=fits.kernels,
+                    fits=fits, params=replace(of.params, held_out_points="transductive"))
     costs = _preparing_costs(f, p, whole)
-    if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held_out:
+    if any(f.attributes["selection"].get("kept", [])) if "selection" in f.attributes else of.held_out_systems:
         costs |= {"nystrom-direct": restored_cost(whole, fits, f.n_labeled)} if "nystrom-direct" in costs else {}
-    unknown = of.held_out and "selection" not in f.attributes
+    unknown = of.held_out_systems and "selection" not in f.attributes
     return _of_method(f, costs, _fewest(_preparing_costs(f, p, of) if unknown else costs))
 
 

@@ -64,8 +64,8 @@ def _of_classes(run: RunRecord) -> list[NextStep]:
         steps.append(NextStep(f"Label points of {listed(never, 5)}: no row is predicted as "
                               f"{'it' if len(never) == 1 else 'one of them'}."))
     rows = class_rows_of(run)
-    worst = max(rows, key=lambda row: row.min_taken, default=None)
-    if worst is not None and worst.n_taken > 1 and worst.min_taken > OFTEN and worst.name not in never:
+    worst = max(rows, key=lambda row: row.min_share_taken, default=None)
+    if worst is not None and worst.n_taken > 1 and worst.min_share_taken > OFTEN and worst.name not in never:
         steps.append(NextStep(
             f"Label more points that are predicted as {worst.name} or {worst.taken_for}: {number(worst.n_taken)} of "
             f"the {counted(worst.n, 'test point')} of {worst.name} are taken for {worst.taken_for}.", "quality"))

@@ -117,7 +117,7 @@ def _of_guess(metrics: Scores, scores: Mapping[str, Scores]) -> list[str]:
 class ClassRow:
     """A class of n test points: the share that is right and its 95 % interval, and what the others are taken for.
 
-    n_taken, min_taken : how many are taken for one other class, and the lower bound of their share.
+    n_taken, min_share_taken : how many are taken for one other class, and the lower bound of their share.
     precise : the share of the points predicted as it that are of it, with its interval; None where there are none.
     """
 
@@ -131,7 +131,7 @@ class ClassRow:
         wrong = row.copy()
         wrong[code] = 0
         self.n_taken = int(wrong.max())
-        self.min_taken = _interval(self.n_taken / self.n, self.n)[0]
+        self.min_share_taken = _interval(self.n_taken / self.n, self.n)[0]
         self.taken_for = names[int(wrong.argmax())] if self.n_taken else None
 
 

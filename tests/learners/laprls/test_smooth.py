@@ -74,15 +74,16 @@ def test_the_squared_loss_is_laprls(method, whitening):
 def test_held_out_values_are_those_of_the_functions_without_the_fold(method):
     made = case(coded=True, c=2, kernel=RBF(0.7), tol=1e-9, max_iter=3000)
     pairs = [item for item in scaled(made) if item.held_out < 0 and not item.control]
-    items = with_folds(pairs, made.lines.n_held_out)
+    items = with_folds(pairs, made.lines.n_held_out_folds)
     solver = solver_of(made, SquaredHinge(), items, method)
     values = np.concatenate(list(solver.held_out(items)), axis=1)
     functions = solver.solve(items)
     for index, item in enumerate(items):
         own = made.lines.fold == item.held_out
-        assert_allclose(values[own, index // made.lines.n_held_out], made.values(functions, index)[made.lines.row[own]],
+        assert_allclose(values[own, index // made.lines.n_held_out_folds],
+                        made.values(functions, index)[made.lines.row[own]],
                         atol=1e-5)
-    assert np.isnan(values[made.lines.fold == made.lines.n_held_out]).all()
+    assert np.isnan(values[made.lines.fold == made.lines.n_held_out_folds]).all()
     assert values.shape == (len(made.lines.row), len(pairs), 2)
 
 
@@ -90,7 +91,7 @@ def test_threads_change_no_bit():
     found = []
     for threads in (1, 2):
         made = case(coded=True, c=1, execution=InProcess(threads))
-        items = with_folds(scaled(made)[:3], made.lines.n_held_out)
+        items = with_folds(scaled(made)[:3], made.lines.n_held_out_folds)
         found.append(solver_of(made, Logistic(), items).solve(items).coef)
     assert (found[0] == found[1]).all()
 
@@ -99,7 +100,7 @@ def test_threads_change_no_bit():
 def test_influence_comes_near_to_refits_and_a_step_of_newton_nearer(loss):
     made = case(m=20, coded=True, c=2, kernel=RBF(0.7), n_folds=6)
     pairs = [item for item in scaled(made, ((1.0, 3.0), (0.3, 0.0))) if item.held_out < 0 and not item.control]
-    items = with_folds(pairs, made.lines.n_held_out)
+    items = with_folds(pairs, made.lines.n_held_out_folds)
     refits, plain, refined = (np.concatenate(list(solver.held_out(items)), axis=1) for solver in (
         solver_of(made, loss, items, held_out=how) for how in ("refit", "influence", "refined_influence")))
     held_out = ~np.isnan(refits)
@@ -110,7 +111,7 @@ def test_influence_comes_near_to_refits_and_a_step_of_newton_nearer(loss):
 
 def test_more_labels_than_landmarks_are_refitted():
     made = case(m=45, coded=True, c=1)
-    items = with_folds(scaled(made)[:1], made.lines.n_held_out)
+    items = with_folds(scaled(made)[:1], made.lines.n_held_out_folds)
     with pytest.warns(UserWarning, match="45 labels, 20 features and solver nystrom-direct"):
         assert solver_of(made, SquaredHinge(), items, held_out="influence").held_out_method == "refit"
     assert solver_of(case(m=20, coded=True, c=1), SquaredHinge(), items, held_out="influence").held_out_method == \

@@ -42,11 +42,11 @@ def test_label_lines_know_which_folds_are_held():
     lines = LabelLines.of(np.arange(6), np.array([1.0, 2, 3, 4, 5, 6]), np.arange(12.0).reshape(6, 2),
                           [np.array([0, 2]), np.array([5])])
     assert_array_equal(lines.fold, [0, 2, 0, 2, 2, 1])
-    assert (lines.n_held_out, lines.n_folds) == (2, 3)
+    assert (lines.n_held_out_folds, lines.n_folds) == (2, 3)
     assert_allclose(lines.intercepts([-1])[0], np.average(lines.target, axis=0, weights=lines.weight))
     assert_allclose(lines.intercepts([1])[0], np.average(lines.target[:5], axis=0, weights=lines.weight[:5]))
     whole = LabelLines.of(np.arange(2), np.ones(2), np.ones((2, 1)), [np.array([0]), np.array([1])])
-    assert (whole.n_held_out, whole.n_folds) == (2, 2)
+    assert (whole.n_held_out_folds, whole.n_folds) == (2, 2)
 
 
 # Blocks
