@@ -1,4 +1,8 @@
-"""Tasks on the workers of a Dask client."""
+"""Tasks on the workers of a Dask client.
+
+What takes long to import, Zarr and Numba, is imported where tasks run or are stored: the schedulers of submitted runs
+and the parents of their workers import this file, and need neither.
+"""
 
 import time
 import uuid
@@ -13,7 +17,6 @@ from tempfile import mkdtemp
 from typing import Any, ClassVar
 
 import dask
-import numba
 import psutil
 from dask.utils import parse_timedelta
 from distributed import Client, KilledWorker, get_client, get_worker, wait
@@ -29,8 +32,6 @@ from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.cache import limit_caches, release_caches
 from ..storage.files import is_visible, path_at, remove_tree, resolved_path
 from ..storage.objects import ObjectPath
-from ..storage.pieces import write_sparse
-from ..storage.store import StoredParts
 from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
@@ -93,6 +94,8 @@ def run_on_worker(task: Task, parts: Parts, index: int, memory: WorkerMemory, ve
                 "use a workspace on a file system that every machine mounts at the same path, and run the workers as a "
                 "user who may write there"))
     if not _LIMITED:  # Dask's nanny limits BLAS and OpenMP, but neither Numba nor workers without a nanny
+        import numba
+
         threadpool_limits(1)
         numba.set_num_threads(1)
         return_freed_memory()
@@ -174,12 +177,16 @@ class OnDask(Execution):
             self._folder = f"{folder}/dssl-{uuid.uuid4().hex}" if folder and is_object_url(folder) else \
                 mkdtemp(prefix="dssl-", dir=folder)
             weakref.finalize(self, remove_tree, resolved_path(self._folder))
+        from ..storage.store import StoredParts
+
         return StoredParts(f"{self._folder}/{next(self._scratches)}")
 
     def share_rows(self, rows: Rows) -> Rows:
         if not rows.held:
             return rows
         height = max(1, SHARED_CHUNK // rows.row_bytes)
+        from ..storage.pieces import write_sparse
+
         parts = self.scratch()
         return write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, "rows", height)
 
@@ -210,6 +217,8 @@ class OnDask(Execution):
             # No retries: an exception would occur again. The scheduler itself reruns a task whose worker died.
             return self.client.submit(run_on_worker, task, parts, index, memory, __version__, mark, pure=False,
                                       key=f"{type(task).__name__}-{stage}-{index}", **restriction)
+
+        from ..storage.store import StoredParts
 
         marked = parts.marked() if isinstance(parts, StoredParts) else nullcontext()
         with self._waiting(parts, done) as collect, marked as mark:

@@ -3,19 +3,17 @@
 import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from distributed import Client
 from pydantic import Field, field_validator, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
+from ..execution.on_dask import OnDask
 from .description import DaskRuntime
 from .detached import Detached
 from .tls import MAKE_THEM, TlsFiles, knock
-
-if TYPE_CHECKING:
-    from ..execution.on_dask import OnDask
 
 
 class AddressRuntime(DaskRuntime):
@@ -50,9 +48,7 @@ class AddressRuntime(DaskRuntime):
         return self
 
     @contextmanager
-    def start(self, memory_budget: int) -> Iterator[tuple["OnDask", str]]:
-        from ..execution.on_dask import OnDask  # loads what tasks need, and most processes of a job run none
-
+    def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with self._connect() as client:
             yield OnDask(client, memory_budget, self.patience), f"the scheduler at {self.address}"
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import dask
 from distributed import Client, LocalCluster
@@ -14,12 +14,10 @@ from distributed.security import Security
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
+from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, RankedRuntime
 from .detached import Detached
-
-if TYPE_CHECKING:
-    from ..execution.on_dask import OnDask
 
 
 class LocalRuntime(RankedRuntime):
@@ -63,9 +61,7 @@ class LocalRuntime(RankedRuntime):
         return Detached()
 
     @contextmanager
-    def start(self, memory_budget: int) -> Iterator[tuple["OnDask", str]]:
-        from ..execution.on_dask import OnDask  # loads what tasks need, and most processes of a job run none
-
+    def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             with _interrupts_ignored():

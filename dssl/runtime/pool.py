@@ -3,18 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import dask
 from distributed import Client
 from pydantic import Field, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
+from ..execution.on_dask import OnDask
 from .description import SETTINGS, DaskRuntime
 from .detached import Detached
-
-if TYPE_CHECKING:
-    from ..execution.on_dask import OnDask
 
 
 class PoolRuntime(DaskRuntime):
@@ -38,9 +36,7 @@ class PoolRuntime(DaskRuntime):
         return self
 
     @contextmanager
-    def start(self, memory_budget: int) -> Iterator[tuple["OnDask", str]]:
-        from ..execution.on_dask import OnDask  # loads what tasks need, and most processes of a job run none
-
+    def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(SETTINGS))
             pool = self.pool(stack)

@@ -8,8 +8,6 @@
 pinned threads and no restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -19,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import dask
 from distributed import Client, Nanny, Scheduler
@@ -28,11 +25,9 @@ from distributed.security import Security
 
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, explain
+from ..execution.on_dask import OnDask
 from ..storage.files import draft_of
 from .description import RankedRuntime
-
-if TYPE_CHECKING:
-    from ..execution.on_dask import OnDask
 
 LOOK_EVERY = 0.5  # seconds between two checks for a file, or for the driver
 CONNECT_SECONDS = 10.0  # for which a driver tries to connect to one scheduler
@@ -156,8 +151,6 @@ def driven(meeting: Meeting, runtime: RankedRuntime, workers: int, memory_budget
     workers : their number. The run starts after `join_timeout` with the workers that have connected; raises
     ClusterError if none has.
     """
-    from ..execution.on_dask import OnDask  # loads what tasks need: a scheduler and a Nanny do not
-
     seconds = runtime.join_timeout
     with dask.config.set(runtime.settings()), _connected(meeting, seconds) as client:
         try:

@@ -219,16 +219,15 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     """Return the entries of functions of A in some rows and columns, and the matrix T for a second pass.
 
     A function of a column has converged when its entry at the column's own row, off the null space, is known to `tol`
-    squared (`BlockTridiagonal.errors`), and when rounding and dropped directions
-    change it by less than `tol` (`BlockTridiagonal.resolved`). For inverses, entries
-    (i, j) are then known to `tol` times the root of the entries (i, i) and (j, j). The process stops when the functions
-    of the smallest ridges have converged, or at `max_steps`. Memory: `krylov_bytes`.
+    squared (`BlockTridiagonal.errors`), and when rounding and dropped directions change it by less than `tol`
+    (`BlockTridiagonal.resolved`). For inverses, entries (i, j) are then known to `tol` times the root of the entries
+    (i, i) and (j, j). The process stops when the functions of the smallest ridges have converged, or at `max_steps`.
+    Memory: `krylov_bytes`.
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
             why="convergence is first checked there", fix="leave it at its default")
     t, check, last = len(columns), float(FIRST_CHECK), list(functions.hardest())
     seen, alphas, betas, dropped = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), [0.0]
-    converged = np.ones((len(functions), t), bool)  # where the space ends
     for Q, alpha, beta in basis(A, columns, dropped):
         seen.append(Q[rows])
         alphas.append(alpha)
@@ -243,9 +242,12 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
             if known < len(last):
                 last.insert(0, last.pop(known))  # checked first the next time, since it is the last to converge
                 continue
-        converged = BlockTridiagonal(np.array(alphas), np.array(betas)).errors(functions) <= tol**2
+        ended = False
         break
+    else:
+        ended = True  # the space has no further directions, so that T leaves out nothing but `dropped`
     T = BlockTridiagonal(np.array(alphas).reshape(-1, t, t), np.array(betas).reshape(-1, t, t))
+    converged = np.ones((len(functions), t), bool) if ended else T.errors(functions) <= tol**2
     converged &= T.resolved(functions, tol, max(dropped))[:, None]
     values = np.full((len(functions), len(rows), t), np.inf)
     for place, weights in T.functions(functions):
@@ -288,7 +290,7 @@ def basis(A: SingularMatrix, columns: np.ndarray,
     Columns of Q_k are orthonormal, or zero where the space has no further directions; it ends where it has none. The
     yielded array is reused. Memory: three arrays of n x t float32.
 
-    dropped : a list that gets the length of the longest direction which is left out, where there are some.
+    dropped : a list to which the lengths of the directions that are left out are added.
     """
     n, t = A.n, len(columns)
     ranges, squared = row_ranges(n, ROWS), A.diagonal**2
@@ -332,7 +334,7 @@ def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: np.n
     """Return Q (n, t), the other of the arrays U and `spare`, which are overwritten, and B (t, t) with `U = Q B`.
 
     gram : U'U. Directions along which no column of U is longer than its `floor` (t,) become zero columns of Q and
-    rows of B; `dropped` gets the longest.
+    rows of B; their lengths are added to `dropped`.
 
     References
     ----------
