@@ -90,8 +90,11 @@ def cluster_client():
     """
     from distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                      memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
+    from dssl.runtime.local import forked_workers
+
+    with forked_workers(), LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+            memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
         yield client
 
 

@@ -1,7 +1,10 @@
 """Worker processes on this machine."""
 
 import logging
+import multiprocessing
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,6 +14,7 @@ from typing import Literal
 import dask
 from distributed import Client, LocalCluster
 from distributed.security import Security
+from distributed.utils import get_mp_context
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
@@ -64,9 +68,11 @@ class LocalRuntime(RankedRuntime):
     def start(self, memory_budget: int) -> Iterator[tuple[OnDask, str]]:
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
+            stack.enter_context(forked_workers())
             with _interrupts_ignored():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
+                    env=dict(os.environ),  # what has changed since the process was started of which they are copies
                     memory_limit=self.memory_limit, dashboard_address=None, silence_logs=logging.CRITICAL,
                     # Without certificates any user of the host could run code through the loopback port.
                     security=Security.temporary(),
@@ -76,6 +82,21 @@ class LocalRuntime(RankedRuntime):
             link = f", dashboard at {cluster.dashboard_link}" if self.dashboard else ""
             yield (OnDask(client, memory_budget, self.patience),
                    f"{self.workers} local processes, {self.threads_per_worker} thread(s) each{link}")
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Start the workers of clusters as copies of one process that has imported what they run, where that is safe.
+
+    Linux only: on other systems a copy of a process that has loaded BLAS may hang, and each worker imports for itself.
+    """
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context()  # the first call names Dask's own modules, in place of all that were named before
+        multiprocessing.set_forkserver_preload(["distributed", "dssl.pipeline.run"])
+        yield
 
 
 @contextmanager

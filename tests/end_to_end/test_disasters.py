@@ -20,9 +20,11 @@ pytestmark = [pytest.mark.slow]
 CLUSTER = """
 import sys
 from distributed import LocalCluster
+from dssl.runtime.local import forked_workers
 if __name__ == "__main__":
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50,
-                      scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}) as cluster:
+    with forked_workers(), LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"}) as cluster:
         print(cluster.scheduler_address, flush=True)
         sys.stdin.read()
 """

@@ -18,6 +18,7 @@ from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import Reduction, TaskCount, add, sums
+from dssl.runtime.local import forked_workers
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts
@@ -135,6 +136,7 @@ def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
 def lone_client():
     """A client of two worker processes that a test may end."""
     with (
+        forked_workers(),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
                      silence_logs=50) as cluster,
         Client(cluster, set_as_default=False) as client,

@@ -14,6 +14,7 @@ from dssl.execution.cost import WORKER_BYTES
 from dssl.execution.on_dask import OnDask
 from dssl.execution.worker_kinds import this_kind
 from dssl.pipeline.run import run
+from dssl.runtime.local import forked_workers
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 
@@ -25,8 +26,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def client():
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None,
-                      memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
+    with forked_workers(), LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None,
+            memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
         yield client
 
 

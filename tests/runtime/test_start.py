@@ -1,7 +1,9 @@
 """Where tasks run: what a cluster description may say, and what it is refused for."""
 
 import asyncio
+import os
 import re
+import sys
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
@@ -183,6 +185,18 @@ def test_local_workers_are_set_up_as_doctor_asks():
     with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
         assert execution.settings() == ClusterSettings(worker_ttl=60.0, allowed_failures=3, pauses=())
         assert execution.client.cluster.scheduler.worker_ttl == 60.0
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(sys.platform != "linux", reason="workers of other systems import for themselves")
+def test_local_workers_have_imported_what_they_run_and_have_the_environment_of_their_start(monkeypatch):
+    for profile in ("before", "after"):
+        monkeypatch.setenv("AWS_PROFILE", profile)
+        with LocalRuntime(workers=1).start(1 << 30) as (execution, _):
+            (imported, seen), = execution.client.run(
+                lambda: ("dssl.pipeline.run" in sys.modules, os.environ["AWS_PROFILE"])).values()
+        assert imported
+        assert seen == profile
 
 
 @pytest.mark.slow

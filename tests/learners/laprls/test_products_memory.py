@@ -20,6 +20,7 @@ from dssl.learners.laprls.products import (
     clear_cache,
     gram_bytes,
 )
+from dssl.runtime.local import forked_workers
 
 from .landmarked import problem
 from .test_products import MUCH, columns_of, product
@@ -90,6 +91,7 @@ def test_a_worker_that_dies_between_products_changes_no_bit():
     here, _ = problem(200)
     expected = product(here, columns, n_runs=8)
     with (
+        forked_workers(),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
                      silence_logs=50) as cluster,
         Client(cluster) as client,
