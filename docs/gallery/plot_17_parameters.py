@@ -23,7 +23,7 @@ from dssl import (
 rng = np.random.default_rng(0)
 sets = {"digits": load_digits(return_X_y=True), "moons": make_moons(300, noise=0.12, random_state=0)}
 for name, (X, truth) in sets.items():
-    X, truth = X[:600], truth[:600]
+    X, truth = X[:400], truth[:400]
     y = np.full(len(X), -1)
     for code in np.unique(truth):
         y[rng.choice(np.flatnonzero(truth == code), 4, replace=False)] = code  # four labels a class

@@ -93,6 +93,7 @@ def test_other_and_shortened_files_are_named(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", ["uncompressed", "lz4"])
+@pytest.mark.extended_cases("lz4")
 def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path, compression):
     rng, refused = np.random.default_rng(3), []
     raw = write(tmp_path / "t.arrow", columns(200), 60, compression).read_bytes()

@@ -140,8 +140,8 @@ def test_rows_sum_to_one_in_the_order_of_the_classes(kind, n_classes):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("parity", [False, True])
-@pytest.mark.extended_cases("True-LapRLSClassifier", "True-LapSVM", "True-LaplaceLearning",
-    "True-PoissonLearning")
+@pytest.mark.extended_cases("True-LapRLSClassifier", "True-LapSVM", "True-LaplaceLearning", "True-PoissonLearning",
+    "False-LapSVM", "True-GraphKernelRidge")
 def test_probabilities_are_better_than_the_shares_of_the_classes_and_calibrated(kind, parity):
     X, digits = load_digits(return_X_y=True)
     true = digits % 2 if parity else digits

@@ -137,7 +137,7 @@ def changed(what, X, y):
 
 @pytest.mark.parametrize("what", ["label", "unlabeled", "row", "order", "weight", "graph", "folds", "random_state",
                                   "scoring", "estimator", "splitter", "dtype"])
-@pytest.mark.extended_cases("dtype", "order", "random_state", "splitter")
+@pytest.mark.extended_cases("dtype", "order", "random_state", "splitter", "label", "weight")
 def test_what_changed_is_not_served(what, tmp_path):
     X, y, _ = problem()
     grid = {"bandwidth": [2.0, 4.0], "gamma_I": [0.1, 1.0]}

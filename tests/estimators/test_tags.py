@@ -135,6 +135,7 @@ def test_predictions_are_written_to_an_array(fitted, tagged, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["float", "bool", "object", "frame", "list", "marker"])
+@pytest.mark.extended_cases("bool")
 def test_forms_of_y_say_the_same(fitted, tagged, form):
     X, _, y = tagged
     names, marker = np.arange(3), None

@@ -67,6 +67,7 @@ def test_every_metric_has_a_formula():
 
 
 @pytest.mark.parametrize("metric", cases(NAMES, COMPILED))
+@pytest.mark.extended_cases("circular_kantorovich")
 def test_exact_neighbors_are_those_of_the_formula(metric):
     X = points_of(metric, 60, 6)
     lists = dssl.neighbors(X, 5, metric=metric, method="exact")
@@ -93,6 +94,7 @@ def test_exact_neighbors_are_those_of_the_formula_with_parameters(metric, params
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("metric", "params"), [case for case in PARAMS if METRICS.named(case[0]).takes_sparse])
+@pytest.mark.extended_cases("minkowski-params1")
 def test_sparse_rows_have_the_distances_of_dense_ones_with_parameters(metric, params):
     X = sparse.random_array((80, 6), density=0.6, rng=np.random.default_rng(1), dtype=np.float32)
     dense, rows = (dssl.neighbors(rows, 4, metric=metric, metric_params=params, method="exact")
@@ -185,6 +187,7 @@ def test_the_transform_of_mahalanobis_does_not_depend_on_the_axes_of_equal_eigen
 @pytest.mark.slow
 @pytest.mark.parametrize(("p", "w", "scale"), [
     (3.0, None, 1e-120), (500.0, None, 1.0), (3.0, None, 1e120), (80.0, (0.0, 1e-300, 2.0), 1e-9)])
+@pytest.mark.extended_cases("80.0-w3-1e-09")
 def test_minkowski_of_powers_out_of_range(p, w, scale):
     X = np.array([[0, 0, 0], [9, .1, .3], [9, .2, 0], [0, -.3, 0.1], [40, .1, .1]]) * scale
     rule = metric_of(metric_with("minkowski", MetricParams.of({"p": p, "w": w})))
@@ -246,7 +249,7 @@ def test_a_grid_compares_parameters():
 
 
 @pytest.mark.parametrize("metric", cases([name for name in NAMES if METRICS.named(name).takes_sparse], COMPILED_SPARSE))
-@pytest.mark.extended_cases("jensen_shannon")
+@pytest.mark.extended_cases("jensen_shannon", "symmetric_kl")
 def test_sparse_rows_have_the_distances_of_dense_ones(metric):
     X = points_of(metric, 60, 6)
     X[np.random.default_rng(1).random(X.shape) < 0.3] = 0
@@ -260,7 +263,7 @@ def test_sparse_rows_have_the_distances_of_dense_ones(metric):
 @pytest.mark.parametrize("metric", [
     *cases(["manhattan", "correlation", "jaccard", "haversine"], {"jaccard", "haversine"}),
     pytest.param(taxi, id="taxi")])
-@pytest.mark.extended_cases("haversine", "taxi")
+@pytest.mark.extended_cases("haversine", "taxi", "manhattan")
 def test_nn_descent_finds_the_neighbors_whatever_the_number_of_threads(metric):
     X = points_of("manhattan" if metric is taxi else metric, 1500, 16)
     exact = dssl.neighbors(X, 8, metric=metric, method="exact")

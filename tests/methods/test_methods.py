@@ -87,6 +87,7 @@ def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
+@pytest.mark.extended_cases("multiscale")
 def test_a_fit_says_whether_the_unlabeled_points_helped_and_writes_a_report(moons, name, tmp_path):
     X, _, known = moons
     fitted = clone(METHODS[name][1]).fit(X, known)

@@ -132,7 +132,7 @@ def require_equal(name, stages):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SPECS if name != "svm"])
 @pytest.mark.extended_cases("tags of laprls", "lapsvm", "cluster", "descent", "given penalties", "grid",
-                            "kernel_clustering", "refit", "repeated", "transductive")
+    "kernel_clustering", "refit", "repeated", "transductive", "inductive", "tags of automatic", "multiscale")
 def test_a_run_has_the_tasks_that_were_counted(name, tmp_path):
     stages = counted_and_run(SPECS[name], tmp_path, InProcess(2))
     assert "scores" in stages

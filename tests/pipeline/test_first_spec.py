@@ -447,7 +447,7 @@ def test_a_file_without_labels_is_clustered_and_the_way_to_a_file_of_labels_is_n
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", FORMATS)
-@pytest.mark.extended_cases("as_npy", "as_svmlight", "as_folder")
+@pytest.mark.extended_cases("as_npy", "as_svmlight", "as_folder", "as_parquet", "as_npz")
 def test_the_spec_of_every_format_runs_as_it_is(here, made):
     written(made, here)
     result = run("s.yaml", here / "work")

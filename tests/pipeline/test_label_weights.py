@@ -63,8 +63,8 @@ def fitted(estimator, table, **params):
     ({"kind": "laprls"}, LapRLSClassifier), ({"kind": "lapsvm"}, LapSVM), ({"kind": "cluster"}, ClusterKernelSVC),
     ({"kind": "multiscale"}, MultiscaleKernelClassifier)])
 @pytest.mark.extended_cases("model0-SemiSupervisedClassifier", "model2-PoissonLearning", "model3-GraphKernelRidge",
-                            "model5-LapRLSClassifier", "model6-LapSVM", "model7-ClusterKernelSVC",
-                            "model8-MultiscaleKernelClassifier")
+    "model5-LapRLSClassifier", "model6-LapSVM", "model7-ClusterKernelSVC", "model8-MultiscaleKernelClassifier",
+    "model4-LapSVC")
 def test_labels_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, estimator):
     table.to_csv(tmp_path / "t.csv", index=False)
     weighed = run(spec_of(tmp_path / "t.csv", **model), workspace=tmp_path, execution=InProcess(1))
@@ -90,6 +90,7 @@ def test_a_transductive_machine_weighs_labels_as_its_estimator_does(table, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "estimator"), [({"kind": "automatic"}, SemiSupervisedRegressor),
                                                   ({"kind": "laprls"}, LapRLSRegressor)])
+@pytest.mark.extended_cases("model1-LapRLSRegressor")
 def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, model, estimator):
     amounts = table.assign(kind=table["kind"] + table["b"].abs())
     amounts.to_parquet(tmp_path / "t.parquet")

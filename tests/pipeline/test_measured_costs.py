@@ -213,13 +213,11 @@ def kept_no_longer(event: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 @pytest.mark.extended_cases("NN-descent", "a metric, NN-descent", "a metric, exact", "automatic, many labels",
-    "cluster",
-    "cluster, stochastic", "clustering", "clustering without a graph", "given graph",
-    "graph, laplace", "graph, learners to choose from", "graph, poisson", "graph, ridge",
-    "graph, ridge, class sizes", "graph, ridge, wide", "graph, ridges to choose from",
-    "graph, sparse", "laprls", "laprls, all points, direct", "laprls, all points, iterations",
-    "laprls, inductive", "laprls, iterations", "laprls, sparse, leverage", "lapsvm",
-    "lapsvm, inductive", "multiscale", "parquet", "regression", "svmlight", "tall", "text", "wide")
+    "cluster", "cluster, stochastic", "clustering", "clustering without a graph", "given graph", "graph, laplace",
+    "graph, learners to choose from", "graph, poisson", "graph, ridge", "graph, ridge, class sizes",
+    "graph, ridge, wide", "graph, ridges to choose from", "graph, sparse", "laprls", "laprls, all points, direct",
+    "laprls, all points, iterations", "laprls, inductive", "laprls, iterations", "laprls, sparse, leverage", "lapsvm",
+    "lapsvm, inductive", "multiscale", "parquet", "regression", "svmlight", "tall", "text", "wide", "automatic")
 def test_stages_take_what_is_predicted(case, workspaces, tmp_path):
     """Never a quarter more, of light stages too; and never less than half, beside what any step takes.
 

@@ -74,7 +74,7 @@ def test_pipeline_and_estimator_decide_and_compare_alike(points, workspace):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scoring", list(KEYS))
-@pytest.mark.extended_cases("f1", "f1_macro")
+@pytest.mark.extended_cases("f1", "f1_macro", "neg_log_loss", "roc_auc")
 def test_test_points_are_scored_and_compared_in_the_metric(points, workspace, scoring):
     path, X, true = points
     result = run_of(path, workspace, scoring=scoring)

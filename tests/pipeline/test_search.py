@@ -65,7 +65,7 @@ def candidate_of(row, kind):
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
-@pytest.mark.extended_cases("laprls", "lapsvm", "ridge")
+@pytest.mark.extended_cases("laprls", "lapsvm", "ridge", "svm")
 def test_all_some_and_the_better_of_all_combinations(spec_of, kind, tmp_path):
     whole, some, halved = (tmp_path / name for name in ("grid", "random", "halving"))
     run(spec_of(kind, cv=9), workspace=whole, execution=InProcess(2), until="selection")

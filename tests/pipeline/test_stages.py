@@ -86,7 +86,7 @@ def test_an_address_digests_the_parameters_that_the_function_gets(name, specs):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(KINDS))
 @pytest.mark.extended_cases("transductive", "clustering", "cluster", "kernel_clustering", "lapsvm", "multiscale",
-                            "ridge")
+    "ridge", "svm")
 def test_no_function_of_a_stage_can_reach_the_spec(name, specs, tmp_path, monkeypatch):
     """Each is called through one that looks at all that it gets; the files it gets are those its address names."""
     called = []

@@ -127,7 +127,7 @@ def test_other_kinds_learn_tags_as_their_estimators_do(tables, kind, estimator, 
                                   pytest.param("transductive", marks=pytest.mark.slow),
                                   pytest.param("lapsvm", marks=pytest.mark.slow),
                                   pytest.param("ridge", marks=pytest.mark.slow)])
-@pytest.mark.extended_cases("lapsvm", "ridge", "multiscale")
+@pytest.mark.extended_cases("lapsvm", "ridge", "multiscale", "transductive")
 def test_each_tag_is_learned_as_in_a_run_of_its_own(tables, kind, tmp_path):
     whole = result_of(spec_of(tables, "columns.csv", kind=kind), tmp_path).model().model
     single = result_of(of_sky(tables, kind=kind), tmp_path).model()
