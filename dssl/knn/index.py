@@ -58,7 +58,8 @@ class NeighborIndex:
             held = as_rows(rows.read_all())
             return cls(SparsePoints(held, metric, point_rows(held, metric, SPARSE_BUDGET)), rows.shape[1])
         require_index(rows, metric, execution.memory_budget)
-        searched, _ = plan_exact(rows, min(TREE_QUERIES, len(rows)), metric, execution)
+        held = as_rows(rows.read_all())  # stored rows are read once, not for a sample, pilot queries and the layout
+        searched, _ = plan_exact(held, min(TREE_QUERIES, len(held)), metric, execution)
         assert isinstance(searched, DensePoints)
         assert isinstance(searched.held, Arrays)
         return cls._dense(searched.held.load(), metric, searched.search)
@@ -151,10 +152,10 @@ def index_bytes(points: Rows, metric: AnyMetric) -> int:
 
 
 def indexing_bytes(points: Rows, metric: AnyMetric) -> int:
-    """Return the peak bytes of making an index: a sample in float64, or the points beside their layout."""
+    """Return the peak bytes of making an index: the points beside a sample in float64, or beside their layout."""
     if points.is_sparse or metric_of(metric).by_pairs:
         return 2 * index_bytes(points, metric)
     n, d = points.shape
     sample = min(n, SAMPLE_ROWS) * d * (points.dtype.itemsize + 16 + 8 * metric_of(metric).transforms) + 24 * d * d
-    return max(sample, n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
-               + 12 * n * (min(d, MAX_AXES) + 3))
+    laid_out = n * d * measured_itemsize(points.dtype, metric) + index_bytes(points, metric)
+    return max(n * d * points.dtype.itemsize + sample, laid_out + 12 * n * (min(d, MAX_AXES) + 3))

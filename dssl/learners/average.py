@@ -12,6 +12,7 @@ probabilities instead (`mixture.py`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,6 +22,75 @@ from .target.target import Target
 
 MAX_LEAVE_TWO_OUT = 500  # quantities up to which shares are nested; of more, one label hardly changes them
 GROUPS = 5  # of labels of classes, for nested shares
+
+
+@dataclass(frozen=True, eq=False)
+class LabelColumns:
+    """The labels (l,) that functions of several kernels are fitted to, and what does not depend on the kernel.
+
+    weight (l,) : of the labels; None for equal ones.
+    """
+
+    target: Target
+    weight: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.target.labeled)
+
+    @cached_property
+    def Y(self) -> np.ndarray:
+        """The columns of the labels (l, c)."""
+        return self.target.indicators()
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weights of the labels (l,)."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    @cached_property
+    def alone(self) -> list[np.ndarray]:
+        """A fold for each label."""
+        return list(np.arange(len(self))[:, None])
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """The mean of the other labels, for each label (l, c)."""
+        return training_means(self.Y, self.alone, self.weight)
+
+    @cached_property
+    def groups(self) -> list["LabelGroup"]:
+        """The groups of `label_groups` outside which there are at least two labels."""
+        groups = [LabelGroup.of(number, group, self.Y, self.weights)
+                  for number, group in enumerate(label_groups(len(self)))]
+        return [group for group in groups if len(group.train) > 1]
+
+
+@dataclass(frozen=True, eq=False)
+class LabelGroup:
+    """A group of labels that is held out, by the number and positions (h,) of its labels.
+
+    train (l - h,) : the positions of all other labels. mean (c,), means (l - h, c) : their mean, and for each of them
+    that of the others. Z (l, c + 1) : their columns less the mean and a column of ones, times the root of the weights;
+    0 at the group.
+    """
+
+    number: int
+    positions: np.ndarray
+    train: np.ndarray
+    mean: np.ndarray
+    means: np.ndarray
+    Z: np.ndarray
+
+    @classmethod
+    def of(cls, number: int, positions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> "LabelGroup":
+        train = np.setdiff1d(np.arange(len(Y)), positions)
+        Z = np.zeros((len(Y), Y.shape[1] + 1))
+        if len(train) < 2:
+            return cls(number, positions, train, Y[0], Y[train], Z)
+        mean = np.average(Y[train], axis=0, weights=weight[train])
+        Z[train] = np.sqrt(weight)[train, None] * np.column_stack([Y[train] - mean, np.ones(len(train))])
+        means = training_means(Y[train], list(np.arange(len(train))[:, None]), weight[train])
+        return cls(number, positions, train, mean, means, Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +112,15 @@ class Member:
     group_held_out: np.ndarray | None = None
 
 
-def fit_member(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.ndarray | None, penalty: float, *,
-               grouped: bool = False, max_leave_two_out: int = MAX_LEAVE_TWO_OUT) -> Member:
+def fit_member(K: np.ndarray, sampled: np.ndarray, labels: LabelColumns, penalty: float, *, grouped: bool = False,
+               max_leave_two_out: int = MAX_LEAVE_TWO_OUT) -> Member:
     """Return the function of one kernel, given at the labeled points (l, l) and at sampled ones (s, l).
 
     penalty : for a kernel of unit mean diagonal; inf is the kernel mean. grouped : whether to compute
     `Member.group_held_out` of classes, which needs a finite penalty.
     """
-    K, Y = semidefinite((K + K.T) / 2, penalty), target.indicators()
-    folds, scale = list(np.arange(len(K))[:, None]), mean_diagonal(K, weight)
-    w, means = np.ones(len(K)) if weight is None else weight, training_means(Y, folds, weight)
+    K, Y, w, means = semidefinite((K + K.T) / 2, penalty), labels.Y, labels.weights, labels.means
+    scale = mean_diagonal(K, labels.weight)
     if np.isinf(penalty):
         mean = np.average(Y, axis=0, weights=w)
         coef = w[:, None] * (Y - mean) / scale
@@ -59,16 +128,16 @@ def fit_member(K: np.ndarray, sampled: np.ndarray, target: Target, weight: np.nd
         diagonal = np.diagonal(K) * w
         held_out = means + (K @ (w[:, None] * Y) - diagonal[:, None] * Y - (K @ w - diagonal)[:, None] * means) / scale
     else:
-        coef, mean = ridge(K, Y, 1 / penalty, weight)
-        held_out = held_out_ridge(K / scale, Y, folds, np.full(len(K), penalty), weight)
-    if target.n_strata == 1:
+        coef, mean = ridge(K, Y, 1 / penalty, labels.weight)
+        held_out = held_out_ridge(K / scale, Y, labels.alone, np.full(len(K), penalty), labels.weight)
+    if labels.target.n_strata == 1:
         nested = np.isfinite(penalty) and 2 < len(K) <= max_leave_two_out
         losses = leave_two_out_losses(K / scale, Y, penalty, w) if nested else other_losses(held_out - Y, w)
         return Member(coef, -mean, 1.0, held_out, held_out, losses)
     F = sampled @ coef
     center = F.mean(axis=0)
     deviation = standard_deviation(F - center, sampled, coef)
-    by_group = (group_held_out_values(K / scale, Y, penalty, w) - center) / deviation if grouped else None
+    by_group = (group_held_out_values(K / scale, labels, penalty) - center) / deviation if grouped else None
     return Member(coef, center, deviation, held_out, (held_out - means - center) / deviation, group_held_out=by_group)
 
 
@@ -118,7 +187,7 @@ def label_groups(n_labels: int) -> list[np.ndarray]:
     return [np.arange(first, n_labels, GROUPS) for first in range(min(GROUPS, n_labels))]
 
 
-def group_held_out_values(K: np.ndarray, Y: np.ndarray, penalty: float, weight: np.ndarray) -> np.ndarray:
+def group_held_out_values(K: np.ndarray, labels: LabelColumns, penalty: float) -> np.ndarray:
     """Return for each group of labels (g, l, c) the values, less the mean, at each label outside it, held out as well.
 
     Values at the group itself are NaN. With r = weight^1/2, `M = (r K r + penalty I)^-1` and the mean m of the labels
@@ -129,32 +198,29 @@ def group_held_out_values(K: np.ndarray, Y: np.ndarray, penalty: float, weight: 
     and the change of the mean without j adds a multiple of the same with r for z. Cost: 2 l^3 flops, and 2 l^2 c a
     group.
     """
-    root, groups = np.sqrt(weight), label_groups(len(K))
+    root, Y = np.sqrt(labels.weights), labels.Y
     M = np.linalg.inv(root[:, None] * K * root + penalty * np.eye(len(K)))
-    values = np.full((len(groups), *Y.shape), np.nan)
-    for group, values_of_group in zip(groups, values, strict=True):
-        train = np.setdiff1d(np.arange(len(K)), group)
-        if len(train) < 2:
-            continue
-        mean = np.average(Y[train], axis=0, weights=weight[train])
-        means = training_means(Y[train], list(np.arange(len(train))[:, None]), weight[train])
-        Z = np.zeros((len(K), Y.shape[1] + 1))
-        Z[train] = root[train, None] * np.column_stack([Y[train] - mean, np.ones(len(train))])
-        MZ, across = M @ Z, M[np.ix_(train, group)]
-        gain = np.linalg.solve(M[np.ix_(group, group)], across.T)
-        solved = MZ[train] - gain.T @ MZ[group]
+    values = np.full((len(label_groups(len(K))), *Y.shape), np.nan)
+    for group in labels.groups:
+        train, MZ = group.train, M @ group.Z
+        of_group = M[:, group.positions]
+        across = of_group[train]
+        gain = np.linalg.solve(of_group[group.positions], across.T)
+        solved = MZ[train] - gain.T @ MZ[group.positions]
         diagonal = np.diagonal(M)[train] - (across * gain.T).sum(axis=1)
         residuals = solved / (diagonal * root[train])[:, None]
-        values_of_group[train] = Y[train] - means - residuals[:, :-1] + (means - mean) * residuals[:, -1:]
+        values[group.number, train] = (Y[train] - group.means - residuals[:, :-1]
+                                       + (group.means - group.mean) * residuals[:, -1:])
     return values
 
 
-def held_out_member(K: np.ndarray, sampled: np.ndarray, penalty: float, target: Target, weight: np.ndarray | None,
-                    train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, Member]:
-    """Return the standardized values (q, c) of the test labels by a fit to the training labels, and that fit."""
-    train_weight = None if weight is None else weight[train]
-    member = fit_member(K[np.ix_(train, train)], sampled[:, train], target.take(train), train_weight, penalty,
-                        grouped=True)
+def held_out_member(K: np.ndarray, sampled: np.ndarray, penalty: float, labels: LabelColumns, train: np.ndarray,
+                    test: np.ndarray) -> tuple[np.ndarray, Member]:
+    """Return the standardized values (q, c) of the test labels by a fit to the training labels, and that fit.
+
+    labels : the training labels.
+    """
+    member = fit_member(K[np.ix_(train, train)], sampled[:, train], labels, penalty, grouped=True)
     return (K[np.ix_(test, train)] @ member.coef - member.center) / member.scale, member
 
 

@@ -17,7 +17,7 @@ from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kerne
 from ..kernels.points import matching_points, squared_distances
 from ..storage.blocks import Rows
 from ..storage.csr import Points, point_arrays, points_of
-from .average import Member, fit_member
+from .average import LabelColumns, Member, fit_member
 from .model import Model, coding_of, fit_attributes, register_model
 from .target.coding import Coding
 from .target.target import Target
@@ -42,8 +42,9 @@ class LabelKernels:
     @classmethod
     def of(cls, rows: Rows, sample: np.ndarray, labeled: np.ndarray, random_state: int) -> "LabelKernels":
         """Return the kernels on rows (n, d), with sampled rows (s,) and labeled rows (l,)."""
-        points = rows.take(labeled)
-        between, sampled = (squared_distances(*matching_points(X, points)) for X in (points, rows.take(sample)))
+        both = rows.take(np.concatenate([labeled, sample]))  # stored rows are read once
+        points = both[:len(labeled)]
+        between, sampled = (squared_distances(*matching_points(X, points)) for X in (points, both[len(labeled):]))
         return cls(points, between, sampled, median_bandwidth(rows, random_state))
 
     def __iter__(self) -> Iterator[tuple[float, float, np.ndarray, np.ndarray]]:
@@ -70,9 +71,9 @@ class KernelMembers:
     def of(cls, kernels: LabelKernels, target: Target, weight: np.ndarray | None, *,
            grouped: bool = False) -> "KernelMembers":
         """Return the functions of all kernels, scaled at their sampled points; grouped : see `fit_member`."""
-        bandwidths, members = [], []
+        bandwidths, members, labels = [], [], LabelColumns(target, weight)
         for bandwidth, penalty, K, sampled in kernels:
-            members.append(fit_member(K, sampled, target, weight, penalty, grouped=grouped))
+            members.append(fit_member(K, sampled, labels, penalty, grouped=grouped))
             bandwidths.append(bandwidth)
         return cls(kernels.points, bandwidths, members)
 

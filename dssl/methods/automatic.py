@@ -51,6 +51,7 @@ from ..selection.odd_labels import odd_labels, warn_odd_labels
 from ..selection.scoring import with_scoring
 from ..solvers.direct import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
+from ..storage.csr import as_rows
 from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
@@ -164,7 +165,9 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:
         models |= _baselines(fitted, params, points, target, weight, shares, execution)
-        labeled = SelectedRows(points, target.labeled)
+        labeled: Rows = SelectedRows(points, target.labeled)
+        if len(target.labeled) <= params.max_labels:  # the kernels hold as many
+            labeled = as_rows(labeled.read_all())
         at_labels |= {name: models[name].values(labeled, execution) for name in models if name not in at_labels
                       and len(target.labeled)}
     described = {name: {**attributes, "name": name} for name, attributes in context.write_models(models).items()}

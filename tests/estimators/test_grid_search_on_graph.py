@@ -22,7 +22,7 @@ from dssl import (
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.graph import UnreachablePoints
-from dssl.learners.average import fit_member, shares_of
+from dssl.learners.average import LabelColumns, fit_member, shares_of
 from dssl.learners.held_out.averages import HeldOutKernel, TrainingLabels, averaged
 from dssl.learners.on_graph import held_out
 from dssl.learners.on_graph.poisson import Unlabeled
@@ -217,8 +217,8 @@ def test_members_without_a_fold_are_those_that_are_fitted_without_it(penalty, qu
     kept = TrainingLabels.of(target, weight, fold, sample)
     others, kernels = kept.train, [K, K**2 / 30]
     mine = [HeldOutKernel(own[:25, :25], own[25:, :25], weight).member(kept, penalty) for own in kernels]
-    theirs = [fit_member(own[np.ix_(others, others)], own[25:][sample][:, others], target.take(others), weight[others],
-                        penalty) for own in kernels]
+    labels = LabelColumns(target.take(others), weight[others])
+    theirs = [fit_member(own[np.ix_(others, others)], own[25:][sample][:, others], labels, penalty) for own in kernels]
     for own, found, expected in zip(kernels, mine, theirs, strict=True):
         assert_allclose(found.values, (own[fold][:, others] @ expected.coef - expected.center) / expected.scale)
     shares = shares_of([own.held_out for own in theirs], target.take(others), weight[others])

@@ -5,7 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dssl.kernels.base import RBF
-from dssl.learners.average import fit_member, held_out_average, label_groups, leave_one_out_shares, shares_of
+from dssl.learners.average import (
+    LabelColumns,
+    fit_member,
+    held_out_average,
+    label_groups,
+    leave_one_out_shares,
+    shares_of,
+)
 from dssl.learners.held_out.closed_form import training_means
 from dssl.learners.target.target import Classes, Quantities
 
@@ -23,12 +30,13 @@ def test_each_quantity_is_predicted_as_by_fits_without_it(weighted):
     kernels, target = problem("quantities")
     n_labels, prior = len(target.labeled), np.linspace(1, 2, len(kernels))
     weight = np.linspace(0.5, 2, n_labels) if weighted else None
-    members = [fit_member(K, K, target, weight, penalty) for K, penalty in kernels]
+    members = [fit_member(K, K, LabelColumns(target, weight), penalty) for K, penalty in kernels]
     shares = leave_one_out_shares(members, target, prior)
     for label in range(n_labels):
         kept = np.delete(np.arange(n_labels), label)
         part, kept_weight = target.take(kept), None if weight is None else weight[kept]
-        fits = [fit_member(K[np.ix_(kept, kept)], K[:, kept], part, kept_weight, penalty) for K, penalty in kernels]
+        labels = LabelColumns(part, kept_weight)
+        fits = [fit_member(K[np.ix_(kept, kept)], K[:, kept], labels, penalty) for K, penalty in kernels]
         residuals = [((fit.held_out - part.indicators()) ** 2).sum(axis=1) for fit in fits]
         scale = 1.0 if weight is None else kept_weight / weight.mean()
         assert_allclose([member.losses[label] for member in members], [(scale * e).sum() for e in residuals], rtol=1e-7)
@@ -42,11 +50,11 @@ def test_functions_of_classes_without_a_group_are_those_of_fits_without_it(weigh
     kernels, target = problem("classes", n_labels)
     weight = np.linspace(0.5, 2, n_labels) if weighted else None
     for K, penalty in kernels:
-        member = fit_member(K, K, target, weight, penalty, grouped=True)
+        member = fit_member(K, K, LabelColumns(target, weight), penalty, grouped=True)
         for group, values in zip(label_groups(n_labels), member.group_held_out, strict=True):
             kept = np.setdiff1d(np.arange(n_labels), group)
             part, kept_weight = target.take(kept), None if weight is None else weight[kept]
-            fit = fit_member(K[np.ix_(kept, kept)], K[:, kept], part, kept_weight, penalty)
+            fit = fit_member(K[np.ix_(kept, kept)], K[:, kept], LabelColumns(part, kept_weight), penalty)
             means = training_means(part.indicators(), list(np.arange(len(kept))[:, None]), kept_weight)
             assert_allclose(values[kept], (fit.held_out - means - member.center) / member.scale, atol=1e-8)
             assert np.isnan(values[group]).all()
@@ -59,7 +67,7 @@ def test_no_label_weighs_the_kernels_that_predict_it():
     for _ in range(15):
         target = Quantities(np.arange(20), rng.normal(size=20))
         kernels = [RBF(width)(*[rng.normal(size=(20, 4))] * 2) for width in np.geomspace(0.3, 3, 40)]
-        members = [fit_member(K, K, target, None, 0.1) for K in kernels]
+        members = [fit_member(K, K, LabelColumns(target), 0.1) for K in kernels]
         nested = held_out_average(members, leave_one_out_shares(members, target))
         shares = shares_of([member.held_out for member in members], target, None)
         flattered = np.tensordot(shares, np.array([member.standardized for member in members]), 1)
@@ -71,8 +79,8 @@ def test_no_label_weighs_the_kernels_that_predict_it():
 
 def test_beyond_some_labels_the_residuals_of_others_are_those_of_the_whole():
     kernels, target = problem("quantities", 60)
-    exact = fit_member(*[kernels[0][0]] * 2, target, None, 1.0)
-    found = fit_member(*[kernels[0][0]] * 2, target, None, 1.0, max_leave_two_out=10)
+    exact = fit_member(*[kernels[0][0]] * 2, LabelColumns(target), 1.0)
+    found = fit_member(*[kernels[0][0]] * 2, LabelColumns(target), 1.0, max_leave_two_out=10)
     assert_allclose(found.losses, exact.losses, rtol=0.1)
 
 
@@ -81,6 +89,6 @@ def test_a_function_that_rounding_alone_keeps_from_being_constant_is_not_divided
     target = Classes(np.arange(30), np.arange(30) % 3 // 2, np.arange(2))
     K = np.full((30, 30), 211_007.3431)
     K[:, 7:] += 1e-11
-    member = fit_member(K[:, :1] + np.zeros((30, 30)), K, target, None, 0.1)
+    member = fit_member(K[:, :1] + np.zeros((30, 30)), K, LabelColumns(target), 0.1)
     assert member.scale == 1
     assert np.abs(member.standardized).max() < 1

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from dssl.kernels.base import RBF
-from dssl.learners.average import GROUPS, fit_member, held_out_average
+from dssl.learners.average import GROUPS, LabelColumns, fit_member, held_out_average
 from dssl.learners.mixture import label_probabilities, member_shares, mixture_shares
 from dssl.learners.target.target import Classes, Quantities
 
@@ -39,7 +39,8 @@ def test_shares_are_those_of_em_from_the_prior_with_a_step_a_label_beyond_the_fi
 def test_a_single_label_a_class_says_nothing():
     scores = np.random.default_rng(0).normal(size=(3, 4, 4))
     assert_allclose(mixture_shares(scores, labels_of(np.arange(4)), None, PRIOR), PRIOR / 4)
-    members = [fit_member(RBF(width)(*[np.eye(4)] * 2), np.eye(4), labels_of(np.arange(4)), None, 0.1, grouped=True)
+    labels = LabelColumns(labels_of(np.arange(4)))
+    members = [fit_member(RBF(width)(*[np.eye(4)] * 2), np.eye(4), labels, 0.1, grouped=True)
                for width in (0.5, 1.0, 2.0)]
     shares, of_label = member_shares(members, labels_of(np.arange(4)), None, PRIOR)
     assert_allclose(np.column_stack([shares, of_label]), np.repeat(PRIOR[:, None] / 4, 5, axis=1))
@@ -79,7 +80,7 @@ def test_of_noise_labels_are_predicted_by_shares_that_do_not_flatter(kind):
         codes = rng.permutation(np.arange(30) % 2)
         target = labels_of(codes) if kind == "classes" else Quantities(np.arange(30), rng.normal(size=30))
         kernels = [RBF(width)(*[rng.normal(size=(30, 4))] * 2) for width in np.geomspace(0.3, 3, 20)]
-        members = [fit_member(K, K, target, None, 0.1, grouped=True) for K in kernels]
+        members = [fit_member(K, K, LabelColumns(target), 0.1, grouped=True) for K in kernels]
         shares, of_label = member_shares(members, target, None)
         truth = target.indicators() - target.indicators().mean(axis=0)
         losses.append([(held_out_average(members, own) * truth).mean()
@@ -98,7 +99,8 @@ def test_the_shares_that_predict_a_group_do_not_depend_on_its_labels():
 
     def shares(codes):
         target = labels_of(codes)
-        return member_shares([fit_member(K, K, target, None, 0.1, grouped=True) for K in kernels], target, None)[1]
+        labels = LabelColumns(target)
+        return member_shares([fit_member(K, K, labels, 0.1, grouped=True) for K in kernels], target, None)[1]
 
     of_label, of_changed = shares(codes), shares(changed)
     assert_allclose(of_label[:, 1::GROUPS], of_changed[:, 1::GROUPS], atol=0.01)

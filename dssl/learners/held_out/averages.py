@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from ...base.errors import DataError, require
-from ..average import fit_member, semidefinite, shares_of_losses, standard_deviation
+from ..average import LabelColumns, fit_member, semidefinite, shares_of_losses, standard_deviation
 from ..target.target import Target
 from .closed_form import training_means
 
@@ -113,7 +113,7 @@ class HeldOutKernel:
         S = labels.train
         weight = None if self.weight is None else self.weight[S]
         K = semidefinite(self.K, np.inf)
-        member = fit_member(K[np.ix_(S, S)], self.sampled[:, S], labels.target.take(S), weight, np.inf)
+        member = fit_member(K[np.ix_(S, S)], self.sampled[:, S], LabelColumns(labels.target.take(S), weight), np.inf)
         coef = np.zeros((len(K), member.coef.shape[1]))
         coef[S] = member.coef
         return self._standardized(labels, K, coef, labels.loss(member.held_out - labels.columns[S]))

@@ -37,8 +37,7 @@ def training_means(values: np.ndarray, folds: Sequence[np.ndarray], weight: np.n
     """Return the weighted means (F, c) of values (m, c) outside each fold, by sums without cancellation."""
     weight = np.ones(len(values)) if weight is None else weight
     number = np.full(len(values), len(folds))
-    for index, fold in enumerate(folds):
-        number[fold] = index
+    number[np.concatenate(folds)] = np.repeat(np.arange(len(folds)), [len(fold) for fold in folds])
     sums = np.zeros((len(folds) + 1, values.shape[1] + 1))
     np.add.at(sums, number, weight[:, None] * np.column_stack([values, np.ones(len(values))]))
     before, after = np.cumsum(sums, axis=0), np.cumsum(sums[::-1], axis=0)[::-1]
@@ -175,11 +174,13 @@ def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarr
     middle = np.average(Y, axis=0, weights=root**2) if centered else np.zeros(c)
     means = training_means(Y - middle, folds, root**2) if centered else np.zeros((len(folds), c))
     roots = _Roots(A, X, root[:, None] * np.column_stack([Y - middle, np.ones(m)]), len(np.unique(points)))
+    lengths = np.array([len(fold) for fold in folds])
     held_out = np.full((len(points), m, c), np.nan)
     for value in np.unique(points):
         point, number = np.nonzero(points == value)
-        by_size = sorted(np.unique(number), key=lambda index: len(folds[index]))
-        sizes = [len(folds[index]) for index in by_size]
+        some = np.unique(number)
+        by_size = some[np.argsort(lengths[some], kind="stable")]
+        sizes = lengths[by_size]
         positions = np.concatenate([folds[index] for index in by_size])
         batches = _residuals(roots, value, sizes, positions)
         residuals = np.concatenate([batch.reshape(-1, c + 1) for batch in batches]) / root[positions, None]
@@ -189,12 +190,14 @@ def _held_out(A: np.ndarray, X: np.ndarray | None, root: np.ndarray, Y: np.ndarr
                 error=DataError, why="kernel, targets or penalties are too large or too small for floats",
                 fix="scale targets, weights and penalties to about 1")
         for index in np.unique(point):
-            mask = np.isin(fold_of, number[point == index])
+            of_point = np.zeros(len(folds), bool)
+            of_point[number[point == index]] = True
+            mask = of_point[fold_of]
             held_out[index, positions[mask]] = values[mask]
     return held_out.reshape(*penalty.shape[:-1], m, c)
 
 
-def _residuals(roots: _Roots, penalty: float, sizes: Sequence[int], positions: np.ndarray) -> Iterator[np.ndarray]:
+def _residuals(roots: _Roots, penalty: float, sizes: np.ndarray, positions: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the residuals (n, k, t), in scaled coordinates, of n folds of equal size k at a time.
 
     sizes : of the folds, ascending. positions : their points, concatenated.

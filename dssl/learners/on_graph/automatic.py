@@ -175,7 +175,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
         held_out, held_out_supervised = (cross_fitted_values(target, values, blend.model.coding, weight, EQUAL, groups)
                                     for values in (blend.held_out, blend.held_out_supervised))
         return AutomaticFit(model, model.supervised, values, np.arange(m), held_out, held_out_supervised,
-                            blend.attributes, partial(blend.refit_held_out, graph, target, weight, params),
+                            blend.attributes, partial(blend.refit_held_out, target, weight, params),
                             whole.calibration, supervised.calibration)
     assert isinstance(target, Classes)
     model = blend.model.shifted(np.zeros_like(supervised.columns), supervised.columns)

@@ -19,7 +19,7 @@ from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ...storage.csr import Points
 from ...storage.views import SelectedRows
-from ..average import Member, held_out_average, held_out_member
+from ..average import LabelColumns, Member, held_out_average, held_out_member
 from ..class_prior import EQUAL
 from ..kernel_family import KernelMembers, KernelSum, LabelKernels
 from ..mixture import member_shares
@@ -129,15 +129,14 @@ class Blend:
     on_labels: LabelKernels
     attributes: JsonObject = field(default_factory=dict)
 
-    def refit_held_out(self, graph: Graph, target: Target, weight: np.ndarray | None,
-                       params: GraphRidgeParams, folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def refit_held_out(self, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
+                       folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the held-out values (l, c) of the blend and of the supervised model by refits, NaN outside the folds.
 
         The kernels and the spectral concentration are those of the fit.
         """
         kernel_rows = self.on_graph.rows
-        component, of_point = graph.components(), graph.vertices.vertex
-        of_label, of_sample = component[of_point[target.labeled]], component[of_point[kernel_rows.sample]]
+        of_label, of_sample = self.on_graph.of_label, self.on_graph.of_sample
         graph_kernels = [(*kernel_rows.blocks(kernel), params.penalty) for kernel in self.on_graph.kernels]
         rbf_kernels = [(K, sample, penalty) for _, penalty, K, sample in self.on_labels]
         assert kernel_rows.concentration is not None
@@ -147,9 +146,10 @@ class Blend:
             train = np.setdiff1d(np.arange(len(target.labeled)), test)
             part, usable = target.take(train), np.isin(of_sample, of_label[train])
             train_weight = None if weight is None else weight[train]
-            fits = [*(held_out_member(K, sample[usable], penalty, target, weight, train, test)
+            labels = LabelColumns(part, train_weight)
+            fits = [*(held_out_member(K, sample[usable], penalty, labels, train, test)
                       for K, sample, penalty in graph_kernels),
-                    *(held_out_member(K, sample, penalty, target, weight, train, test)
+                    *(held_out_member(K, sample, penalty, labels, train, test)
                       for K, sample, penalty in rbf_kernels)]
             members, functions = [member for _, member in fits], np.array([values for values, _ in fits])
             prior = np.repeat([1 / n, supervised_prior(kernel_rows.concentration, part) / m], [n, m])

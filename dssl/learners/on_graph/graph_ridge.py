@@ -21,7 +21,7 @@ from ...graph.graph import Graph
 from ...graph.spectral_concentration import POWER, RIDGE, matrix_concentration
 from ...solvers.krylov import Functions
 from ...storage.blocks import block_rng
-from ..average import Member, fit_member, shares_of
+from ..average import LabelColumns, Member, fit_member, shares_of
 from ..target.target import Target
 from .vertex_labels import VertexValues, reachable_vertices
 
@@ -87,12 +87,18 @@ def _number(value: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class GraphMembers:
-    """The functions of a family, one member for each kernel; reachable (v,) bool : the reachable vertices."""
+    """The functions of a family, one member for each kernel.
+
+    reachable (v,) bool : the reachable vertices.
+    of_label (l,), of_sample (s,) : the connected components of the labeled and of the sampled points.
+    """
 
     kernels: list[Kernel]
     members: list[Member]
     rows: "KernelRows"
     reachable: np.ndarray
+    of_label: np.ndarray
+    of_sample: np.ndarray
 
     def average(self, shares: np.ndarray) -> VertexValues:
         """Return the average of the members with shares (m,), at all vertices, and its leave-one-out values."""
@@ -153,7 +159,7 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
     vertices, kernels = graph.vertices, params.kernels
     require(len(target.labeled) > 1, "one labeled point", why="kernels are weighted by held-out labels",
             fix="label a second point", error=DataError)
-    reachable, _ = reachable_vertices(graph, vertices.vertex[target.labeled])
+    reachable, component = reachable_vertices(graph, vertices.vertex[target.labeled])
     sample = sampled(reachable[vertices.vertex], params.random_state)
     n_extra = 0 if not blended else CONCENTRATION_VERTICES - len(np.unique(vertices.vertex[target.labeled]))
     extra = block_rng(params.random_state, SAMPLE_STREAM, 1).permutation(sample)[:max(n_extra, 0)]
@@ -163,8 +169,10 @@ def graph_members(graph: Graph, target: Target, weight: np.ndarray | None, param
         last.clear()
         last[key] = KernelRows.of(graph, target.labeled, sample, kernels, params.functions, execution, extra, blended)
     rows = last[key]
-    members = [fit_member(*rows.blocks(kernel), target, weight, params.penalty, grouped=blended) for kernel in kernels]
-    return GraphMembers(kernels, members, rows, reachable)
+    labels = LabelColumns(target, weight)
+    members = [fit_member(*rows.blocks(kernel), labels, params.penalty, grouped=blended) for kernel in kernels]
+    return GraphMembers(kernels, members, rows, reachable, component[vertices.vertex[target.labeled]],
+                        component[vertices.vertex[rows.sample]])
 
 
 @dataclass(frozen=True, eq=False)

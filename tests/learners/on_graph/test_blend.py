@@ -37,7 +37,7 @@ def test_held_out_labels_are_predicted_as_by_a_fit_without_them(kind, monkeypatc
     graph, rows = KNN.build(X), ArrayRows(X)
     whole = blend.fit_blend(graph, rows, target, None, PARAMS, KNN, InProcess(1))
     for fold in np.array([0, 3, 5, 11, 20]), np.arange(1, 24, 2)[1:]:
-        values, alone = whole.refit_held_out(graph, target, None, PARAMS, [fold])
+        values, alone = whole.refit_held_out(target, None, PARAMS, [fold])
         kept = np.setdiff1d(np.arange(24), fold)
         expected = fit_automatic(graph, rows, target.take(kept), None, None, PARAMS, MAX_LABELS, KNN, held_out_loss,
                                  InProcess(1))
