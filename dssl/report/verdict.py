@@ -14,7 +14,7 @@ from .report_text import ReportText
 from .text import at, counted, finite, number, p_value, percent, plain_label
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
-ROUNDING = 1e-9  # of that error
+ROUNDING = 1e-6  # of that error
 HELPED, HURT, TOO_FEW, NO_CLAIM = "helped", "hurt", "too few points to tell", "no claim"
 ALL_LABELED = "All training points are labeled: there are no unlabeled points that could help."
 OPPOSITE = {HELPED: HURT, HURT: HELPED}

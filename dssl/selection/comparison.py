@@ -93,8 +93,9 @@ def compare(true: Target, predictions: Mapping[str, np.ndarray],
             return compare_in_scoring(true.scoring, Predicted.of_predictions(true, predictions),
                                       Predicted.of_predictions(true, other))
         return compare_classes(predictions["codes"] == true.coded, other["codes"] == true.coded)
-    squared, other_squared = ((predicted["values"] - true.coded) ** 2 for predicted in (predictions, other))
-    return compare_squared_errors(squared, other_squared, float(np.abs(true.coded).max(initial=0.0)))
+    quantities = true.columns()[:, 0]  # of an estimator they are (n, 1)
+    squared, other_squared = ((predicted["values"] - quantities) ** 2 for predicted in (predictions, other))
+    return compare_squared_errors(squared, other_squared, float(np.abs(quantities).max(initial=0.0)))
 
 
 def compare_classes(right: np.ndarray, other_right: np.ndarray) -> PairedComparison:

@@ -27,6 +27,7 @@ MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
 ALL_LABELED = "all training points are labeled: there are no unlabeled points that could help"
+ROUNDING = 1e-6  # of the error without the graph, below which a difference is that of the solver
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -84,10 +85,13 @@ class Gain:
         graph, pronoun = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
         meaning = ALL_LABELED if self.all_labeled else MEANINGS[self.verdict]
         then = "; " if self.all_labeled else ": "
+        difference = f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}"
+        if abs(self.difference) <= ROUNDING * self.baseline:
+            difference = "no difference"
         return (f"the {self.n} held-out labels are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
-                f"{shown(self.baseline, self.baseline_interval)} without {pronoun} (difference "
-                f"{shown(self.difference)}{between}, p = {self.p_value:.2g}{sizes}){then}{meaning}")
+                f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"
+                f"{sizes}){then}{meaning}")
 
     def described(self) -> dict[str, Any]:
         return asdict(self)

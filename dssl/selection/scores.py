@@ -107,7 +107,7 @@ def scores_of(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, 
     """Return the scores of predictions, (n,) by name, against the true target of the same points."""
     if isinstance(true, Classes):
         return _class_scores(true, predictions)
-    return _value_scores(true.coded, predictions["values"])
+    return _value_scores(true.columns()[:, 0], predictions["values"])
 
 
 def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -226,4 +226,4 @@ def points_to_plot(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[
     if isinstance(true, Classes):
         return {}
     some = np.unique(np.linspace(0, len(true.coded) - 1, MAX_PLOTTED).astype(int))
-    return {"shown": {"true": true.coded[some].tolist(), "predicted": predictions["values"][some].tolist()}}
+    return {"shown": {"true": true.columns()[some, 0].tolist(), "predicted": predictions["values"][some].tolist()}}

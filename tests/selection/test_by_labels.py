@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.datasets import make_friedman1
 
+from dssl import LaplaceLearningRegressor, LapRLSRegressor, MultiscaleKernelRegressor, SemiSupervisedRegressor
 from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.by_labels import LabelFolds, by_labels, corrected_for_selection, nested_error
@@ -120,3 +122,16 @@ def test_a_gain_by_labels_of_a_model_that_tried_more_is_no_claim():
     assert corrected_for_selection(said | {"unlabeled_data": "hurt"}, {"model": [row] * 36, "base": [row]})[
         "unlabeled_data"] == "hurt"
     assert corrected_for_selection(said, {}) == said
+
+
+@pytest.mark.parametrize("estimator", [SemiSupervisedRegressor(), LapRLSRegressor(), LaplaceLearningRegressor(),
+                                       MultiscaleKernelRegressor()], ids=lambda estimator: type(estimator).__name__)
+def test_gains_of_quantities_are_the_differences_of_the_errors(estimator, tmp_path):
+    X, true = make_friedman1(300, random_state=0)
+    y = np.where(np.arange(300) < 40, true, np.nan)
+    said = estimator.fit(X, y).by_labels_
+    for name in ("base", "mean"):
+        gain = said["scores"][name]["rmse"] - said["scores"]["model"]["rmse"]
+        assert said[f"over_{name}"]["gain"] == pytest.approx(gain, rel=1e-4, abs=1e-6)
+    is_useless = said["scores"]["mean"]["rmse"] < said["scores"]["model"]["rmse"]
+    assert ("no better than a constant" in estimator.report(tmp_path / "report.html")) == is_useless
