@@ -118,8 +118,8 @@ def _drawn_places(blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]])
 def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifact) -> SplitAttributes:
     """Write what rows of the base are there, and what new ones are; return how many of each there are.
 
-    Of new rows the share `test_fraction` is tested, each as likely as another; the official test rows; or none. All
-    others are trained on, also where the base is a sample.
+    Of new rows with a target the share `test_fraction` is tested, each as likely as another; the official test rows; or
+    none. All others are trained on, also where the base is a sample; official test rows without a target are not.
     """
     n_base = context.attributes("dataset")["n_base"]
     n_new = len(used.dataset) - n_base
@@ -133,10 +133,11 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
             train, test = (np.isin(block.rows, rows.read(*begin[name][i:i + 2].tolist()))
                            for name, rows in before.items())
             new = np.flatnonzero(block.rows >= n_base)
-            is_test = drawn[block.rows[new] - n_base]
+            is_known = block.strata[new] >= 0
+            is_test = drawn[block.rows[new] - n_base] & is_known
             if params.test_official and len(new):
                 is_test = used.is_official_test(block.rows[new])
-            train[new], test[new] = ~is_test, is_test & (block.strata[new] >= 0)
+            train[new], test[new] = ~is_test, is_test & is_known
             yield block, np.flatnonzero(train), np.flatnonzero(test)
 
     sizes = np.sum([[len(train), len(test), len(block.rows)] for block, train, test in places()], axis=0)
@@ -258,5 +259,5 @@ def _split_cost(f: PlanInputs, spec: Any) -> Cost:
                    SPLIT_SECONDS * f.n_rows)
 
 
-SPLIT = Stage("split", 7, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
+SPLIT = Stage("split", 8, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",
               files=("source",), notes=_split_notes, grows=True)

@@ -207,6 +207,20 @@ def test_rows_keep_their_role_and_new_ones_are_drawn(tmp_path):
 
 
 @pytest.mark.slow
+def test_new_rows_without_a_label_are_all_trained_on(tmp_path):
+    growing, table = Growing(tmp_path, data={"test": {"fraction": 0.5}}), points(600, labeled=0.2)
+    for number, (start, stop) in enumerate([(0, 500), (500, 600)]):
+        growing.write(number, table[start:stop])
+        growing.run(until="split" if number else None)
+    grown = growing.artifact("split")
+    assert grown.attributes["base"]["train"] > 0
+    assert grown.attributes["n_rest"] == 0
+    test = grown.parts.rows("test").read_all()
+    assert (test >= 500).any()
+    assert table["kind"].notna()[test].all()
+
+
+@pytest.mark.slow
 def test_a_number_of_test_points_and_a_sample_stay_as_they_are(tmp_path):
     growing, table = Growing(tmp_path, data={"test": {"count": 20}, "points": 200}), points(labeled=0.2)
     growing.write(1, table[:500])
