@@ -313,6 +313,7 @@ def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tm
     """Beside empty cells whole numbers are read as floats."""
     X, y = make_blobs(200, 3, centers=2, random_state=0)
     table = pd.DataFrame(X, columns=list("abc")).assign(
+        when=pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(200), unit="h"),  # left out by the spec
         id=1000 + np.arange(200), key=[f"k{i}" for i in range(200)],
         label=np.where(np.arange(200) < 40, y.astype(str), ""))
     table.to_csv(tmp_path / "mine.csv", index=False)
@@ -321,8 +322,8 @@ def test_rows_are_named_as_the_source_names_them_and_whole_numbers_stay_whole(tm
     new.drop(columns="id").to_parquet(tmp_path / "keys.parquet", index=False)
     new[list("abc")].to_csv(tmp_path / "plain.csv", index=False)
     np.savez(tmp_path / "plain.npz", X=new[list("abc")].to_numpy())
-    spec = {"name": "mine", "data": {"source": str(tmp_path / "mine.csv"), "test": {"count": 10}},
-            "labels": {"given": True}}
+    spec = {"name": "mine", "data": {"source": str(tmp_path / "mine.csv"), "test": {"count": 10}, "read": {
+        "drop": ["when"]}}, "labels": {"given": True}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     found = {}
     for name in ("mine.csv", "new.csv", "keys.parquet", "plain.csv", "plain.npz"):

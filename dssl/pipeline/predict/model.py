@@ -218,7 +218,10 @@ class FittedPipeline:
         if not identifiers:
             return None
         with tempfile.TemporaryDirectory() as folder:
-            options = {**params.reader_options(), "drop": None, "when_text": "one_hot"}  # only the rows are counted
+            names, given = [record["name"] for record in identifiers], params.drop or ()
+            others = (name for name in _names_of(source, params) if name in self._excluded() and name not in given)
+            drop = tuple(column for column in (*given, *others) if column not in names)
+            options = {**params.reader_options(), "drop": drop or None, "when_text": "one_hot"}  # rows are counted
             readers = [open_reader(file.path, params.format, scratch=Path(folder), **options) for file in source.files]
             for record in identifiers:
                 if all(record["name"] in reader.column_names() for reader in readers) and (
