@@ -236,7 +236,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     from ..storage.hdf5 import Original
     from ..storage.store import StoredParts
 
-    require(out.suffix in WRITTEN, f"{out} ends in {out.suffix or 'nothing'}",
+    require(out.suffix in WRITTEN, f"{out} ends in {out.suffix}" if out.suffix else f"{out} has no ending",
             why="predictions are written as a table or as an array",
             fix=f"name a path that ends in {', '.join(WRITTEN)}")
     require(not new_only or out.suffix in CONTINUED, f"--new-only with {out}", error=SpecError,

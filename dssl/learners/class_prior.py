@@ -9,6 +9,7 @@ import numpy as np
 from ..base.digest import JsonObject
 from ..base.errors import ParameterError, explain, require
 
+ROUNDED = 0.01  # by which given shares may miss a sum of 1
 MIN_SHARE = 1e-9  # of a class, so that its logarithm is finite
 SMOOTHING = 0.5  # added to the count of each class
 NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by parameter; of others a share
@@ -52,7 +53,7 @@ def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_size
 
     sizes : "balanced", or by class or in the order of classes numbers > 0, which are counts or shares; beside an
     interval (low, high), a pair of shares, all are shares. name : of the parameter. Raises ParameterError: not one
-    size a class, or intervals that no shares of sum 1 meet.
+    size a class, or numbers up to 1 whose sum is not 1, or intervals that no shares of sum 1 meet.
     """
     if isinstance(sizes, str):
         shares = np.full(len(classes), 1 / len(classes))
@@ -60,6 +61,9 @@ def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_size
     pairs = by_class(sizes, classes, name)
     if not any(isinstance(size, (tuple, list)) for size in pairs):
         numbers = class_numbers(pairs, classes, name)
+        are_shares, total = bool((numbers <= 1).all() and (numbers < 1).any()), float(numbers.sum())
+        require(not are_shares or abs(total - 1) <= ROUNDED, f"{name} whose shares sum to {total:.3g}",
+                why="the shares of all classes sum to 1", fix="correct the shares, or give counts of points")
         return ClassBounds(numbers / numbers.sum(), numbers / numbers.sum())
     n_given = sum(size is not None for size in pairs)
     require(n_given == len(classes), f"{name} of {n_given} classes, and there are {len(classes)} classes",

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from difflib import get_close_matches
 from typing import Any
 
@@ -87,7 +88,11 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
     """Return what pydantic says; of a kind of model the names of all, of a key that is none here where it belongs."""
     if item["type"] == "literal_error" and place == ("model", "kind"):
         names = [repr(name) for name in specs]
-        return f"Input should be {', '.join(names[:-1])} or {names[-1]}"
+        empty = ", and it is empty" if item["input"] is None else ""
+        return f"Input should be {', '.join(names[:-1])} or {names[-1]}{empty}"
+    if item["type"] == "string_type" and isinstance(item["input"], (int, float, date)):
+        read = "a date" if isinstance(item["input"], date) else "a number"
+        return f"YAML reads {item['input']} as {read}; if a text is meant, put it into quotes"
     if place == TARGET and isinstance(item["input"], (list, tuple)):
         return SEVERAL_TARGETS
     if item["type"] == "missing":

@@ -23,7 +23,7 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
     occurs : whether a named marker must occur, unless -1 does; False for a part of the labels.
 
     Raises DataError: y is not one-dimensional, mixes types, or has only -1 and +1 with the default marker; floats hold
-    -1 beside other whole numbers, which is ambiguous; the named marker does not occur.
+    -1 beside other whole numbers, which is ambiguous, or infinity; the named marker does not occur.
     """
     values = _one_dimension(y)
     require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
@@ -51,6 +51,8 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
         hidden |= marked
     known = _typed(values[~hidden])
     classes, inverse = np.unique(known, return_inverse=True)
+    require(classes.dtype.kind != "f" or bool(np.isfinite(classes).all()), "an infinite label", error=DataError,
+            why="a class is named by a finite number or a text", fix="mark unlabeled points with NaN")
     if classes.dtype.kind == "U" or classes.dtype.kind == "T":
         classes = classes.astype(str)
     codes = np.full(len(values), UNLABELED, np.int64)

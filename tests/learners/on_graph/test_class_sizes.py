@@ -75,7 +75,8 @@ def test_what_is_no_interval_is_refused(sizes, said):
 
 @pytest.mark.parametrize(("sizes", "said"), [
     ([1, 2], "3 classes"), ([1, 2, 0], "3 classes"), ([1, 2, -1], "3 classes"), ([1, 2, np.nan], "3 classes"),
-    ([1, 2, np.inf], "3 classes"), ([[1, 2, 3]], "3 classes"), ({"ash": 1, "elm": 2}, "3 classes"),
+    ([1, 2, np.inf], "3 classes"),
+    ([0.2, 0.3, 0.6], "sum to 1.1"), ([[1, 2, 3]], "3 classes"), ({"ash": 1, "elm": 2}, "3 classes"),
     ({"ash": 1, "elm": 2, "oak": 1, "fir": 3}, "fir")])
 def test_what_is_not_one_size_a_class_is_refused(sizes, said):
     with pytest.raises(ParameterError, match=said):
