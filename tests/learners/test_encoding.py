@@ -72,7 +72,8 @@ def test_minus_one_and_plus_one_is_ambiguous():
 @pytest.mark.parametrize(("y", "message"), [
     (np.array(["a", 1], object), "2 kinds: number, text"), (np.ones((2, 2)), r"shape \(2, 2\)"),
     (np.array([b"a"]), "bytes"),
-    (np.array([0.0, np.inf, np.nan]), "infinite"), (np.array([(1,), (2,)], object)[:, None].sum(axis=1), "expected|lists"),
+    (np.array([0.0, np.inf, np.nan]), "infinite"),
+    (np.array([(1,), (2,)], object)[:, None].sum(axis=1), "expected|lists"),
 ])
 def test_labels_that_are_refused(y, message):
     if y.dtype == object and message.startswith("expected"):
