@@ -43,7 +43,7 @@ class LabelKernels:
     def of(cls, rows: Rows, sample: np.ndarray, labeled: np.ndarray, random_state: int) -> "LabelKernels":
         """Return the kernels on rows (n, d), with sampled rows (s,) and labeled rows (l,)."""
         both = rows.take(np.concatenate([labeled, sample]))  # stored rows are read once
-        points = both[:len(labeled)]
+        points = both[:len(labeled)].copy()  # no view, which would keep the others
         between, sampled = (squared_distances(*matching_points(X, points)) for X in (points, both[len(labeled):]))
         return cls(points, between, sampled, median_bandwidth(rows, random_state))
 

@@ -89,6 +89,7 @@ def forked_workers() -> Iterator[None]:
     """Start the workers of clusters as copies of one process that has imported what they run, where that is safe.
 
     Linux only: on other systems a copy of a process that has loaded BLAS may hang, and each worker imports for itself.
+    The process that is copied stays until this one ends, with some 200 MB that it shares with its copies.
     """
     if not sys.platform.startswith("linux"):
         yield
