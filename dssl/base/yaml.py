@@ -95,6 +95,9 @@ def read_text(source: str | Path, *, why: str, fix: str) -> str:
         raise SpecError(explain(f"{source} is not text: {error}", why=why, fix="name a YAML file in UTF-8")) from error
 
 
+ANOTHER = "begins another document"
+
+
 def parse_yaml(text: str, origin: str) -> Any:
     """Return the value of a YAML text; raise SpecError with the line and a fix if it is not valid."""
     return parse_with_lines(text, origin)[0]
@@ -122,7 +125,7 @@ def parse_with_lines(text: str, origin: str) -> tuple[Any, dict[tuple[str, ...],
     except (YAMLError, ValueError, RecursionError, LookupError, AttributeError) as error:
         # LookupError and AttributeError: what ruamel.yaml raises at `!!bool x`, `!!int ""` and `!!timestamp x`
         what, fix = problem_and_fix(error, text)
-        if "another document" in what:
+        if what.endswith(ANOTHER):
             raise SpecError(explain(f"{origin} holds more than one document: {what}", why="one is read",
                                     fix=fix)) from error
         raise SpecError(explain(f"{origin} is not YAML: {what}", why="nothing can be run from it", fix=fix)) from error
@@ -170,8 +173,8 @@ def problem_and_fix(error: Exception, text: str) -> tuple[str, str]:
     tabs = [i + 1 for i, one in enumerate(lines) if "\t" in one[:len(one) - len(one.lstrip())]]
     above = next((i for i in range(min(n, len(lines)) - 1, -1, -1) if lines[i].split("#")[0].strip()), None)
     before = lines[above] if above is not None else ""
-    if "another document" in problem:
-        return f"line {n + 1} begins another document", "remove that line, or put what follows into a file of its own"
+    if problem == "but found another document":
+        return f"line {n + 1} {ANOTHER}", "remove that line, or put what follows into a file of its own"
     if "\\t" in problem and tabs:
         named = f"line {tabs[0]} is" if len(tabs) == 1 else f"lines {', '.join(map(str, tabs))} are"
         return f"{named} indented by a tab", "YAML indents by spaces: put two spaces in place of each tab"

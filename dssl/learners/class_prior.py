@@ -9,7 +9,7 @@ import numpy as np
 from ..base.digest import JsonObject
 from ..base.errors import ParameterError, explain, require
 
-ROUNDED = 0.01  # by which given shares may miss a sum of 1
+ROUNDED = 0.00501  # by which a given share may be rounded: two digits
 MIN_SHARE = 1e-9  # of a class, so that its logarithm is finite
 SMOOTHING = 0.5  # added to the count of each class
 NUMBER_OF = {"class_sizes": "a size", "class_weight": "a weight"}  # by parameter; of others a share
@@ -62,7 +62,7 @@ def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_size
     if not any(isinstance(size, (tuple, list)) for size in pairs):
         numbers = class_numbers(pairs, classes, name)
         are_shares, total = bool((numbers <= 1).all() and (numbers < 1).any()), float(numbers.sum())
-        require(not are_shares or abs(total - 1) <= ROUNDED, f"{name} whose shares sum to {total:.3g}",
+        require(not are_shares or abs(total - 1) <= ROUNDED * len(numbers), f"{name} whose shares sum to {total:.3g}",
                 why="the shares of all classes sum to 1", fix="correct the shares, or give counts of points")
         return ClassBounds(numbers / numbers.sum(), numbers / numbers.sum())
     n_given = sum(size is not None for size in pairs)

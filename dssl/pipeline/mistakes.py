@@ -91,7 +91,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
         empty = ", and it is empty" if item["input"] is None else ""
         return f"Input should be {', '.join(names[:-1])} or {names[-1]}{empty}"
     if item["type"] == "string_type" and isinstance(item["input"], (int, float, date)):
-        read = "a date" if isinstance(item["input"], date) else "a number"
+        given = item["input"]
+        read = "a date" if isinstance(given, date) else "true or false" if isinstance(given, bool) else "a number"
         return f"YAML reads {item['input']} as {read}; if a text is meant, put it into quotes"
     if place == TARGET and isinstance(item["input"], (list, tuple)):
         return SEVERAL_TARGETS

@@ -87,7 +87,7 @@ class Gain:
         then = "; " if self.all_labeled else ": "
         difference = f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}"
         if abs(self.difference) <= ROUNDING * self.baseline:
-            difference = "no difference"
+            difference, meaning = "no difference", ALL_LABELED if self.all_labeled else MEANINGS[UNCLEAR]
         return (f"the {self.n} held-out labels are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"

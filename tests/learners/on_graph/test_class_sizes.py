@@ -44,6 +44,7 @@ def test_shares_are_of_sizes_in_order_or_by_name():
 
 def test_bounds_are_of_sizes_intervals_or_balanced():
     assert_allclose(astuple(class_bounds("balanced", NAMES)), np.full((2, 3), 1 / 3))
+    assert_allclose(class_shares([0.33, 0.33, 0.33], NAMES), 1 / 3)
     assert_allclose(astuple(class_bounds([1, 2, 5], NAMES)), [[0.125, 0.25, 0.625]] * 2)
     assert_allclose(astuple(class_bounds({"oak": (0.5, 0.7), "ash": 0.2, "elm": [0.1, 0.2]}, NAMES)),
                     [[0.2, 0.1, 0.5], [0.2, 0.2, 0.7]])
