@@ -60,9 +60,8 @@ class LabelColumns:
     @cached_property
     def groups(self) -> list["LabelGroup"]:
         """The groups of `label_groups` outside which there are at least two labels."""
-        groups = [LabelGroup.of(number, group, self.Y, self.weights)
-                  for number, group in enumerate(label_groups(len(self)))]
-        return [group for group in groups if len(group.train) > 1]
+        return [LabelGroup.of(number, group, self.Y, self.weights)
+                for number, group in enumerate(label_groups(len(self))) if len(self) - len(group) > 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +83,8 @@ class LabelGroup:
     @classmethod
     def of(cls, number: int, positions: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> "LabelGroup":
         train = np.setdiff1d(np.arange(len(Y)), positions)
-        Z = np.zeros((len(Y), Y.shape[1] + 1))
-        if len(train) < 2:
-            return cls(number, positions, train, Y[0], Y[train], Z)
         mean = np.average(Y[train], axis=0, weights=weight[train])
+        Z = np.zeros((len(Y), Y.shape[1] + 1))
         Z[train] = np.sqrt(weight)[train, None] * np.column_stack([Y[train] - mean, np.ones(len(train))])
         means = training_means(Y[train], list(np.arange(len(train))[:, None]), weight[train])
         return cls(number, positions, train, mean, means, Z)

@@ -83,11 +83,11 @@ class Gain:
             f", 95 % interval {number(self.difference_interval[0])} to {number(self.difference_interval[1])}{unit}")
         sizes = f"; {NO_SIZES}" if self.without_class_sizes else ""
         graph, pronoun = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
-        meaning = ALL_LABELED if self.all_labeled else MEANINGS[self.verdict]
+        is_same = abs(self.difference) <= ROUNDING * self.baseline
+        difference = "no difference" if is_same else (
+            f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}")
+        meaning = ALL_LABELED if self.all_labeled else MEANINGS[UNCLEAR if is_same else self.verdict]
         then = "; " if self.all_labeled else ": "
-        difference = f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}"
-        if abs(self.difference) <= ROUNDING * self.baseline:
-            difference, meaning = "no difference", ALL_LABELED if self.all_labeled else MEANINGS[UNCLEAR]
         return (f"the {self.n} held-out labels are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"
