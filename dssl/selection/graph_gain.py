@@ -86,7 +86,8 @@ class Gain:
         is_same = abs(self.difference) <= ROUNDING * self.baseline
         difference = "no difference" if is_same else (
             f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}")
-        meaning = ALL_LABELED if self.all_labeled else MEANINGS[UNCLEAR if is_same else self.verdict]
+        verdict = UNCLEAR if is_same and self.verdict in (HELPED, HURT) else self.verdict
+        meaning = ALL_LABELED if self.all_labeled else MEANINGS[verdict]
         then = "; " if self.all_labeled else ": "
         return (f"the {self.n} held-out labels are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "

@@ -32,7 +32,8 @@ def gain_and_verdict(target, with_graph, baseline, weight=None):
 @pytest.mark.parametrize(("n", "wins", "losses", "wrong", "verdict"), [
     (40, 4, 0, 4, "too few points to tell"), (100, 6, 1, 9, "too few points to tell"), (100, 6, 0, 9, "helped"),
     (8, 6, 0, 2, "helped"), (8, 4, 0, 4, "too few points to tell"), (8, 0, 6, 0, "hurt"), (100, 0, 6, 9, "hurt"),
-    (200, 10, 8, 60, "no clear difference"), (900, 0, 0, 0, "no clear difference")])
+    (200, 10, 8, 60, "no clear difference"), (900, 0, 0, 0, "no clear difference"),
+    (8, 0, 0, 8, "too few points to tell")])
 def test_estimators_and_pipelines_say_the_same_of_discordant_pairs(n, wins, losses, wrong, verdict):
     gain, pipelines = gain_and_verdict(*discordant(n, wins, losses, wrong))
     assert gain.verdict == pipelines == verdict
