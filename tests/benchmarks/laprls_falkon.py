@@ -35,7 +35,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "covtype.npz"
-        n_test = write_data(data, given.train)
+        n_test = write_data(data, given.train, is_binary=given.binary)
         for M in given.landmarks:
             compare(data, M, n_test, given)
 
@@ -47,6 +47,7 @@ def arguments() -> argparse.Namespace:
                         help="ours, by name, such as auto or nystrom-pcg/float32; none: the peer alone")
     parser.add_argument("--landmarks", type=int, nargs="+", default=[1000, 2000])
     parser.add_argument("--train", type=int, default=406_708, help="training points; the rest is the test set")
+    parser.add_argument("--binary", action="store_true", help="two classes: lodgepole pine (2) against the others")
     parser.add_argument("--sigma", type=float, default=3.0)
     parser.add_argument("--penalty", type=float, default=1e-6)
     parser.add_argument("--iterations", type=int, default=20, help="of Falkon's conjugate gradients")
@@ -62,10 +63,11 @@ def report(**record: Any) -> None:
     print(json.dumps(record), flush=True)
 
 
-def write_data(path: Path, n_train: int) -> int:
+def write_data(path: Path, n_train: int, *, is_binary: bool = False) -> int:
     """Write the split that both read, in float32 with one-hot targets; return the number of test points."""
     with np.load(Path(os.environ["DSSL_DATA"]) / "covtype.npz") as held:
-        X, y = held["X"].astype(np.float64), np.unique(held["y"], return_inverse=True)[1]
+        X, kinds = held["X"].astype(np.float64), held["y"]
+    y = np.unique(kinds == 2 if is_binary else kinds, return_inverse=True)[1]
     order = np.random.default_rng(0).permutation(len(X))
     train, test = order[:n_train], order[n_train:]
     X -= X[train].mean(axis=0)

@@ -19,10 +19,10 @@ from ...execution.tasks import combining_tasks
 from ...graph.energy.blocks import split_bytes
 from ...graph.energy.permuted_blocks import energy_shuffles, energy_tasks
 from ...graph.energy.vertex_removal import removal_tasks
-from ...storage.blocks import arrays_within
+from ...storage.blocks import arrays_within, row_ranges
 from .closed_form import closed_form_bytes, closed_form_flops, label_feature_bytes
 from .dense import chunk_bytes
-from .gram import SYSTEMS_IN_A_TASK, runs_that_fit
+from .gram import SYSTEMS_IN_A_TASK, folds_that_fit, runs_that_fit
 from .inductive import inductive_bytes, near_bytes, near_points, refit_bytes
 from .iterations import factors_that_fit, sample_shares
 from .params import SystemParams
@@ -205,8 +205,11 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
         if of.closed_form:  # beside the sums, the features of labels in the driver, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
         if of.fits is not None:
-            tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else len(sizes) * (
-                label_gram_tasks(of, blocks) + 1 + blocks))
+            tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else fold_tasks(
+                of, blocks, len(sizes)))
+            largest = max(map(len, of.fits.held_out), default=1)
+            peak += (min(largest, folds_that_fit(s, of.columns, of.budget)) - 1) * square
+            seconds += len(of.fits.held_out) * gram_seconds(of.m, s, of.row_bytes / 4)
         elif of.vectorized_folds:
             values = blocks + (0 if of.inductive else of.ratios)
             tasks = kernels * (gram + of.repetitions * values + folds.tasks + storing)
@@ -229,11 +232,15 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
                    ordering.written + of.written, peak, max(whitening, 6 * square), seconds, ordering.extra_requests)
 
 
-def label_gram_tasks(of: SystemSizes, blocks: int) -> int:
-    """Return the tasks that sum the Gram matrices of the labels in `blocks` blocks, with a held-out fold."""
-    sums = gram_bytes(of.s, 2, points=False, energy=False, n_outputs=of.columns)
-    runs = min(blocks, runs_that_fit(sums, of.budget))
-    return runs + combining_tasks(runs, sums - 8 * of.s * of.s, of.budget)
+def fold_tasks(of: SystemSizes, blocks: int, n_folds: int) -> int:
+    """Return the tasks that hold `n_folds` out by Gram matrices of the labels in `blocks` blocks."""
+    tasks = 0
+    for first, last in row_ranges(n_folds, folds_that_fit(of.s, of.columns, of.budget)):
+        sums = gram_bytes(of.s, last - first, points=False, energy=False, n_outputs=of.columns)
+        runs = min(blocks, runs_that_fit(sums, of.budget))
+        summing = runs + combining_tasks(runs, sums - 8 * of.s * of.s, of.budget)
+        tasks += summing + block_count(last - first, SYSTEMS_IN_A_TASK) + blocks
+    return tasks
 
 
 def dense_cost(of: SystemSizes, method: str) -> Cost:

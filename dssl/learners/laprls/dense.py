@@ -166,7 +166,7 @@ class DenseTask:
 
     def of_fold(self, fold: int) -> "DenseTask":
         """Return the task of the systems of one fold, the only one that is held out."""
-        systems = tuple(item.single_fold for item in self.systems[fold::self.n_held_out_folds])
+        systems = tuple(item.of_folds(fold, fold + 1)[0] for item in self.systems[fold::self.n_held_out_folds])
         return replace(self, n_held_out_folds=1, systems=systems)
 
     def _solved(self, K: FullKernel, E: sp.csr_array, relabeled_mean: tuple[float, float],

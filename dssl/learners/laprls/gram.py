@@ -1,7 +1,7 @@
 """Nystrom systems from Gram matrices, which are summed over all points, solved by Cholesky factors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -53,6 +53,12 @@ class GramSystem(Basis):
         energies = {"energy": self.energy(False) if graph else None, "control": self.energy(True) if control else None}
         return {name: E for name, E in energies.items() if E is not None}
 
+    def with_folds(self, lines: LabelLines, folds: dict[str, np.ndarray]) -> "GramSystem":
+        """Return the system of the same labels in other folds, from the sums of each held-out fold."""
+        rest = {name: self.sums[name].sum(axis=0) - folds[name].sum(axis=0) for name in ("labels", "moments")}
+        sums = {name: np.concatenate([folds[name], rest[name][None]]) for name in rest}
+        return replace(self, lines=lines, sums=self.sums | sums)
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject, lines: LabelLines,
                     params: SystemParams, fit_intercept: bool) -> "GramSystem":
@@ -65,6 +71,12 @@ class GramSystem(Basis):
 def runs_that_fit(sums_bytes: int, budget: int) -> int:
     """Return the number of runs of blocks, each with its own sums: as many as fit at once, 2 to `MAX_RUNS`."""
     return int(np.clip(budget // max(1, sums_bytes), 2, MAX_RUNS))
+
+
+def folds_that_fit(s: int, n_outputs: int, budget: int) -> int:
+    """Return the number of held-out folds whose Gram matrices are summed at once, in two runs of blocks."""
+    one, two = (gram_bytes(s, n_folds, points=False, energy=False, n_outputs=n_outputs) for n_folds in (1, 2))
+    return max(1, 1 + (budget // 4 - one) // (two - one))
 
 
 def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | None = None, *, energy: bool = True,

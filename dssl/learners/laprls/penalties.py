@@ -102,13 +102,16 @@ class Penalties:
             return self.gamma_A / weight, self.gamma_I / weight
         return self.gamma_A, self.gamma_I / self.scale.points(self.held_out) ** 2
 
-    @property
-    def single_fold(self) -> "Penalties":
-        """Return the penalties of a problem whose only fold, number 0, is the held-out fold."""
+    def of_folds(self, first: int, last: int) -> list["Penalties"]:
+        """Return the penalties of a problem that holds out the folds [first, last) alone, numbered from 0.
+
+        Its graph is the one without this system's held-out fold, if any.
+        """
         scale = self.scale
         if scale is not None:
-            scale = PenaltyScale((scale.weights[self.held_out], scale.weights[-1]), scale.points(self.held_out))
-        return replace(self, held_out=0, scale=scale)
+            weights = (*scale.weights[first:last], scale.weights[-1])
+            scale = PenaltyScale(weights, scale.points(self.held_out))
+        return [replace(self, held_out=number, scale=scale) for number in range(last - first)]
 
     @property
     def whole(self) -> "Penalties":

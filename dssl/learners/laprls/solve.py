@@ -8,11 +8,11 @@ import numpy as np
 
 from ...base.digest import JsonObject
 from ...execution.tasks import Execution
-from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..losses import SQUARES
 from .closed_form import closed_form_of, closed_form_of_features, closed_form_values, label_features
 from .dense import DenseTask
-from .gram import GramSystem, gram_matrices, gram_system, solve_from_gram
+from .gram import GramSystem, folds_that_fit, gram_matrices, gram_system, solve_from_gram
 from .inductive import FoldClosedForm, FoldRefit, FoldSolver, inductive_values, require_folds_fit, with_new_folds
 from .iterations import require_converged, solve_by_products
 from .params import Functions, LabelLines, calibration_params
@@ -22,6 +22,7 @@ from .system import NystromSystem
 
 FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 4e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
 USUAL_ITERATIONS = 25
+FOLDS = 5  # of a fit's labels, as in `selection/calibration.py`
 NOT_COMPARED: Mapping[str, float] = {}  # the expected seconds of solvers without an alternative
 
 
@@ -33,8 +34,9 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     v vertices and a share `halo` of more, nnz entries of E, s landmarks, m labels in n_folds, d features.
     closed_form : the flops of held-out values in closed form, None for refits. iterations : products of a column.
     Gram matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3`
-    a system; iterations take `4 v (1 + halo) s` flops a column, and the kernel each time unless half the budget can
-    cache it.
+    a system; half the time in float32. Iterations take `4 v (1 + halo) s` flops a column, in float64, and the kernel
+    each time unless half the budget can cache it. A fit holds its labels out afterwards: another `2 m s^2`, or the
+    iterations of `FOLDS` systems.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.has_graph for item in systems)
@@ -43,14 +45,20 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     with_halo, t = (1 + halo if graph else 1.0), len(systems) * n_outputs
     points = float(v if graph or control else m)
     factored = len(systems) if closed_form is None else sum(item.held_out < 0 for item in systems)
-    products = points * s * s * (1 + 2 * graph + control) + m * s * s + factored * s**3 / 3 + (closed_form or 0.0)
-    direct = points * with_halo * s * entry + products / FLOPS + 2.0 * nnz * s * graph / SPARSE_FLOPS
+    is_fit = all(item.held_out < 0 for item in systems)
+    products = points * s * s * (1 + 2 * graph + control) + m * s * s * (1 + 2 * is_fit)
+    factors = factored * s**3 / 3 + (closed_form or 0.0)
+    direct = points * with_halo * s * entry + (products * itemsize / 8 + factors) / FLOPS + (
+        2.0 * nnz * s * graph / SPARSE_FLOPS)
     cached = points * with_halo * s * itemsize <= budget / 2
-    product = points * with_halo * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
-    all_products = iterations * (product + (0 if cached else points * with_halo * s * entry))
+
+    def all_products(t: int) -> float:
+        product = points * with_halo * s * max(4 * t / FLOPS, 2 * itemsize / READ_BYTES) + 2.0 * nnz * t / SPARSE_FLOPS
+        return iterations * (product + (0 if cached else points * with_halo * s * entry))
+
     rows = edges * s * (graph + control) + min(m, edges * s)
     sampled = 2 * rows * s * (entry + s / FLOPS) + (2 + penalties / 3) * s**3 / FLOPS
-    pcg = points * with_halo * s * entry + sampled + all_products
+    pcg = points * with_halo * s * entry + sampled + all_products(t) + is_fit * all_products(FOLDS * n_outputs)
     costs = {"nystrom-direct": direct, "nystrom-pcg": pcg}
     fits = gram_bytes(s, n_folds if closed_form is None else 1, control, graph, n_outputs=n_outputs) <= budget
     return "nystrom-direct" if fits and direct <= pcg else "nystrom-pcg", costs
@@ -126,22 +134,23 @@ class GramSolver(SystemSolver):
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        """As in the base class: single labels in closed form, larger folds by Gram matrices of each in turn."""
+        """As in the base class: single labels in closed form, larger folds by one pass over the labels."""
         system, gram, execution = self.system, self.gram, self.execution
         if max(lines.counts) == 1:
             folded, pairs = with_new_folds(system, lines), with_folds([pair], lines.n_held_out_folds)
             values, = closed_form_values(folded, gram, pairs, execution)
             return values[:, 0]
         held_out = np.full(lines.target.shape, np.nan)
-        for fold in range(lines.n_held_out_folds):
-            in_fold = lines.fold == fold
-            folded = system.with_folds_of(replace(lines, fold=np.where(in_fold, 0, 1), n_held_out_folds=1), execution)
-            label_sums = gram_matrices(folded, execution, energy=False)
-            fold_gram = replace(gram, lines=folded.lines, sums=gram.sums | label_sums)
-            penalties = with_folds([pair], lines.n_held_out_folds)[fold].single_fold
-            functions = solve_from_gram(fold_gram, [penalties], execution)
-            values, = held_out_values(folded, functions, [penalties], execution)
-            held_out[in_fold] = values[in_fold, 0]
+        at_once = folds_that_fit(gram.s, lines.target.shape[1], execution.memory_budget)
+        for first, last in row_ranges(lines.n_held_out_folds, at_once):
+            chosen = (lines.fold >= first) & (lines.fold < last)
+            fold = np.where(chosen, lines.fold - first, last - first)
+            group = replace(lines, fold=fold, n_held_out_folds=last - first)
+            folded, systems = system.of_lines(group, chosen, execution), pair.of_folds(first, last)
+            functions = solve_from_gram(gram.with_folds(group, gram_matrices(folded, execution, energy=False)), systems,
+                                        execution)
+            values, = held_out_values(folded, functions, systems, execution)
+            held_out[chosen] = values[:, 0]
         return held_out
 
     def label_features(self) -> np.ndarray | None:

@@ -174,6 +174,18 @@ class NystromSystem(Basis):
         return replace(self, lines=replace(self.lines, fold=lines.fold, n_held_out_folds=lines.n_held_out_folds),
                        problem=replace(self.problem, labels=shared, n_folds=lines.n_folds))
 
+    def of_lines(self, lines: LabelLines, chosen: np.ndarray, execution: Execution) -> "NystromSystem":
+        """Return the system of the `chosen` (m,) lines of the same labels alone, with the folds of `lines`."""
+        in_order = chosen[self.permutation]
+        labels = {name: array[in_order] for name, array in self.problem.labels.load().items()}
+        fold, number = lines.fold[self.permutation][in_order], np.cumsum(chosen) - 1
+        chosen_lines = replace(lines, row=lines.row[chosen], fold=lines.fold[chosen], weight=lines.weight[chosen],
+                               target=lines.target[chosen])
+        problem = replace(self.problem, labels=execution.share(**{**labels, "fold": fold}),
+                          n_folds=lines.n_held_out_folds)
+        return replace(self, lines=chosen_lines, problem=problem,
+                       permutation=number[self.permutation[in_order]])
+
 
 @dataclass(frozen=True)
 class BlockedPoints:

@@ -13,7 +13,8 @@ from dssl.base.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
-from dssl.learners.laprls.gram import GramSystem, gram_system, refined, solve_from_gram
+from dssl.learners.laprls import solve as laprls_solve
+from dssl.learners.laprls.gram import GramSystem, folds_that_fit, gram_system, refined, solve_from_gram
 from dssl.learners.laprls.iterations import factors_that_fit, groups_of
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.products import CACHE, gram_bytes
@@ -278,6 +279,32 @@ def test_right_hand_sides_of_any_size_are_solved(size):
     assert residual < 1e-12
 
 
+# Held-out labels of one pair of penalties
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_folds_are_held_out_of_functions_of_the_other_labels(at_once, monkeypatch):
+    """Whatever the folds that were summed before, some labels in none of the folds, and points in another order."""
+    monkeypatch.setattr(laprls_solve, "folds_that_fit", lambda *sizes: at_once)
+    rng, pair = np.random.default_rng(5), Penalties(0.3, 0.4)
+    made = case(order=rng.permutation(120))
+    lines = replace(made.lines, fold=rng.integers(0, 6, len(made.lines.row)), n_held_out_folds=5)
+    folded = replace(made, lines=lines)
+    system = replace(made.system, params=replace(made.system.params, solver="nystrom-direct"))
+    values = least_squares_solver(system, [pair], made.execution).held_out_pair(lines, pair)
+    for fold in range(5):
+        line = lines.fold == fold
+        assert_allclose(values[line], folded.dense(replace(pair, held_out=fold))[lines.row[line]], rtol=1e-7, atol=1e-9)
+    assert np.isnan(values[lines.fold == 5]).all()
+
+
+def test_sums_of_as_many_folds_as_a_quarter_of_the_budget_holds():
+    for n_folds in (1, 3, 7):
+        needed = 4 * gram_bytes(500, n_folds, points=False, energy=False, n_outputs=3)
+        assert folds_that_fit(500, 3, needed) == n_folds
+        assert folds_that_fit(500, 3, needed - 4) == max(1, n_folds - 1)
+
+
 # The choice of a method
 
 GRID = with_folds([Penalties(a, i) for a in (0.1, 1.0, 10.0) for i in (0.01, 0.1, 1.0)], 5)
@@ -291,6 +318,8 @@ def test_gram_matrices_for_few_landmarks_and_many_systems_iterations_for_many_la
 
     assert chosen(500) == chosen(2000) == "nystrom-direct"
     assert chosen(20_000, GRID[:1]) == "nystrom-pcg"
+    assert chosen(1000, [Penalties(1.0, 0.0)], m=50_000, n_outputs=7, itemsize=4, n_folds=0) == "nystrom-direct", (
+        "one pass for the labels, a second for the held-out ones")
     assert chosen(2000, budget=gram_bytes(2000, 5, False) - 1) == "nystrom-pcg"
     assert chosen(2000, budget=gram_bytes(2000, 5, False)) == "nystrom-direct"
     assert chosen(2000, budget=gram_bytes(2000, 1, False), closed_form=1e10) == "nystrom-direct", "of all folds in one"
