@@ -245,7 +245,7 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
     if fitted.refit_held_out is None and whole.curve:
         why = "Huber's loss weights each label by its residual"
         if fitted.pooled is not None:
-            why = "the weight of the other model is of all labels"
+            why = "the weight of the other model is selected on all labels"
         elif isinstance(target, Classes):
             why = "the class sizes are known for all points, but not for subsets of the labels"
         whole = replace(whole, curve=[], no_curve=why)
@@ -317,7 +317,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 30, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 31, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, REPORT_TEXT, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

@@ -8,7 +8,8 @@ quantile:
                 latter if the difference is D. For D = 0 it is McNemar's without the correction of continuity
     rmse        `(mean a - (B - D)^2) / s` of the squared errors a of the first model and b of the second, B the root of
                 the mean of b, s the standard error of the mean of `a - (1 - D / B) b`, by Student's t. For D = 0 it is
-                the paired t-test, and near the observed difference the delta method
+                the paired t-test, and near the observed difference the delta method. Of several ranges of such D,
+                the interval is the one with the observed difference
 
 Each contains 0 exactly where the test of the comparison is not significant. The exact test of McNemar is stricter than
 the score statistic: where it alone is not significant, the interval is extended to 0. Other metrics have the statistic
@@ -22,6 +23,7 @@ based on paired data", Statistics in Medicine 1998 (a comparison of such interva
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -62,7 +64,13 @@ def interval_of_paired_rmse(squared: np.ndarray, other_squared: np.ndarray, *, s
 
     gain = other - float(np.sqrt(mean))
     lowest = _outside(inside, gain, other + float(np.sqrt(mean)))
-    return _ends(inside, gain, (lowest, other), significant=significant)
+    # Where a few errors are much larger than the others, differences near B are inside again, beyond a gap.
+    statistic = np.polynomial.Polynomial([mean - other**2, 2 * other, -1.0]) ** 2 - limit**2 * np.polynomial.Polynomial(
+        [covariance[0, 0], 2 * covariance[0, 1], covariance[1, 1]])
+    crossings = np.sort(statistic.roots().real)
+    bounds = (-_before_gap(lambda difference: inside(-difference), -gain, -lowest, -crossings[::-1]),
+              _before_gap(inside, gain, other, crossings))
+    return _ends(inside, gain, bounds, significant=significant)
 
 
 def _outside(inside: Callable[[float], bool], estimate: float, step: float) -> float:
@@ -72,6 +80,13 @@ def _outside(inside: Callable[[float], bool], estimate: float, step: float) -> f
             break
         step *= 2
     return estimate - step
+
+
+def _before_gap(inside: Callable[[float], bool], estimate: float, bound: float, crossings: np.ndarray) -> float:
+    """Return the first value from an estimate up to a bound that is not inside, or the bound; crossings ascend."""
+    places = [*crossings[(crossings > estimate) & (crossings < bound)], bound]
+    middles = ((low + high) / 2 for low, high in pairwise(places))
+    return float(next((middle for middle in middles if not inside(middle)), bound))
 
 
 def _ends(inside: Callable[[float], bool], estimate: float, bounds: tuple[float, float], *,

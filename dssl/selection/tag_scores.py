@@ -26,7 +26,15 @@ from ..base.wilson import CONFIDENCE
 from ..learners.target.tags import Tags
 from .comparison import MIN_DIFFERENCE, PairedComparison
 from .graph_gain import Gain
-from .interval import MIN_PAIRS, interval_of_score, sign_test, significant_t, t_power, t_test
+from .interval import (
+    MIN_PAIRS,
+    detectable_mean_difference,
+    interval_of_score,
+    sign_test,
+    significant_t,
+    t_power,
+    t_test,
+)
 from .reliability import expected_calibration_error
 
 BINS = 10
@@ -107,17 +115,18 @@ def pair_of_tags(true: Tags, scores: np.ndarray, others: np.ndarray) -> PairedCo
     losses = [(known & (_predicted(each) != true.coded)).sum(axis=1) for each in (scores, others)]
     other = _mean_of_draws(losses[1], n)[0]
     difference, error = _mean_of_draws(losses[0] - losses[1], n)
-    r, interval = len(n), None
+    r, interval, smallest, detectable = len(n), None, None, None
     if error > 0:
-        half = significant_t(r - 1) * error
-        interval = [-difference - half, half - difference]
+        smallest = significant_t(r - 1) * error
+        interval = [-difference - smallest, smallest - difference]
+        detectable = detectable_mean_difference(r, error, max(other, 1 - other))
         p_value = t_test(difference / error, r - 1)
         power = t_power(r, max(other / 2, MIN_DIFFERENCE), error)
     else:
         unanimous = int(np.count_nonzero(losses[0] - losses[1]))
         p_value = sign_test(unanimous, 0)
         power = float(r >= MIN_PAIRS)
-    return PairedComparison(r, -difference, other, p_value, None, None, power, interval, error)
+    return PairedComparison(r, -difference, other, p_value, smallest, detectable, power, interval, error)
 
 
 def hamming_loss(true: Tags, scores: np.ndarray) -> tuple[float, list[float] | None]:

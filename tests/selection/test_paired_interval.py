@@ -134,3 +134,15 @@ def test_a_model_without_an_error_and_equal_models_have_the_intervals_that_their
     assert 0 < low < high <= np.sqrt(squared.mean())
     low, high = interval_of_paired_rmse(squared, np.zeros(4), significant=True)
     assert low < -np.sqrt(squared.mean()) < high < 0
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_few_huge_errors_that_both_models_have_do_not_widen_the_interval_of_their_difference(sign):
+    """The mean of the squares is then not clearly above 0, and the statistic of differences near the rmse is small."""
+    rng = np.random.default_rng(0)
+    errors = np.where(np.arange(300) < 4, 1e5, rng.normal(size=300))
+    ours, other = errors**2, (errors + np.where(np.abs(errors) > 10, 0, 0.1 * np.sign(errors))) ** 2
+    gain = np.sqrt(other.mean()) - np.sqrt(ours.mean())
+    low, high = interval_of_paired_rmse(*(ours, other)[::sign], significant=True)
+    nearer, farther = sorted((sign * low, sign * high))
+    assert gain / 2 < nearer < gain < farther < 2 * gain

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn import metrics
 
 from dssl.learners.target.tags import Tags
-from dssl.selection.tag_scores import calibration_error, compare_tags, tag_scores
+from dssl.selection.tag_scores import calibration_error, compare_tags, pair_of_tags, tag_scores
 
 
 def drawn(seed, n=60, c=4, unknown=0.0):
@@ -117,3 +117,11 @@ def test_one_point_says_nothing():
     gain, _ = compare_tags(tags.take(np.arange(1)), np.array([[1.0, 1, 1, 1]]), np.array([[-1.0, 1, -1, 1]]))
     assert gain.p_value == 1
     assert gain.verdict == "too few points to tell"
+
+
+@given(st.integers(0, 10**6))
+def test_a_difference_is_significant_where_it_is_above_the_smallest_that_can_be(seed):
+    tags, scores = drawn(seed, n=40, c=3)
+    pair = pair_of_tags(tags, scores, np.random.default_rng(seed + 1).normal(size=scores.shape))
+    assert (abs(pair.gain) > pair.smallest) == (pair.p_value < 0.05)
+    assert pair.found is None or pair.found > pair.smallest

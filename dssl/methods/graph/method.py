@@ -185,7 +185,7 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
         folds = params.label_folds(target, learner, len(graph.vertices))
         assumed = learner.assumed
         if is_pooled:
-            folds = replace(folds, curve=[], no_curve="the weight of the other model is of all labels")
+            folds = replace(folds, curve=[], no_curve="the weight of the other model is selected on all labels")
             assumed = ClassPrior("given")  # the pool is shifted already
         held_out = {"model": [HeldOut(target, scored(target), signed(arrays[f"held_out{number}"], target),
                                       of_repetition, weight,
@@ -319,9 +319,9 @@ GRAPH_LEARNER = Method(
         Step("selection", 12, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("vertex_values", 19, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 20, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 12, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 13, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, REPORT_TEXT, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))
