@@ -26,7 +26,7 @@ from ..report.sections.answer import answer_section
 from ..report.sections.next_steps import in_order
 from ..report.sections.quality import quality_section
 from ..report.sections.scores import curve_section
-from ..report.sections.tags import tags_section
+from ..report.sections.tags import HELD_OUT, tags_answer, tags_section
 from ..storage.blocks import Rows
 from .base import PointEstimator
 
@@ -145,9 +145,9 @@ class MethodEstimator(PointEstimator):
         if isinstance(self.model_, TagModel):
             require("held_out" in self.evidence_, "y has several columns", why="this learner has no held-out values of "
                     "all tags", fix="write the report of each tag, estimators_[0].report(path)")
-            html = page(type(self).__name__, of, [tags_section(
-                "Did the unlabeled data help?", self.evidence_["in_words"], self.evidence_["held_out"],
-                "each predicted without its own labels")])
+            html = page(type(self).__name__, of, [
+                tags_section(self.evidence_["held_out"], HELD_OUT, self.evidence_["n_labeled"]),
+                tags_answer(self.evidence_["in_words"])])
         else:
             html = self._report(of)
         if path is not None:

@@ -14,7 +14,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..execution.worker_kinds import unlike_notes
 from ..report.page import leading_and_following, page
-from ..report.record import Attributes, Result, RunRecord, all_labeled
+from ..report.record import Attributes, Result, RunRecord, all_labeled, redrawn_by
 from ..report.sections.answer import never_note
 from ..report.sections.next_steps import in_order
 from ..report.sections.quality import quality_section
@@ -239,7 +239,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
         if "gain" in result:
             unread = unread_columns(stages["dataset"]["dataset"].get("survey", ()))
             result["verdict"] = Verdict.of(result, made.kind.report_text, unread,
-                                           all_labeled=all_labeled(stages)).sentences
+                                           all_labeled=all_labeled(stages),
+                                           draws=redrawn_by(made.given.to_dict())).sentences
         if "unreachable" in stages.get("health", {}):  # not of a kind without labels
             result["unreachable"] = write_unreachable(folder, made.artifact("health"),
                                                       made.kind.report_text.unreachable)

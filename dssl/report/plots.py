@@ -36,6 +36,8 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Err
         axes.set(xlim=(0, right * 1.3), ylim=(len(scores) - 0.5, -0.6), xlabel=by.axis)
         if by.factor == 100:
             axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= min(100, right * 1.3)])
+        else:
+            axes.locator_params(axis="x", nbins=5)
         horizontal(axes)
 
     best = min(scores, key=lambda row: by.loss(row[1]))[0]
@@ -69,6 +71,7 @@ def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
         axes.plot(both, both, color=MUTED, linestyle=":", linewidth=1.2)
         axes.plot(true, predicted, "o", color=MODEL, markersize=3.5, alpha=0.45, markeredgewidth=0)
         axes.grid()
+        axes.locator_params(nbins=5)
         axes.set(xlabel="true", ylabel="predicted")
 
     return svg("values", f"Predicted over true values of {len(true)} test points", (5.2, 4.2), draw)
@@ -124,8 +127,9 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
         axes.set(xlabel="predicted class", ylabel="true class", aspect="equal", xlim=(0, len(counts)),
                  ylim=(len(counts), 0))
 
+    names_width = 0.3 + 0.07 * max((len(plain_label(label, 12)) for label in labels), default=0)
     side = 1.3 + (0.75 if len(counts) <= 4 else 0.48 if len(counts) <= 10 else 0.36) * len(counts)
-    return svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + 0.5, side), draw)
+    return svg("confusion", f"Confusion matrix of {len(counts)} classes", (side + names_width, side), draw)
 
 
 def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: ErrorMetric, chosen: Attributes) -> Markup:
@@ -330,7 +334,7 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
         for row, (value, note) in enumerate(zip(values, notes, strict=True)):
             axes.annotate(note, (value, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
         axes.set_yticks(range(len(names)), names)
-        axes.set(xlabel="test points of the true class → predicted class",
+        axes.set(xlabel="test points",
                  xlim=(0, (max(values, default=0) or 1) * 1.2), ylim=(len(values) - 0.4, -0.6))
         horizontal(axes)
 

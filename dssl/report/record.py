@@ -140,6 +140,16 @@ class Result(TypedDict, total=False):
     predictions: str
 
 
+DRAWS = ("labels.random_state", "data.random_state")
+
+
+def redrawn_by(spec: Attributes) -> tuple[str, ...]:
+    """Return the keys of a spec that draw other labels, and other test points, where these are drawn."""
+    labels, test = at(spec, "labels") or {}, at(spec, "data", "test") or {}
+    is_drawn = (not (labels.get("given") or labels.get("file")), not (test.get("none") or test.get("official")))
+    return tuple(key for key, drawn in zip(DRAWS, is_drawn, strict=True) if drawn)
+
+
 def all_labeled(stages: Mapping[str, Attributes]) -> bool:
     """Return whether every training point has a label; False where that is not known.
 

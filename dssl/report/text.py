@@ -46,7 +46,9 @@ def number(value: Any) -> str:
         return ABSENT
     if isinstance(value, int) or (real.is_integer() and abs(real) < 1e15):
         return f"{int(value):,}"
-    return f"{real:.1f}" if 100 <= abs(real) < 1e6 else f"{real:.3g}"
+    if 1000 <= abs(real) < 1e6:
+        return f"{real:,.0f}"
+    return f"{real:.1f}" if 100 <= abs(real) < 1000 else f"{real:.3g}"
 
 
 def counted(value: Any, one: str, many: str | None = None) -> str:
@@ -80,9 +82,15 @@ def duration(seconds: Any) -> str:
 
 
 def plain_label(value: Any, length: int = 18) -> str:
-    """Return a value as one line of at most `length` characters."""
+    """Return a value as one line of at most `length` characters; of a longer one the begin and the end.
+
+    Names of classes that begin alike often differ in their ends.
+    """
     text = "".join(c if c.isprintable() else " " for c in str(value)).strip() or "(empty)"
-    return text if len(text) <= length else text[:length - 1] + "…"
+    if len(text) <= length:
+        return text
+    end = length // 3
+    return f"{text[:length - 1 - end].rstrip()}…{text[-end:].lstrip()}"
 
 
 def listed(values: Sequence[Any], limit: int) -> str:

@@ -4,62 +4,21 @@ Everything that may contradict the claim is looked at before it is made: the gue
 were held out, and balanced accuracy. So no sentence below the headline says otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .comparison import ROUNDING, Comparison, negligible, seen_by_test
 from .error_metric import ErrorMetric, metric_of
 from .page import Level
-from .record import Attributes, PairedTest, Result, Scores, interval_at, scores_at
+from .record import DRAWS, Attributes, Result, Scores, scores_at
 from .report_text import ReportText
 from .text import at, counted, finite, number, p_value, percent, plain_label
 
-SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
-ROUNDING = 1e-6  # of that error
-HELPED, HURT, TOO_FEW, NO_CLAIM = "helped", "hurt", "too few points to tell", "no claim"
+HELPED, HURT, UNCLEAR = "helped", "hurt", "no clear difference"
+TOO_FEW, NO_CLAIM = "too few points to tell", "no claim"
+DRAWN = {"labels.random_state": "one draw of the labels", "data.random_state": "one split"}
 ALL_LABELED = "All training points are labeled: there are no unlabeled points that could help."
 OPPOSITE = {HELPED: HURT, HURT: HELPED}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The error of another model on the same points, or its metric, the model's gain over it, and the p-value.
-
-    interval : the 95 % interval of the gain; None where it is unknown.
-    """
-
-    error: float
-    gain: float
-    p: float
-    interval: tuple[float, float] | None
-    pair: PairedTest
-    scores: Scores
-
-    @classmethod
-    def of(cls, baselines: Mapping[str, Scores], gain: Attributes, name: str, by: ErrorMetric) -> "Comparison | None":
-        """Return the comparison with a baseline; None where there is none."""
-        scores: Scores = baselines.get(name) or {}
-        pair: PairedTest = gain.get(f"over_{name}") or {}
-        error, change, p = finite(at(scores, by.key)), finite(pair.get("gain")), finite(pair.get("p_value"))
-        return None if error is None or change is None or p is None else cls(
-            error, change, p, interval_at(pair), pair, scores)
-
-    @property
-    def clear(self) -> bool:
-        """Return whether the test calls the difference real."""
-        return self.p < SIGNIFICANT
-
-    def is_within(self, share: float, by: ErrorMetric) -> bool:
-        """Return whether the gain is at most a share of what there is to lose."""
-        return abs(self.gain) <= share * by.loss(self.error)
-
-    def figures(self, by: ErrorMetric) -> str:
-        """Return the difference, its interval and its test.
-
-        Such as: 14.0 percentage points lower (95 % interval 9.1 to 18.6; McNemar's test, p = 0.0032).
-        """
-        change = "no difference" if self.is_within(ROUNDING, by) else by.change(self.gain)
-        interval = "" if self.interval is None else f"95 % interval {by.change_interval(self.interval)}; "
-        return f"{change} ({interval}{by.test}, {p_value(self.p)})"
 
 
 @dataclass(frozen=True)
@@ -70,7 +29,7 @@ class Verdict:
     the control. guess : what needs no model, on the labels held out where there are no test points. answer : of the
     test against the base ("helped", "hurt", ...). by_labels : what the labels say that were held out, as the result has
     it. unread : a sentence on columns of the source that the model lacks. all_labeled : whether there are no unlabeled
-    training points.
+    training points. draws : as `redrawn_by`.
     """
 
     by: ErrorMetric
@@ -84,9 +43,11 @@ class Verdict:
     by_labels: Attributes
     unread: str = ""
     all_labeled: bool = False
+    draws: Sequence[str] = DRAWS
 
     @classmethod
-    def of(cls, result: Result, report_text: ReportText, unread: str = "", *, all_labeled: bool = False) -> "Verdict":
+    def of(cls, result: Result, report_text: ReportText, unread: str = "", *, all_labeled: bool = False,
+           draws: Sequence[str] = DRAWS) -> "Verdict":
         scores: Scores = result.get("metrics") or {}
         baselines, gain = result.get("baselines") or {}, result.get("gain") or {}
         by_labels = gain.get("by_labels") or {}
@@ -94,12 +55,23 @@ class Verdict:
         base, shuffled = (Comparison.of(baselines, gain, name, by) for name in ("base", "shuffled"))
         guess = Comparison.of(baselines, gain, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
         return cls(by, report_text, scores, finite(scores.get(by.key)), base, shuffled,
-                   guess, gain.get("unlabeled_data"), by_labels, unread, all_labeled)
+                   guess, gain.get("unlabeled_data"), by_labels, unread, all_labeled, draws)
 
     @property
     def useless(self) -> bool:
         """Return whether the model is no better than the guess that needs none."""
         return self.guess is not None and self.guess.gain <= 0
+
+    @property
+    def is_negligible(self) -> bool:
+        """Return whether the unlabeled data makes no difference, or one that is real but too small to matter."""
+        base, answer = self.base, self.answer
+        if self.error is None:
+            base = Comparison.of(self.by_labels.get("scores") or {}, self.by_labels, "base", self.by)
+            answer = self.labels_answer
+        if base is None:
+            return False
+        return base.is_negligible(self.by) or (answer == UNCLEAR and base.is_within(ROUNDING, self.by))
 
     @property
     def labels_answer(self) -> str | None:
@@ -171,7 +143,9 @@ class Verdict:
 
     def _without_test_points(self) -> list[str]:
         claims = {HELPED: "According to the held-out labels, the unlabeled data helped",
-                  HURT: "According to the held-out labels, the unlabeled data hurt"}
+                  HURT: "According to the held-out labels, the unlabeled data hurt",
+                  UNCLEAR: "According to the held-out labels, the unlabeled data made no clear difference",
+                  NO_CLAIM: "The held-out labels cannot tell whether the unlabeled data helped"}
         if self.labels_answer is None:
             return ["This run has no test points, so it cannot tell whether the unlabeled data helped.",
                     *label_sentences(self.by_labels)]
@@ -201,10 +175,18 @@ class Verdict:
             return f"The unlabeled data {answer}"
         though = {HELPED: ", although the held-out labels say that it helps",
                   HURT: ", although the held-out labels say that it hurts"}.get(labels or "", "")
+        if self.both_perfect:
+            return ("The unlabeled data made no difference on the test points, which both models classify correctly"
+                    f"{though}")
         if answer == TOO_FEW:
             points = counted(self.scores.get("n_test"), "test point is", "test points are")
             return f"{points} too few to tell whether the unlabeled data helped{though}"
         return f"The unlabeled data made no clear difference{though and ' on the test points' + though}"
+
+    @property
+    def both_perfect(self) -> bool:
+        """Return whether neither the model nor its base makes any error on the test points."""
+        return self.by.key == "error" and self.error == 0 and self.base is not None and self.base.error == 0
 
     def _guess(self) -> str:
         """Return what the guess does: always predicting class 3."""
@@ -247,9 +229,13 @@ class Verdict:
         by_chance = "less than 0.1 %" if p < 0.001 else f"about {percent(p, 0 if p >= 0.01 else 1)}"
         rare = ("if the two models were equally good, a difference this large would appear in "
                 f"{by_chance} of such test sets")
-        if gain and base.clear and base.is_within(NEGLIGIBLE, by):
-            return (f"The difference is not due to chance, but it is too small to matter: less than a thousandth of "
-                    f"the {by.loss_name}. The simpler base model is good enough.")
+        if base.is_negligible(by):
+            return f"{negligible(by)} The simpler base model is good enough."
+        if self.is_negligible:
+            return (f"The {by.name} is the same with and without the unlabeled data, so the simpler base model is good "
+                    "enough.")
+        if self.both_perfect:
+            return f"{seen_by_test(by, base.pair)} So the simpler base model is good enough for points like these."
         if self.answer == TOO_FEW:
             return f"{seen_by_test(by, base.pair)} So the test favors neither model."
         if self.answer == HELPED:
@@ -271,9 +257,6 @@ class Verdict:
                     f"points, does at least as well as the model. So the gain comes from the {report_text.cause} and "
                     f"not from the unlabeled data: tune kernel.bandwidth and {report_text.norm} before you credit the "
                     "graph.")
-        if base.is_within(ROUNDING, by):
-            return (f"The {by.name} is the same with and without the unlabeled data, so the simpler base model is good "
-                    "enough.")
         return (f"The difference may be due to chance: {rare}. Do not count on the unlabeled data here; the simpler "
                 f"base model is good enough. {seen_by_test(by, base.pair)}")
 
@@ -289,30 +272,19 @@ class Verdict:
         if self.useless and self.by.key == "error" and ours is not None and constant is not None and ours > constant:
             sentences.append("If rare classes matter as much as frequent ones, compare balanced accuracy instead: it "
                              f"is {percent(ours)} for the model and {percent(constant)} for one class everywhere.")
-        sentences.append("These figures hold for one draw of the labels and one split. Other draws "
-                         "(labels.random_state, data.random_state) give other figures, so repeat the run with a few "
-                         "of them before you rely on a small gain.")
+        drawn = " and ".join(name for key, name in DRAWN.items() if key in self.draws)
+        if drawn:
+            sentences.append(f"These figures hold for {drawn}. Other draws ({', '.join(self.draws)}) give other "
+                             "figures, so repeat the run with a few of them before you rely on a small gain.")
+        else:
+            sentences.append("These figures hold for these labels and these test points. Others would give other "
+                             "figures.")
         return sentences
 
 
 def _guess_by_labels(by_labels: Attributes, by: ErrorMetric) -> Comparison | None:
     """Return the comparison with what needs no model on the labels that were held out."""
     return Comparison.of(by_labels.get("scores") or {}, by_labels, by.guess[0], by)
-
-
-def seen_by_test(by: ErrorMetric, pair: PairedTest) -> str:
-    """Return which differences a paired test on these points could have seen."""
-    n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "found"))
-    few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
-    if smallest is None:
-        return f"{few}, no difference between two such models can be distinguished from chance, however large it is."
-    seen = f"{few}, a difference below {by.difference_in_words(smallest)} cannot be distinguished from chance"
-    if power_limit is None:
-        return f"{seen}, and no difference would be detected in four of five such sets."
-    if power_limit < smallest:
-        return f"{seen}."
-    return (f"{seen}; a difference of {by.difference_in_words(power_limit)} would be detected in four of five such "
-            "sets.")
 
 
 def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labeled: bool = False) -> list[str]:
@@ -324,7 +296,7 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
     if not by_labels:
         return []
     if not by_labels.get("n"):
-        return [f"The labels cannot tell either: {by_labels.get('why', 'none can be held out')}."]
+        return [f"Held-out labels cannot say more: {by_labels.get('why', 'no label can be held out')}."]
     scores = at(by_labels, "scores", "model")
     by, n = metric_of(scores), counted(by_labels["n"], "label")
     how = "leave-one-out" if by_labels["folds"] == by_labels["n"] else f"{by_labels['folds']}-fold"
@@ -337,7 +309,9 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
               HURT: "The labels say that the unlabeled data hurts.",
               TOO_FEW: f"{'' if is_claimed else 'There are too few labels to tell. '}"
                        f"{seen_by_test(by, by_labels['over_base'])}"}
-    claim = claims.get(by_labels.get("unlabeled_data", ""), "There is no clear difference.")
+    claim = claims.get(by_labels.get("unlabeled_data", ""), "" if is_claimed else "There is no clear difference.")
+    if comparison.is_negligible(by):
+        claim = negligible(by)
     tried = by_labels.get("tried") or {}
     text = f"{known} with the unlabeled data and {by.with_interval(base)} without it, {comparison.figures(by)}"
     if all_labeled:

@@ -39,11 +39,11 @@ def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
     moved : the share of points whose class smoothing changes.
     """
     if attributes["own_weight"] > 0:
-        return {**attributes, "in_words": "the other model does not count: too few labels can be held out, by which it "
-                                          "would be judged"}
+        return {**attributes, "in_words":
+                "the other model is not used, because too few labels can be held out to judge it"}
     return {**attributes, "moved": moved, "in_words":
-            f"no labels judge the other model: what it says, smoothed on the graph, is all there is; smoothing changes "
-            f"the class of {moved:.1%} of the points"}
+            "there are no labels to judge the other model; the predictions are what it says, smoothed on the graph, "
+            f"which changes the class of {100 * moved:.1f} % of the points"}
 
 
 def _counts(attributes: JsonObject) -> bool:
@@ -52,10 +52,10 @@ def _counts(attributes: JsonObject) -> bool:
 
 def _uncompared(attributes: JsonObject) -> str:
     if not _counts(attributes):
-        return (f"the other model does not count: the {attributes['labels']} labels do not say that it knows the "
+        return (f"the other model is not used, because the {attributes['labels']} labels do not show that it knows the "
                 "classes")
-    return (f"the other model counts, by how well it predicts the {attributes['labels']} labels; they are too few to "
-            "hold some out and compare")
+    return (f"the other model is weighted by how well it predicts the {attributes['labels']} labels, which are too few "
+            "to hold some out and compare")
 
 
 def _in_words(own: Gain, of_other: Gain, attributes: JsonObject) -> str:
@@ -69,9 +69,9 @@ def _in_words(own: Gain, of_other: Gain, attributes: JsonObject) -> str:
     of_graph = {HELPED: "labels and graph help it", HURT: "it is better alone"}.get(
         of_other.verdict, "no clear gain over it alone")
     if not _counts(attributes):
-        return (f"the {own.n} held-out labels are predicted with {own.metric} {shown(own.baseline)}, and "
-                f"{shown(of_other.baseline)} by the other model alone, which does not count: the labels do not say "
-                "that it adds to them")
+        return (f"on the {own.n} held-out labels the {own.metric} is {shown(own.baseline)}, and "
+                f"{shown(of_other.baseline)} for the other model alone, which is not used, because the labels do not "
+                "show that it adds anything")
     return (f"the {own.n} held-out labels are predicted with {own.metric} {shown(own.with_graph)} with the other "
             f"model, {shown(own.baseline)} without it and {shown(of_other.baseline)} by it alone: {verdict} "
             f"(p = {own.p_value:.2g}), and {of_graph} (p = {of_other.p_value:.2g})")

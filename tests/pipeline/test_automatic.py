@@ -201,7 +201,7 @@ def test_another_model_is_that_of_the_estimator(digits_file, tmp_path, kind):
     assert result.transductive["error"] == pytest.approx((own.transduction_[y < 0] != unseen).mean())
     again = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert again.metrics == result.metrics
-    assert "by it alone" in result.report.read_text() or "by the other model alone" in result.report.read_text()
+    assert "by it alone" in result.report.read_text() or "for the other model alone" in result.report.read_text()
 
 
 def test_a_base_estimator_of_another_task_is_refused(digits_file):

@@ -69,7 +69,7 @@ def test_soft_labels_count_as_those_of_the_fit(table, tmp_path, kind, form):
     model = ESTIMATORS[kind](classes=NAMES).fit(table[FEATURES], table["kind"].to_numpy(object), soft_labels=P)
     predicted = pd.read_csv(result.folder / "predictions_all.csv")
     assert_array_equal(predicted["label"], model.transduction_)
-    assert "by it alone" in result.report.read_text() or "by the other model alone" in result.report.read_text()
+    assert "by it alone" in result.report.read_text() or "for the other model alone" in result.report.read_text()
 
 
 @pytest.mark.parametrize("kind", ["automatic", "graph"])
@@ -81,7 +81,7 @@ def test_without_a_label_soft_labels_are_all_there_is(table, tmp_path, kind):
     result = run(spec, workspace=tmp_path, execution=InProcess(1))
     predicted = pd.read_csv(result.folder / "predictions_all.csv")
     assert (predicted["label"] == table["true"]).mean() > 0.95
-    assert "no labels judge the other model" in result.report.read_text()
+    assert "no labels to judge the other model" in result.report.read_text()
     table[FEATURES].to_csv(tmp_path / "new.csv", index=False)
     assert_array_equal(result.predict(tmp_path / "new.csv"), result.predict(path))
     assert (result.predict(tmp_path / "new.csv") == table["true"]).mean() > 0.95

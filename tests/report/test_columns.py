@@ -39,7 +39,8 @@ def small():
 
 def test_each_column_has_its_type_range_missing_cells_levels_and_use(small):
     text = shown(facts_of(small, excluded=["id"]))
-    assert "The source has 5 columns (2 integer, 2 category, 1 number), and the model uses 4 of them." in text
+    assert ("The source has 5 columns (2 of integers, 2 of categories, 1 of numbers), and the model uses 4 of them."
+            ) in text
     assert "1 of them has missing values. 1 column is constant. 1 column looks like the target." in text
     assert "id integer 1,000 to 1,059 0 excluded , identifier: its whole numbers rise from row to row" in text
     assert "wood category – 20 2 used" in text
@@ -61,7 +62,7 @@ def test_of_many_columns_the_exceptions_are_shown(named):
     wide = pd.DataFrame(RNG.normal(size=(N, 100)).round(3))
     wide[3], wide[7], wide.loc[4, 9] = 5.0, wide[8] * 2, None
     text = shown(facts_of(wide, named=named))
-    assert "The source has 100 columns (99 number, 1 integer), and the model uses 100 of them." in text
+    assert "The source has 100 columns (99 of numbers, 1 of integers), and the model uses 100 of them." in text
     assert "1 of them has missing values. 1 column is constant. 1 column duplicates another one." in text
     assert ("it is 5 in every row" in text) == named  # pixels that no image reaches are only counted
     assert "on another scale" in text

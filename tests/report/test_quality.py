@@ -6,12 +6,15 @@ import pytest
 
 from dssl.base.wilson import interval_of_share
 from dssl.report.record import RunRecord
+from dssl.report.sections.answer import answer_section
 from dssl.report.sections.next_steps import in_order
 from dssl.report.sections.quality import class_rows, quality_section
-from dssl.report.sections.scores import scores_section
+from dssl.report.sections.scores import curve_section, scores_section
+from dssl.report.sections.tags import tags_of_run
+from dssl.report.text import number, plain_label
 
 from ..figures import unrendered
-from .examples import REPORT_TEXT, example_record, example_run
+from .examples import REPORT_TEXT, example_pair, example_record, example_run
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +76,8 @@ def test_of_many_classes_those_are_listed_of_which_least_is_right():
 @pytest.mark.parametrize(("metrics", "words"), [
     ({"rmse": 2.5, "interval": [2.0, 3.1], "r2": 0.75, "n_test": 40},
      "On the 40 test points, the model has an rmse of 2.5 (2 to 3.1); the predictions explain 75.0 % of the variance"),
+    ({"rmse": 2.5, "interval": [2.0, 3.1], "r2": 0.75, "r2_interval": [0.6, 0.8], "n_test": 40},
+     "the predictions explain 75.0 % (60.0 to 80.0 %) of the variance"),
     ({"rmse": 2.5, "interval": [2.0, 3.1], "r2": -0.2, "n_test": 40}, "an rmse of 2.5 (2 to 3.1)."),
     ({"error": 0.25, "balanced_accuracy": 0.7, "balanced_accuracy_interval": [0.6, 0.8], "n_test": 40,
       "scoring": "balanced_accuracy"},
@@ -94,6 +99,33 @@ def test_without_test_points_the_labels_that_were_held_out_say_how_good():
     assert quality_section(RunRecord({}, {})) is None
 
 
+@pytest.mark.parametrize(("other", "learned"), [
+    (None, "The model learned from 3 labels."),
+    ({"weight": 1}, "from 3 labels and what another model says of the points.")])
+def test_a_run_without_any_evidence_says_so_first_and_what_to_do(other, learned):
+    stages = {"labels": {"n_labeled": 3, "per_class": [0, 0], "classes": ["cat", "dog"]},
+              "models": {"choice": {"other_model": other}}}
+    run = RunRecord(stages, {"gain": {"by_labels": {"n": 0, "why": "no class has two labels"}}}, {"name": "x"})
+    section = quality_section(run)
+    assert plain(section.html).startswith(" It is not known how good the predictions are. There are no test points")
+    assert "no class has two labels" in section.html
+    assert learned in section.html
+    answer = answer_section(run, REPORT_TEXT)
+    assert ("They are never predicted" in answer.html) == (other is None)
+    steps = in_order(run, REPORT_TEXT, section, [answer])[2].html
+    assert "Find out how good the predictions are: label at least two points of each class, or set test points" in steps
+
+
+def test_without_test_points_the_errors_of_held_out_labels_are_drawn():
+    by_labels = example_run(3)[0]["gain"]["by_labels"]
+    html = answer_section(RunRecord({}, {"gain": {"by_labels": by_labels}}), REPORT_TEXT).html
+    assert "Error on held-out labels with its 95 % interval" in html
+    assert "All models are compared on the same held-out labels" in html
+    assert "<b>base</b>" in html
+    html = answer_section(example_record(*example_run(3)), REPORT_TEXT).html
+    assert "All models are compared on the same test points" in html
+
+
 def steps_of(result, facts):
     run = example_record(result, facts)
     others = [None, *(None for _ in range(2))]
@@ -105,8 +137,8 @@ def steps_of(result, facts):
 def test_what_to_do_next_follows_from_the_figures():
     result, facts = example_run(3)
     html = steps_of(result, facts)
-    assert "Add labels: the error on held-out labels falls with their number, although by less" in plain(html)
-    assert "Take the predictions" in html
+    assert "Add labels" not in html  # the error falls by less than its intervals are wide
+    assert html.index("Take the predictions") < html.index("If you can label more points")  # a good model is used first
     assert '(<a href="#quality">' not in html  # 4 of 50 are taken for another class
     assert 'href="#curve"' not in html  # which the page does not have
     result["metrics"]["confusion"][0] = [10, 2, 0]  # 2 of 12 may be chance
@@ -129,6 +161,70 @@ def test_a_useless_model_a_harmful_graph_and_an_open_question_are_said_first():
     assert "Take the predictions" not in hurt
     unclear = steps_of(*example_run(3, wrong=4, wrong_base=5, p=0.31))
     assert first.search(unclear)[1].startswith("Before you rely on the unlabeled points, repeat the run")
+    result, facts = example_run(3, wrong=4, wrong_base=5, p=0.31)
+    facts["spec"] |= {"labels": {"given": True}, "data": {"source": "some.csv", "test": {"official": True}}}
+    assert first.search(steps_of(result, facts))[1].startswith("Before you rely on the unlabeled points, add labels")
+    result["metrics"], result["baselines"], result["gain"] = {}, {}, {"by_labels": result["gain"]["by_labels"]}
+    result["gain"]["by_labels"] |= {"unlabeled_data": "no clear difference"}
+    assert ("Before you rely on the unlabeled points, add labels, or set test points aside (data.test):"
+            ) in steps_of(result, facts)
     result, facts = example_run(3)
     result["gain"]["by_labels"]["unlabeled_data"] = "hurt"
     assert first.search(steps_of(result, facts))[1].startswith("Before you rely on the unlabeled points, repeat")
+
+
+def test_of_two_classes_it_is_no_advice_to_label_points_that_are_predicted_as_either():
+    result, facts = example_run(2)
+    result["metrics"]["confusion"] = [[30, 20], [5, 45]]
+    assert "Label more points" not in steps_of(result, facts)
+
+
+def test_a_difference_too_small_to_matter_is_no_reason_to_repeat_the_run():
+    result, facts = example_run(3)
+    del result["baselines"]["shuffled"]
+    for name, rmse in (("model", 10.0), ("base", 10.001)):
+        scores = result["metrics"] if name == "model" else result["baselines"]["base"]
+        scores.clear()
+        scores |= {"rmse": rmse, "n_test": 150}
+    result["gain"] |= {"over_base": example_pair(0.001, 0.001), "unlabeled_data": "no clear difference"}
+    html = steps_of(result, facts)
+    assert "The simpler base model is good enough" in html
+    assert "Before you rely" not in html
+
+
+@pytest.mark.parametrize(("errors", "words"), [
+    ((0.1, 0.0), "The model predicts all held-out labels correctly, so the curve does not show whether more labels"),
+    ((1.0, 1.0), "the error of the model stays at 100.0 %. The curve does not show"),
+    ((0.3, 0.29), "changes from 30.0 % to 29.0 %. The intervals are wider than this change, so the curve does not"),
+    ((0.9, 0.1), "The error of the model still falls, by 80.0 percentage points")])
+def test_a_curve_claims_no_more_than_it_shows(errors, words):
+    result, facts = example_run(3)
+    rows = [{"labels": n, "model": error, "model_interval": [max(0, error - 0.2), min(1, error + 0.2)]}
+            for n, error in zip((7, 14), errors, strict=True)]
+    result["gain"]["by_labels"]["curve"] = rows
+    assert words in plain(curve_section(example_record(result, facts)).html)
+
+
+def test_a_long_name_keeps_its_end_and_a_long_number_its_first_digits():
+    names = [plain_label(f"a complaint about the delivery of parcel {i}", 18) for i in range(12)]
+    assert len(set(names)) == 12
+    assert {len(name) <= 18 for name in names} == {True}
+    assert plain_label("short", 5) == "short"
+    assert number(11889.28) == "11,889"
+    assert number(-136747.7) == "-136,748"
+    assert number(512.34) == "512.3"
+
+
+def test_tags_begin_with_the_share_of_labels_that_is_right():
+    by_tag = [{"tag": tag, "known": 50, "with_it": 20, "error": error, "f1": 0.5, "average_precision": 0.5,
+               "calibration_error": None} for tag, error in (("sea", 0.1), ("sky", 0.3))]
+    model = {"by_tag": by_tag, "hamming_loss": 0.2, "hamming_loss_interval": [0.15, 0.27], "n": 50, "n_whole": 50,
+             "f1_macro": 0.5, "f1_micro": 0.5, "average_precision": 0.5, "ranking_loss": 0.1, "calibration_error": None,
+             "scoring": "hamming_loss"}
+    run = RunRecord({"labels": {"n_labeled": 30}}, {"metrics": model, "baselines": {
+        "majority": model | {"hamming_loss": 0.4}}})
+    text = plain(tags_of_run(run).html)
+    assert text.startswith(" 80.0 % (95 % interval 73.0 to 85.0 %) of the 100 labels of single tags are predicted "
+                           "correctly, on 50 test points.")
+    assert "would be correct for 60.0 % of them. The model learned from 30 labeled points." in text.replace("  ", " ")
+    assert tags_of_run(run).title == quality_section(example_record(*example_run(3))).title

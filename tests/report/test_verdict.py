@@ -5,8 +5,9 @@ from itertools import product
 import pytest
 
 from dssl.data.findings import unread_columns
-from dssl.report.error_metric import gain_over
-from dssl.report.verdict import ALL_LABELED, Verdict
+from dssl.report.error_metric import SHARE, gain_over
+from dssl.report.record import redrawn_by
+from dssl.report.verdict import ALL_LABELED, Verdict, seen_by_test
 
 from .examples import REPORT_TEXT, example_page, example_pair, example_run
 
@@ -79,8 +80,8 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
     headline, *_ = Verdict.of(result, REPORT_TEXT).sentences
     assert headline == "According to the held-out labels, the unlabeled data helped."
     result["gain"]["by_labels"]["unlabeled_data"] = "no clear difference"
-    assert ("There are too few labels to tell whether the unlabeled data helped. There are no test points, so the "
-            "labels judge the model. In 5-fold cross-validation on the 15 labels, the error is 8.0 %"
+    assert ("According to the held-out labels, the unlabeled data made no clear difference. There are no test points, "
+            "so the labels judge the model. In 5-fold cross-validation on the 15 labels, the error is 8.0 %"
             ) in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
 
 
@@ -93,6 +94,62 @@ def test_the_difference_has_its_interval_on_test_points_and_on_held_out_labels()
               "percentage points lower (95 % interval from 14.0 higher to 38.0 lower; McNemar's test, p = 0.07)")
     assert labels in worse
     assert labels in equal
+
+
+@pytest.mark.parametrize("has_test", [True, False])
+def test_a_difference_of_quantities_that_is_real_and_tiny_is_called_too_small(has_test):
+    rmse = {"model": {"rmse": 56.0, "n_test": 50}, "base": {"rmse": 55.98, "n_test": 50}}
+    pair = {"gain": -0.02, "p_value": 0.009, "n": 50, "interval": [-0.04, -0.007]}
+    by_labels = {"n": 50, "folds": 50, "scores": rmse, "over_base": pair, "unlabeled_data": "no clear difference"}
+    result = {"metrics": {}, "gain": {"by_labels": by_labels}}
+    if has_test:
+        result = {"metrics": rmse["model"], "baselines": {"base": rmse["base"]},
+                  "gain": {"over_base": pair, "unlabeled_data": "no clear difference"}}
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
+    assert "the unlabeled data made no clear difference" in text.lower()
+    assert "too small to matter: less than a thousandth of the error" in text
+    assert "too few" not in text
+    assert "There is no clear difference" not in text
+    pair |= {"gain": -1e-6, "interval": [-2e-6, -1e-7]}
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
+    assert "practically no difference (95 % interval" in text
+    assert "not due to chance" not in text
+
+
+def test_two_models_without_an_error_are_not_called_too_few_points():
+    result, _ = example_run(3, wrong=0, wrong_base=0, p=1.0)
+    result["gain"] |= {"unlabeled_data": "too few points to tell", "over_base": example_pair(0.0, 1.0)}
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
+    assert text.startswith("The unlabeled data made no difference on the test points, which both models classify "
+                           "correctly: the test error is 0.0 % with it and 0.0 % without it, no difference")
+    assert "150 test points are too few" not in text
+
+
+def test_without_a_held_out_label_the_sentence_fits_a_clear_test():
+    result, _ = example_run(3)
+    result["gain"]["by_labels"] = {"n": 0, "why": "no class has two labels, so none can be held out"}
+    text = " ".join(Verdict.of(result, REPORT_TEXT).sentences)
+    assert "The unlabeled data helped" in text
+    assert "Held-out labels cannot say more: no class has two labels" in text
+
+
+@pytest.mark.parametrize(("labels", "test", "words"), [
+    ({}, {"count": 9}, "one draw of the labels and one split. Other draws (labels.random_state, data.random_state)"),
+    ({"given": True}, {"count": 9}, "for one split. Other draws (data.random_state)"),
+    ({"file": ["a.csv"]}, {"official": True}, "for these labels and these test points."),
+    ({"per_class": 3}, {"official": True}, "for one draw of the labels. Other draws (labels.random_state)")])
+def test_only_what_was_drawn_is_to_be_drawn_again(labels, test, words):
+    draws = redrawn_by({"labels": labels, "data": {"test": test}})
+    text = " ".join(Verdict.of(example_run(3)[0], REPORT_TEXT, draws=draws).sentences)
+    assert f"These figures hold {'' if words.startswith('for') else 'for '}{words}" in text
+
+
+@pytest.mark.parametrize(("pair", "words"), [
+    ({"n": 5, "smallest": None}, "With 5 predictions, no difference between two such models"),
+    ({"n": 105, "smallest": 1.4, "found": None}, "With 105 predictions, no difference between two such models"),
+    ({"n": 60, "smallest": None}, "Both models do equally well on each point")])
+def test_what_a_test_can_see_is_at_most_a_whole(pair, words):
+    assert seen_by_test(SHARE, pair).startswith(words)
 
 
 def test_too_few_labels_are_told_once():

@@ -1,41 +1,55 @@
 """Did the unlabeled data help? The verdict with its figures, what stands against it, and what each model is."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
-from ..error_metric import ROOT, metric_of
+from ..error_metric import ROOT, ErrorMetric
 from ..page import Finding, Section
 from ..plots import error_plot
-from ..record import Attributes, RunRecord
+from ..record import Attributes, RunRecord, redrawn_by
 from ..rendering import rendered
 from ..report_text import GUESSES, Baseline, ReportText
 from ..text import at, finite, listed, number, plain_label
 from ..verdict import Verdict
+from .quality import has_other_model
 from .selection import choice_findings
 
 
 def answer_section(run: RunRecord, report_text: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the answer to that question; it also says so if there are no scores or no base model."""
-    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled)
+    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled,
+                         draws=redrawn_by(run.spec))
     are_classes = verdict.by != ROOT
-    meaning_of = {"model": report_text.model} | {
+    combined = " Here it is combined with what another model says of the points." if has_other_model(run) else ""
+    meaning_of = {"model": f"{report_text.model}{combined}"} | {
         baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
         for baseline in (*baselines, *GUESSES)}
     if verdict.by.guess_meaning:
         meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
+    drawing, caption = _errors(run, verdict.by)
+    compared = run.scores if run.metrics else at(run.by_labels, "scores") or run.scores
     return Section("answer", "Did the unlabeled data help?", rendered(
-        "answer.html", verdict=verdict, drawing=_errors(run),
+        "answer.html", verdict=verdict, drawing=drawing, caption=caption,
         findings=[*never_findings(run), *setting_findings(run, report_text), *choice_findings(run, report_text)],
-        meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in run.scores]))
+        meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in compared]))
 
 
-def _errors(run: RunRecord) -> Markup | None:
-    """Return the drawing of the errors of the model and its baselines; None where no test point was scored."""
-    by = metric_of(run.metrics)
-    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in run.scores.items()
+def _errors(run: RunRecord, by: ErrorMetric) -> tuple[Markup | None, str]:
+    """Return the drawing of the errors of the model and its baselines, and its caption; None without any.
+
+    They are those on test points, or without these on held-out labels.
+    """
+    scores, points = run.scores, "test points"
+    if not run.metrics:
+        scores, points = at(run.by_labels, "scores") or {}, "held-out labels"
+        by = replace(by, axis=by.held_out_axis, name=f"{by.bare_noun} on held-out labels")
+    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in scores.items()
              if (error := finite(at(each, by.key))) is not None]
-    return error_plot(known, by) if known else None
+    caption = (f"{by.title} with its 95 % interval. All models are compared on the same {points}, so the paired test "
+               "above says more than whether the intervals overlap.")
+    return (error_plot(known, by), caption) if known else (None, "")
 
 
 def never_predicted(stages: Mapping[str, Attributes]) -> list[str]:
@@ -84,7 +98,7 @@ def setting_findings(run: RunRecord, report_text: ReportText) -> list[Finding]:
         warn("landmarks", f"{number(drawn)}, all labeled", "All landmarks are labeled points. Raise "
              "model.n_landmarks to several times the number of labels.")
     missed = [i for i, n in enumerate(run.at("labels", "per_class") or []) if n == 0]
-    if missed:
+    if missed and not has_other_model(run):
         classes = run.at("labels", "classes") or run.at("split", "classes") or []
         names = [classes[i] if i < len(classes) else i for i in missed]
         warn("classes without a label", listed(names, 10), "They are never predicted. Label at least one point of "

@@ -12,6 +12,8 @@ from ..text import ABSENT, counted, number, plain_label
 MAX_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "integer", "number": "number", "category": "category", "text": "text",
          "time": "date or time", None: "not read"}
+OF_KIND = {"integer": "of integers", "number": "of numbers", "category": "of categories", "text": "of text",
+           "time": "of dates or times", None: "not read"}
 LEVELS: dict[str, Level] = {"target": "warning", "identifier": "warning", "several units": "warning",
                             "free text": "note", "codes": "note", "time stamp": "note", "constant": "note",
                             "duplicate": "note"}
@@ -53,7 +55,7 @@ def columns_section(run: RunRecord) -> Section | None:
 
 def _summary(records: Sequence[Column]) -> str:
     """Return how many columns of each type there are, how many are used, incomplete, or look like something else."""
-    kinds = Counter(KINDS[record["kind"]] for record in records)
+    kinds = Counter(OF_KIND[record["kind"]] for record in records)
     used = [record for record in records if record["used"]]
     types = ", ".join(f"{number(count)} {kind}" for kind, count in kinds.most_common())
     sentences = [f"The source has {counted(len(records), 'column')} ({types}), and the model uses "

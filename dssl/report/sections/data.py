@@ -69,6 +69,8 @@ def data_section(run: RunRecord) -> Section | None:
 def _frequencies(run: RunRecord) -> str:
     """Return how frequent the classes count for the model, and why."""
     model = at(run.spec, "model") or {}
+    if not any(run.at("labels", "per_class") or []):
+        return "unknown, because no point is labeled"
     if model.get("class_sizes") is not None:
         return "as given in model.class_sizes"
     prior = model.get("class_prior")

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
+from ...base.wilson import interval_of_share
 from ..page import Finding, Level, Section
 from ..record import RunRecord
 from ..rendering import rendered
-from ..text import at, counted, finite, number, percent
+from ..text import at, counted, finite, number, percent, with_interval
 
 RECALL = 0.95
 FEW_EDGES = 20
@@ -102,6 +103,9 @@ def _components(health: Health) -> Assessment:
                + (f"; {counted(isolated, 'point')} without any neighbor" if isolated else ""))
     if share >= 0.95:
         return figures, "note", "A few small components are separate, and no label passes between components."
+    if "unreachable" not in health:  # a clustering, without labels
+        return figures, "note", ("Nothing passes between components, so each is a cluster, or several. With more large "
+                                 "components than clusters, raise graph.n_neighbors.")
     if at(health, "unreachable", "count") == 0:
         return figures, "note", "No label passes between components, but every component contains a labeled point."
     return figures, "warning", ("The graph has several large components, and nothing passes between them. Raise "
@@ -114,6 +118,9 @@ def _unreachable(health: Health) -> Assessment:
         return None
     if not count:
         return "0", "good", "Every component contains a labeled point."
+    if health.get("labeled") == 0:
+        return "all, since no point is labeled", "note", (
+            "What is predicted comes from another model alone, and the graph smooths it.")
     ids, where = at(health, "unreachable", "ids") or [], at(health, "unreachable", "components")
     share = f" ({percent(count / health['n'], 2)})" if health.get("n") else ""
     places = f" in {counted(where, 'component')}" if where else ""
@@ -183,15 +190,19 @@ def _homophily(health: Health) -> Assessment:
         return None
     if not edges or share is None or chance is None:
         return "no edge connects two labeled points", "note", "There are too few labels to judge the graph."
-    figures = f"{percent(share)} of {counted(edges, 'edge')} between labeled points; {percent(chance)} by chance"
+    low, high = interval_of_share(share, edges)
+    figures = (f"{with_interval(percent, share, (low, high))} of {counted(edges, 'edge')} between labeled points; "
+               f"{percent(chance)} by chance")
     better = (share - chance) / (1 - chance) if chance < 1 else 1.0
     if edges < FEW_EDGES:
         return figures, "note", "There are too few such edges to judge the graph."
-    if better < 0.1:
-        return figures, "warning", ("Neighbors share a class hardly more often than by chance, so this graph cannot "
-                                    "help. Try another data.scale, another metric, or other features.")
+    if low <= chance < 1:
+        return figures, "warning" if better < 0.1 else "note", (
+            "Neighbors do not share a class clearly more often than by chance. If that is so, this graph cannot help: "
+            "try another data.scale, another metric, or other features.")
     if better < 0.5:
-        return figures, "note", "Neighbors often differ in class, so the graph helps a little at best."
+        return figures, "note", ("Neighbors share a class only somewhat more often than by chance, so the graph helps "
+                                 "a little at best.")
     return figures, "good", "Neighbors mostly share a class, which is what the method assumes."
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from ..error_metric import errors_among
 from ..page import Section
-from ..record import RunRecord, scores_at
+from ..record import RunRecord, redrawn_by, scores_at
 from ..rendering import rendered
 from ..report_text import ReportText
-from ..text import counted, finite, listed, number
+from ..text import at, counted, finite, listed, number
 from ..verdict import HELPED, HURT, Verdict
 from .answer import never_predicted
 from .quality import class_rows_of
@@ -35,9 +35,12 @@ def in_order(run: RunRecord, report_text: ReportText, how_good: Section | None,
 
 def _next_section(run: RunRecord, report_text: ReportText, titles: Mapping[str, str]) -> Section | None:
     """Return the steps, with links to the sections that have a title; None where nothing suggests one."""
-    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled)
+    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled,
+                         draws=redrawn_by(run.spec))
     use = [] if verdict.level == "warning" else _of_use(run)
-    steps = [*_of_verdict(run, verdict), *_of_classes(run), *_of_labels(run), *use]
+    labels = _of_labels(run)
+    steps = [*_of_verdict(run, verdict), *_of_classes(run), *([*use, *labels] if verdict.level == "good" else
+                                                              [*labels, *use])]
     return Section("next", "What to do next", rendered("next.html", steps=steps, titles=titles)) if steps else None
 
 
@@ -45,16 +48,32 @@ def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
     if verdict.useless:
         return [NextStep("Do not use these predictions yet: they are no better than a constant. Check the target and "
                          "the columns, or add labels.", "columns")]
-    answer = verdict.labels_answer if verdict.error is None else verdict.answer
+    has_tests = verdict.error is not None
+    answer = verdict.answer if has_tests else verdict.labels_answer
+    if answer is None and not has_tests and run.by_labels:
+        return [NextStep(f"Find out how good the predictions are: {_more_evidence(run)}.", "quality")]
     if answer is None or verdict.all_labeled or (answer == HELPED and not verdict.contradicted):
         return []
+    if verdict.is_negligible or verdict.both_perfect:
+        return [NextStep("The simpler base model is good enough: the unlabeled points do not change its "
+                         f"{verdict.by.loss_name}, or too little to matter.", "answer")]
     if answer == HURT and not verdict.contradicted:
         return [NextStep("Use the base model for these data: the unlabeled points make the predictions worse.",
                          "answer")]
-    how = ("repeat the run with other draws (labels.random_state, data.random_state) or with more test points"
-           if run.spec else "add labels")
+    how = _more_evidence(run)
+    if has_tests:
+        how = "add labels or test points" if not verdict.draws else (
+            f"repeat the run with other draws ({', '.join(verdict.draws)}) or with more test points")
     return [NextStep(f"Before you rely on the unlabeled points, {how}: these figures do not show whether they help.",
                      "answer")]
+
+
+def _more_evidence(run: RunRecord) -> str:
+    """Return what gives a run without test points more to judge by."""
+    enough = "add labels" if run.by_labels.get("n") else "label at least two points of each class"
+    if run.at("split", "target") or finite(at(run.by_labels, "scores", "model", "rmse")) is not None:
+        enough = "add labels"
+    return f"{enough}, or set test points aside (data.test)" if run.spec else enough
 
 
 def _of_classes(run: RunRecord) -> list[NextStep]:
@@ -64,6 +83,8 @@ def _of_classes(run: RunRecord) -> list[NextStep]:
         steps.append(NextStep(f"Label points of {listed(never, 5)}: no row is predicted as "
                               f"{'it' if len(never) == 1 else 'one of them'}."))
     rows = class_rows_of(run)
+    if len(rows) < 3:  # every point is predicted as one of two classes
+        return steps
     worst = max(rows, key=lambda row: row.min_share_taken, default=None)
     if worst is not None and worst.n_taken > 1 and worst.min_share_taken > OFTEN and worst.name not in never:
         steps.append(NextStep(
@@ -77,10 +98,10 @@ def _of_labels(run: RunRecord) -> list[NextStep]:
     steps, curve = [], run.by_labels.get("curve") or []
     by = errors_among(scores_at(run.by_labels, "scores", "model"))
     before, last = (finite(row.get("model")) for row in curve[-2:]) if len(curve) > 1 else (None, None)
-    if before is not None and last is not None and 0 < last < STILL_FALLS * before:
-        falls = ("falls with their number, although by less than its intervals are wide"
-                 if is_within_intervals(*curve[-2:]) else "still falls with their number")
-        steps.append(NextStep(f"Add labels: the {by.bare_noun} on held-out labels {falls}.", "curve"))
+    if before is not None and last is not None and 0 < last < STILL_FALLS * before and not is_within_intervals(
+            *curve[-2:]):
+        steps.append(NextStep(f"Add labels: the {by.bare_noun} on held-out labels still falls with their number.",
+                              "curve"))
     sample = run.stage("sample")
     if sample.get("next") or sample.get("suggested"):
         steps.append(NextStep("If you can label more points, begin with those whose labels tell the model the most.",

@@ -15,6 +15,7 @@ LEARNERS = {
     "poisson": "the potential of the labels as sources of a flow",
 }
 MAX_KERNELS = 12
+SHOWN_SHARE = 0.0005  # below, a weight is shown as 0.0 %
 
 
 def values_section(run: RunRecord) -> Section | None:
@@ -48,7 +49,8 @@ def values_section(run: RunRecord) -> Section | None:
 
 def leading_kernels(kernels: Sequence[Attributes]) -> dict[str, Any]:
     """Return how many graph kernels there are, and as rows of a table those with the largest weights."""
-    best = sorted(kernels, key=lambda kernel: -kernel["share"])[:MAX_KERNELS]
+    weighted = [kernel for kernel in kernels if kernel["share"] >= SHOWN_SHARE]
+    best = sorted(weighted, key=lambda kernel: -kernel["share"])[:MAX_KERNELS]
     return {"n": len(kernels), "rows": [
         (number(kernel["ridge"]), number(kernel["power"]), "yes" if kernel["by_degree"] else "no",
          percent(kernel["share"])) for kernel in best]}
@@ -131,7 +133,7 @@ def choice_section(run: RunRecord) -> Section | None:
          f"{of_hidden}, {counted(hidden.get('n_test'), 'point')}" if hidden else None),
         (by.name, by.with_interval(metrics) if metrics else None),
     ]
-    alone = [kernel for kernel in choice.get("kernels_of_labels") or [] if kernel["share"] >= 0.0005]
+    alone = [kernel for kernel in choice.get("kernels_of_labels") or [] if kernel["share"] >= SHOWN_SHARE]
     shown = [(number(kernel["bandwidth"]), number(kernel["penalty"]), percent(kernel["share"]))
              for kernel in sorted(alone, key=lambda kernel: -kernel["share"])]
     return Section("choice", "Automatic choices", rendered(

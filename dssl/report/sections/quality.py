@@ -9,7 +9,7 @@ from ...base.wilson import interval_of_share
 from ..error_metric import SHARE, ErrorMetric, errors_among, metric_of
 from ..page import Section, Table
 from ..plots import MAX_CLASSES, classes_plot, values_plot
-from ..record import RunRecord, Scores, scores_at
+from ..record import RunRecord, Scores, interval_at, scores_at
 from ..rendering import rendered
 from ..text import ABSENT, at, counted, finite, number, percent, plain_label, with_interval
 
@@ -23,6 +23,8 @@ def quality_section(run: RunRecord) -> Section | None:
         sentences, evidence = [_of_test_points(run.metrics)], _evidence(run)
     elif run.by_labels.get("n"):
         sentences, evidence = [_of_held_out_labels(run)], _evidence_of_labels(run)
+    elif run.by_labels:
+        sentences, evidence = ["It is not known how good the predictions are."], _no_evidence(run)
     else:
         return None
     rows = class_rows_of(run)
@@ -53,7 +55,8 @@ def _of_test_points(metrics: Scores) -> str:
         return f"{text}; {percent(1 - metrics['error'])} of them are classified correctly."
     explained = finite(metrics.get("r2"))
     return f"{text}." if explained is None or explained <= 0 else (
-        f"{text}; the predictions explain {percent(explained)} of the variance of the targets.")
+        f"{text}; the predictions explain {with_interval(percent, explained, interval_at(metrics, 'r2_interval'))} of "
+        "the variance of the targets.")
 
 
 def _of_held_out_labels(run: RunRecord) -> str:
@@ -103,6 +106,23 @@ def _evidence_of_labels(run: RunRecord) -> list[str]:
     return sentences
 
 
+def _no_evidence(run: RunRecord) -> list[str]:
+    """Return why it is not known, and what the model learned from."""
+    n_labeled = run.at("labels", "n_labeled")
+    why = run.by_labels.get("why", "no label can be held out")
+    sentences = [f"There are no test points, and held-out labels cannot say it either: {why}."]
+    if n_labeled or has_other_model(run):
+        sources = [counted(n_labeled, "label")] if n_labeled else []
+        sources += ["what another model says of the points"] if has_other_model(run) else []
+        sentences.append(f"The model learned from {' and '.join(sources)}.")
+    return sentences
+
+
+def has_other_model(run: RunRecord) -> bool:
+    """Return whether another model, such as a vector for each class, says something of each point."""
+    return any(run.at(*path, "other_model") for path in (("models", "choice"), ("vertex_values",)))
+
+
 def _of_guess(metrics: Scores, scores: Mapping[str, Scores]) -> list[str]:
     """Return what share one class everywhere would get right, without which no share means much."""
     by = metric_of(metrics)
@@ -125,17 +145,18 @@ class ClassRow:
         row, column = confusion[code], confusion[:, code]
         self.name, self.n = names[code], int(row.sum())
         self.right = float(row[code] / row.sum())
-        self.interval = _interval(self.right, self.n)
+        self.interval = interval_of(self.right, self.n)
         self.precise = float(column[code] / column.sum()) if column.sum() else None
-        self.precise_interval = None if self.precise is None else _interval(self.precise, int(column.sum()))
+        self.precise_interval = None if self.precise is None else interval_of(self.precise, int(column.sum()))
         wrong = row.copy()
         wrong[code] = 0
         self.n_taken = int(wrong.max())
-        self.min_share_taken = _interval(self.n_taken / self.n, self.n)[0]
+        self.min_share_taken = interval_of(self.n_taken / self.n, self.n)[0]
         self.taken_for = names[int(wrong.argmax())] if self.n_taken else None
 
 
-def _interval(share: float, n: int) -> tuple[float, float]:
+def interval_of(share: float, n: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share of n points."""
     low, high = interval_of_share(share, n)
     return low, high
 

@@ -42,6 +42,10 @@ def _calibration(described: Reliability) -> str:
     """Return the expected calibration error, what it means, and what it would be of exact probabilities."""
     error, by_chance = (points(described[key]).replace(" point", " percentage point")
                         for key in ("calibration_error", "by_chance"))
+    bins = described["bins"]
+    outside = sum(not row["interval"][0] <= row["probability"] <= row["interval"][1] for row in bins)
     return (f"The expected calibration error is {error}: by this much, on average, the probability of a prediction "
             "differs from the share of correct predictions among those of similar probability. By chance alone, it "
-            f"would be about {by_chance} if all probabilities were exact.")
+            f"would be about {by_chance} if all probabilities were exact. In {number(outside)} of the {len(bins)} bins "
+            "of the picture, the mean probability lies outside of the interval of the share; of exact probabilities "
+            "that happens in about one bin of twenty.")

@@ -11,6 +11,7 @@ from ..rendering import rendered
 from ..text import number, percent, plain_label
 
 MAX_CELLS = 6  # of a row that are shown
+MAX_DIGITS = 10  # of a number in a cell that is shown as it is
 
 
 class Picture(TypedDict):
@@ -94,8 +95,17 @@ def _next(rows: Sequence[Attributes]) -> Table:
 
     head = [{"row": "row (from 0)", "line": "line (from 1)"}.get(name, name) for name in columns]
     return Table((*head, *cells), [
-        (*(shown(row, name) for name in columns), *(plain_label(row["cells"][name], 40) for name in cells))
+        (*(shown(row, name) for name in columns), *(_cell(row["cells"][name]) for name in cells))
         for row in rows])
+
+
+def _cell(cell: str) -> str:
+    """Return a cell of the source; a number of many digits with a few of them."""
+    try:
+        value = float(cell)
+    except ValueError:
+        return plain_label(cell, 40)
+    return f"{value:.6g}" if len(cell) > MAX_DIGITS else cell
 
 
 def _least_certain(rows: Sequence[Attributes], calibrated: bool) -> Table:
