@@ -161,3 +161,22 @@ def test_the_first_picture_is_on_the_first_screen(browser: Page, report):
     assert browser.ask("document.querySelector('figure svg').getBoundingClientRect().top") < 900
     browser.show(report, 390, height=844)
     assert browser.ask("document.querySelector('figure svg').getBoundingClientRect().top") < 844
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "medium"), [(1280, "screen"), (718, "print")])  # of A4 paper
+def test_each_table_shows_all_of_its_columns_on_a_wide_screen_and_on_paper(browser: Page, tmp_path, width, medium):
+    result, facts = example_run(4)
+    scores = {"balanced_accuracy": 0.9, "f1_macro": 0.9, "roc_auc": 0.987, "log_loss": 0.147}
+    ends = {f"{name}_interval": [value - 0.0123, value + 0.0123] for name, value in scores.items()}
+    for each in (result["metrics"], *result["baselines"].values()):
+        each |= scores | ends | {"rmse": 0.474}
+    path = tmp_path / "report.html"
+    path.write_text(example_page(result, facts), encoding="utf-8")
+    browser.show(path, width)
+    browser.call("Emulation.setEmulatedMedia", media=medium)
+    browser.ask("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
+    cut = browser.ask("[...document.querySelectorAll('.wide')].filter(own => own.scrollWidth > own.clientWidth + 1)"
+                      ".map(own => own.textContent.trim().slice(0, 40))")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert cut == []

@@ -110,6 +110,7 @@ def test_a_run_without_any_evidence_says_so_first_and_what_to_do(other, learned)
     assert plain(section.html).startswith(" It is not known how good the predictions are. There are no test points")
     assert "no class has two labels" in section.html
     assert learned in section.html
+    assert curve_section(run) is None
     answer = answer_section(run, REPORT_TEXT)
     assert ("They are never predicted" in answer.html) == (other is None)
     steps = in_order(run, REPORT_TEXT, section, [answer])[2].html
@@ -118,9 +119,12 @@ def test_a_run_without_any_evidence_says_so_first_and_what_to_do(other, learned)
 
 def test_without_test_points_the_errors_of_held_out_labels_are_drawn():
     by_labels = example_run(3)[0]["gain"]["by_labels"]
-    html = answer_section(RunRecord({}, {"gain": {"by_labels": by_labels}}), REPORT_TEXT).html
+    run = RunRecord({}, {"gain": {"by_labels": by_labels}})
+    html = quality_section(run).html
     assert "Error on held-out labels with its 95 % interval" in html
-    assert "All models are compared on the same held-out labels" in html
+    assert "on the same held-out labels, so the paired test below says more" in html
+    html = answer_section(run, REPORT_TEXT).html
+    assert "All models are compared" not in html
     assert "<b>base</b>" in html
     html = answer_section(example_record(*example_run(3)), REPORT_TEXT).html
     assert "All models are compared on the same test points" in html

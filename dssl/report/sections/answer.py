@@ -1,19 +1,15 @@
 """Did the unlabeled data help? The verdict with its figures, what stands against it, and what each model is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from markupsafe import Markup
-
-from ..error_metric import ROOT, ErrorMetric
+from ..error_metric import ROOT
 from ..page import Finding, Section
-from ..plots import error_plot
 from ..record import Attributes, RunRecord, redrawn_by
 from ..rendering import rendered
 from ..report_text import GUESSES, Baseline, ReportText
-from ..text import at, finite, listed, number, plain_label
+from ..text import at, listed, number, plain_label
 from ..verdict import Verdict
-from .quality import has_other_model
+from .quality import errors_drawing, has_other_model
 from .selection import choice_findings
 
 
@@ -28,28 +24,12 @@ def answer_section(run: RunRecord, report_text: ReportText, baselines: Sequence[
         for baseline in (*baselines, *GUESSES)}
     if verdict.by.guess_meaning:
         meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
-    drawing, caption = _errors(run, verdict.by)
+    drawing, caption = errors_drawing(run.scores, verdict.by, "test points", "above")
     compared = run.scores if run.metrics else at(run.by_labels, "scores") or run.scores
     return Section("answer", "Did the unlabeled data help?", rendered(
         "answer.html", verdict=verdict, drawing=drawing, caption=caption,
         findings=[*never_findings(run), *setting_findings(run, report_text), *choice_findings(run, report_text)],
         meanings=[(name, meaning_of.get(name, "Another baseline.")) for name in compared]))
-
-
-def _errors(run: RunRecord, by: ErrorMetric) -> tuple[Markup | None, str]:
-    """Return the drawing of the errors of the model and its baselines, and its caption; None without any.
-
-    They are those on test points, or without these on held-out labels.
-    """
-    scores, points = run.scores, "test points"
-    if not run.metrics:
-        scores, points = at(run.by_labels, "scores") or {}, "held-out labels"
-        by = replace(by, axis=by.held_out_axis, name=f"{by.bare_noun} on held-out labels")
-    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in scores.items()
-             if (error := finite(at(each, by.key))) is not None]
-    caption = (f"{by.title} with its 95 % interval. All models are compared on the same {points}, so the paired test "
-               "above says more than whether the intervals overlap.")
-    return (error_plot(known, by), caption) if known else (None, "")
 
 
 def never_predicted(stages: Mapping[str, Attributes]) -> list[str]:

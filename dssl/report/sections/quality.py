@@ -1,14 +1,16 @@
 """How good are the predictions? The error on points that no step has seen, its interval, and each class by itself."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from ...base.wilson import interval_of_share
 from ..error_metric import SHARE, ErrorMetric, errors_among, metric_of
 from ..page import Section, Table
-from ..plots import MAX_CLASSES, classes_plot, values_plot
+from ..plots import MAX_CLASSES, classes_plot, error_plot, values_plot
 from ..record import RunRecord, Scores, interval_at, scores_at
 from ..rendering import rendered
 from ..text import ABSENT, at, counted, finite, number, percent, plain_label, with_interval
@@ -27,10 +29,13 @@ def quality_section(run: RunRecord) -> Section | None:
         sentences, evidence = ["It is not known how good the predictions are."], _no_evidence(run)
     else:
         return None
-    rows = class_rows_of(run)
+    rows, by = class_rows_of(run), metric_of(scores_at(run.by_labels, "scores", "model"))
     true, predicted = (run.at("scores", "shown", name) or [] for name in ("true", "predicted"))
     drawing, caption = None, ""
-    if rows:
+    if not run.metrics:
+        held_out = replace(by, axis=by.held_out_axis, name=f"{by.bare_noun} on held-out labels")
+        drawing, caption = errors_drawing(at(run.by_labels, "scores") or {}, held_out, "held-out labels", "below")
+    elif rows:
         drawn = sorted(rows, key=lambda row: row.right)[:MAX_CLASSES] if len(rows) > MAX_CLASSES else rows
         drawing = classes_plot([(row.name, row.right, row.interval) for row in drawn])
         few = f" The {MAX_CLASSES} lowest of {number(len(rows))} classes are shown." if len(drawn) < len(rows) else ""
@@ -44,6 +49,18 @@ def quality_section(run: RunRecord) -> Section | None:
     return Section("quality", TITLE, rendered(
         "quality.html", sentences=sentences, evidence=evidence, drawing=drawing, caption=caption,
         classes=_class_table(rows), more=max(0, len(rows) - MAX_ROWS)))
+
+
+def errors_drawing(scores: Mapping[str, Scores], by: ErrorMetric, points: str, place: str) -> tuple[Markup | None, str]:
+    """Return the drawing of the errors of the model and its baselines, and its caption; None without any.
+
+    points : what they are of. place : where the paired test is told.
+    """
+    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in scores.items()
+             if (error := finite(at(each, by.key))) is not None]
+    caption = (f"{by.title} with its 95 % interval. All models are compared on the same {points}, so the paired test "
+               f"{place} says more than whether the intervals overlap.")
+    return (error_plot(known, by), caption) if known else (None, "")
 
 
 def _of_test_points(metrics: Scores) -> str:

@@ -67,7 +67,7 @@ def curve_section(run: RunRecord) -> Section | None:
     """Return the curve of the model and its base; words where the labels are too few, or too many for one."""
     by_labels = run.by_labels
     rows = by_labels.get("curve") or []
-    if not by_labels:
+    if not by_labels or not (run.metrics or by_labels.get("n")):  # the page begins with that nothing is known
         return None
     scores = scores_at(by_labels, "scores", "model")
     by, asked = errors_among(scores), metric_of(scores)
