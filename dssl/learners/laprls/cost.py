@@ -22,7 +22,7 @@ from ...graph.energy.vertex_removal import removal_tasks
 from ...storage.blocks import arrays_within, row_ranges
 from .closed_form import closed_form_bytes, closed_form_flops, label_feature_bytes
 from .dense import chunk_bytes
-from .gram import SYSTEMS_IN_A_TASK, folds_that_fit, runs_that_fit
+from .gram import SYSTEMS_IN_A_TASK, folds_in_first_pass, folds_that_fit, runs_that_fit
 from .inductive import inductive_bytes, near_bytes, near_points, refit_bytes
 from .iterations import factors_that_fit, sample_shares
 from .params import SystemParams
@@ -104,7 +104,15 @@ class SystemSizes:
     @property
     def summed_folds(self) -> int:
         """Return the number of folds with their own Gram matrices."""
-        return 0 if self.smooth else 1 if self.vectorized_folds else self.folds
+        if self.smooth or self.vectorized_folds or self.fits is None:
+            return 0 if self.smooth else 1 if self.vectorized_folds else self.folds
+        compared = next(iter(self.fits.held_out), ())
+        return len(compared) if self.in_first_pass(compared) else 1
+
+    def in_first_pass(self, sizes: tuple[int, ...]) -> bool:
+        """Return whether the pass of a fit sums the folds of these sizes, which are those that it compares."""
+        return self.fits is not None and sizes == next(iter(self.fits.held_out), ()) and folds_in_first_pass(
+            sizes, self.s, self.columns, self.budget)
 
     @property
     def split_bytes(self) -> int:
@@ -205,8 +213,9 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
         if of.closed_form:  # beside the sums, the features of labels in the driver, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
         if of.fits is not None:
-            tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else fold_tasks(
-                of, blocks, len(sizes)))
+            tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else (
+                blocks + block_count(len(sizes), SYSTEMS_IN_A_TASK) if of.in_first_pass(sizes) else fold_tasks(
+                    of, blocks, len(sizes))))
             largest = max(map(len, of.fits.held_out), default=1)
             peak += (min(largest, folds_that_fit(s, of.columns, of.budget)) - 1) * square
             seconds += len(of.fits.held_out) * gram_seconds(of.m, s, of.row_bytes / 4)

@@ -79,6 +79,14 @@ def folds_that_fit(s: int, n_outputs: int, budget: int) -> int:
     return max(1, 1 + (budget // 4 - one) // (two - one))
 
 
+def folds_in_first_pass(sizes: Sequence[int], s: int, n_outputs: int, budget: int) -> bool:
+    """Return whether the pass for a fit sums each fold that it will hold out, of these sizes, alone.
+
+    Single labels are held out in closed form instead.
+    """
+    return max(sizes, default=1) > 1 and len(sizes) <= folds_that_fit(s, n_outputs, budget)
+
+
 def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | None = None, *, energy: bool = True,
                   points: bool = False, labels: bool = True, ones: bool = False) -> dict[str, np.ndarray]:
     """Return the sums of `GramTask` over all blocks, by one pass over the points.

@@ -177,17 +177,18 @@ class LapRLSProblem:
         return any(len(systems) > 1 for systems in self.candidates.values())
 
     def prepared(self, kernel: Kernel, execution: Execution, *, held_out: bool, landmarks: Landmarks | None = None,
-                 parts: Parts | None = None) -> "PreparedLapRLS":
+                 parts: Parts | None = None, later: Sequence[np.ndarray] = ()) -> "PreparedLapRLS":
         """Return the systems of a kernel, ready to be solved.
 
         held_out : whether folds will be held out. landmarks : selected here by default. parts : for the partial sums of
-        Gram matrices, scratch by default.
+        Gram matrices, scratch by default. later : other folds, for which `held_out_pair` will be called.
         """
         shuffled = [replace(pair, control=True) for pair in self.candidates["model"] if "shuffled" in self.names]
         expected, validated = [*self.all_candidates, *shuffled], self.all_candidates if held_out else []
         begin = time.perf_counter()
         with one_thread():
-            solver, points, evidence = _solver(self, kernel, landmarks, expected, validated, execution, parts)
+            solver, points, evidence = _solver(self, kernel, landmarks, expected, validated, execution, parts,
+                                               self.with_folds(later).lines if later else None)
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
         return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
 
@@ -305,8 +306,8 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
-            held_out: Sequence[Penalties], execution: Execution,
-            parts: Parts | None) -> tuple[SystemSolver, Points, JsonObject]:
+            held_out: Sequence[Penalties], execution: Execution, parts: Parts | None,
+            later: LabelLines | None) -> tuple[SystemSolver, Points, JsonObject]:
     """Return the solver of the systems, the points of its functions, and evidence."""
     rows, lines, multiplicity, params = problem.rows, problem.lines, problem.multiplicity, problem.params
     labeled, dense = np.unique(lines.row), params.system.solver in DENSE
@@ -335,4 +336,4 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
     if params.loss != SQUARES:
         all_systems = [*expected, *with_folds(held_out, lines.n_held_out_folds)]
         return smooth_solver(system, params.loss, all_systems, execution, parts), landmarks.points, evidence
-    return least_squares_solver(system, expected, execution, parts, held_out), landmarks.points, evidence
+    return least_squares_solver(system, expected, execution, parts, held_out, later), landmarks.points, evidence

@@ -12,7 +12,7 @@ from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..losses import SQUARES
 from .closed_form import closed_form_of, closed_form_of_features, closed_form_values, label_features
 from .dense import DenseTask
-from .gram import GramSystem, folds_that_fit, gram_matrices, gram_system, solve_from_gram
+from .gram import GramSystem, folds_in_first_pass, folds_that_fit, gram_matrices, gram_system, solve_from_gram
 from .inductive import FoldClosedForm, FoldRefit, FoldSolver, inductive_values, require_folds_fit, with_new_folds
 from .iterations import require_converged, solve_by_products
 from .params import Functions, LabelLines, calibration_params
@@ -35,8 +35,8 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     closed_form : the flops of held-out values in closed form, None for refits. iterations : products of a column.
     Gram matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3`
     a system; half the time in float32. Iterations take `4 v (1 + halo) s` flops a column, in float64, and the kernel
-    each time unless half the budget can cache it. A fit holds its labels out afterwards: another `2 m s^2`, or the
-    iterations of `FOLDS` systems.
+    each time unless half the budget can cache it. A fit then holds its labels out: their kernel, or the iterations
+    of `FOLDS` systems.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.has_graph for item in systems)
@@ -46,9 +46,9 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     points = float(v if graph or control else m)
     factored = len(systems) if closed_form is None else sum(item.held_out < 0 for item in systems)
     is_fit = all(item.held_out < 0 for item in systems)
-    products = points * s * s * (1 + 2 * graph + control) + m * s * s * (1 + 2 * is_fit)
+    products = points * s * s * (1 + 2 * graph + control) + m * s * s
     factors = factored * s**3 / 3 + (closed_form or 0.0)
-    direct = points * with_halo * s * entry + (products * itemsize / 8 + factors) / FLOPS + (
+    direct = (points * with_halo + is_fit * m) * s * entry + (products * itemsize / 8 + factors) / FLOPS + (
         2.0 * nnz * s * graph / SPARSE_FLOPS)
     cached = points * with_halo * s * itemsize <= budget / 2
 
@@ -134,11 +134,17 @@ class GramSolver(SystemSolver):
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
     def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        """As in the base class: single labels in closed form, larger folds by one pass over the labels."""
+        """As in the base class: single labels in closed form, larger folds by one pass over the labels.
+
+        The pass is that of the fit where it has summed these folds.
+        """
         system, gram, execution = self.system, self.gram, self.execution
+        pairs = with_folds([pair], lines.n_held_out_folds)
         if max(lines.counts) == 1:
-            folded, pairs = with_new_folds(system, lines), with_folds([pair], lines.n_held_out_folds)
-            values, = closed_form_values(folded, gram, pairs, execution)
+            values, = closed_form_values(with_new_folds(system, lines), gram, pairs, execution)
+            return values[:, 0]
+        if np.array_equal(lines.fold, gram.lines.fold):
+            values, = held_out_values(system, solve_from_gram(gram, pairs, execution), pairs, execution)
             return values[:, 0]
         held_out = np.full(lines.target.shape, np.nan)
         at_once = folds_that_fit(gram.s, lines.target.shape[1], execution.memory_budget)
@@ -274,11 +280,12 @@ class DenseSolver(SystemSolver):
 
 
 def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
-                  parts: Parts | None = None, held_out: Sequence[Penalties] = ()) -> SystemSolver:
+                         parts: Parts | None = None, held_out: Sequence[Penalties] = (),
+                         later: LabelLines | None = None) -> SystemSolver:
     """Return the solver of least squares on landmarks, for the expected systems.
 
     parts : for the partial sums of Gram matrices, scratch by default. held_out : the pairs of penalties whose folds
-    will be held out.
+    will be held out. later : with the folds that `held_out_pair` will be asked for, if that is known.
     """
     closed_form = closed_form_of(system, held_out, execution.memory_budget)
     systems = [*expected, *with_folds(held_out, system.lines.n_held_out_folds)]
@@ -287,6 +294,9 @@ def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], e
         return IterativeSolver(system, execution, method, costs)
     inductive = system.inductive and bool(held_out)
     if closed_form is None and not inductive:
+        if later is not None and folds_in_first_pass(later.counts, system.s, later.target.shape[1],
+                                                    execution.memory_budget):
+            system = system.with_folds_of(later, execution)
         return GramSolver(system, gram_system(system, [*expected, *held_out], execution, parts), execution, costs)
     fold_solver = (FoldRefit if closed_form is None else FoldClosedForm)(system.fit_intercept)
     if inductive:

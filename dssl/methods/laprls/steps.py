@@ -326,15 +326,17 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     models, described = dict[str, Model](), dict[str, dict[str, Any]]()
     evidence: list[dict[str, Any]] = []
     folds, weight = None, context.label_weights(target, params.weight)
+    holds_out = compares or isinstance(target, Classes)
+    later = LabelFolds.of(target, params.random_state, curve=False).compared if holds_out else []
     held_out_by_model, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
     for number, numbered in systems.items():
-        prepared = _prepared(context, params.of_number(problem, number), number, params)
+        prepared = _prepared(context, params.of_number(problem, number), number, params, later)
         fitted = prepared.fitted(numbered)
         at_once = prepared.solver.cheap_leave_one_out
         folds = folds or LabelFolds.of(target, params.random_state, a_fit_each=not at_once, curve=at_once and compares)
         evidence.append({**params.named(number), **fitted.evidence, "models": list(numbered)})
         for name, system in numbered.items():
-            is_held_out = name in ("model", "base") and (compares or isinstance(target, Classes))
+            is_held_out = name in ("model", "base") and holds_out
             # A control is moved as the model is.
             fits = _held_out_values(prepared, system, folds, weight) if is_held_out else of_model
             model, calibration, moved = with_prior(fitted.models[name], target, fits, context.points("train"),
@@ -360,8 +362,12 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
             **(compared if compares else {})}
 
 
-def _prepared(context: Context, problem: LapRLSProblem, number: int, params: PenaltyParams) -> PreparedLapRLS:
-    """Return the systems of a number: those of the selection, from the Gram matrices that it kept, or by its method."""
+def _prepared(context: Context, problem: LapRLSProblem, number: int, params: PenaltyParams,
+              later: Sequence[np.ndarray]) -> PreparedLapRLS:
+    """Return the systems of a number: those of the selection, from the Gram matrices that it kept, or by its method.
+
+    later : the folds that will be held out.
+    """
     known = None if context.fit is None else context.fit.evaluator
     if isinstance(known, PenaltyEvaluator) and number in known.systems:
         return known.systems[number]
@@ -376,13 +382,14 @@ def _prepared(context: Context, problem: LapRLSProblem, number: int, params: Pen
         system = replace(problem.params.system, solver=selection["evidence"][number]["method"])
         problem = replace(problem, params=replace(problem.params, system=system))
     shares = context.parts.within(f"shares{number}")
-    prepared = problem.prepared(kernel, context.execution, held_out=False, parts=shares, landmarks=landmarks)
+    prepared = problem.prepared(kernel, context.execution, held_out=False, parts=shares, landmarks=landmarks,
+                                later=later)
     shares.remove()
     return prepared
 
 
 def _held_out_values(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
-              weight: np.ndarray | None) -> list[HeldOut]:
+                     weight: np.ndarray | None) -> list[HeldOut]:
     """Return the values at labels held out; none where that does not fit the memory budget."""
     target = prepared.problem.target
     return [] if not prepared.solver.can_hold_out else [

@@ -298,6 +298,19 @@ def test_folds_are_held_out_of_functions_of_the_other_labels(at_once, monkeypatc
     assert np.isnan(values[lines.fold == 5]).all()
 
 
+def test_folds_that_a_fit_will_hold_out_are_summed_in_its_own_pass():
+    made, pair = case(), Penalties(0.3, 0.4)
+    lines = replace(made.lines, fold=np.random.default_rng(5).integers(0, 6, len(made.lines.row)), n_held_out_folds=5)
+    system = replace(made.system, params=replace(made.system.params, solver="nystrom-direct"))
+    alone, known = (least_squares_solver(system, [pair], made.execution, later=later) for later in (None, lines))
+    assert (len(alone.gram.sums["labels"]), len(known.gram.sums["labels"])) == (4, 6)
+    assert_allclose(known.solve([pair]).coef, alone.solve([pair]).coef, rtol=1e-9)
+    assert_allclose(known.held_out_pair(lines, pair), alone.held_out_pair(lines, pair), rtol=1e-8)
+    single = replace(lines, fold=np.arange(len(lines.row)), n_held_out_folds=len(lines.row))
+    in_closed_form = least_squares_solver(system, [pair], made.execution, later=single)
+    assert len(in_closed_form.gram.sums["labels"]) == 4
+
+
 def test_sums_of_as_many_folds_as_a_quarter_of_the_budget_holds():
     for n_folds in (1, 3, 7):
         needed = 4 * gram_bytes(500, n_folds, points=False, energy=False, n_outputs=3)
