@@ -135,7 +135,10 @@ def test_errors_of_several_quantities_are_not_compared(moons):
     Y = np.where(known[:, None] < 0, np.nan, np.stack([y, 2.0 - y], axis=1))
     fitted = MultiscaleKernelRegressor(n_landmarks=100).fit(X, Y)
     assert fitted.by_labels_ == {"n": 0, "why": "the errors of several quantities are not compared"}
-    assert "There is no learning curve: the errors of several quantities are not compared." in fitted.report()
+    page = fitted.report()
+    assert "It is not known how good the predictions are." in page
+    assert "held-out labels cannot say it either: the errors of several quantities are not compared." in page
+    assert "Find out how good the predictions are: compare them with values that you know." in page
     one = MultiscaleKernelRegressor(n_landmarks=100).fit(X, Y[:, 0])
     assert one.by_labels_["scores"]["model"]["rmse"] < 0.3
 

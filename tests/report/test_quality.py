@@ -232,3 +232,24 @@ def test_tags_begin_with_the_share_of_labels_that_is_right():
                            "correctly, on 50 test points.")
     assert "would be correct for 60.0 % of them. The model learned from 30 labeled points." in text.replace("  ", " ")
     assert tags_of_run(run).title == quality_section(example_record(*example_run(3))).title
+
+
+def test_a_model_that_knows_rare_classes_is_pointed_to_balanced_accuracy():
+    result, facts = example_run(3, wrong=36, wrong_base=36, p=1.0)
+    result["metrics"]["balanced_accuracy_interval"] = [0.4, 0.6]
+    result["baselines"]["majority"]["balanced_accuracy"] = 1 / 3
+    assert "set model.scoring to" not in steps_of(result, facts)  # a model without that parameter
+    facts["spec"]["model"]["scoring"] = None
+    assert "set model.scoring to balanced_accuracy" in steps_of(result, facts)
+    facts["spec"]["model"]["class_sizes"] = [1, 2, 3]
+    assert "set model.scoring to" not in steps_of(result, facts)
+    del facts["spec"]["model"]["class_sizes"]
+    result["metrics"]["balanced_accuracy_interval"] = [0.3, 0.6]
+    assert "set model.scoring to" not in steps_of(result, facts)
+
+
+@pytest.mark.parametrize(("simple", "said"), [(0.97, True), (0.9, False)])
+def test_k_means_on_the_features_is_named_where_it_does_as_well(simple, said):
+    run = RunRecord({}, {"metrics": {"accuracy": 0.94, "n_clusters": 3}, "model": "m",
+                         "baselines": {"euclidean": {"accuracy": simple}}}, path="result.json")
+    assert ("Consider k-means on the features" in in_order(run, REPORT_TEXT, None, [None])[2].html) == said

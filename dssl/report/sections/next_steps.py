@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..error_metric import errors_among
 from ..page import Section
-from ..record import RunRecord, redrawn_by, scores_at
+from ..record import RunRecord, interval_at, redrawn_by, scores_at
 from ..rendering import rendered
 from ..report_text import ReportText
 from ..text import at, counted, finite, listed, number
@@ -39,15 +39,15 @@ def _next_section(run: RunRecord, report_text: ReportText, titles: Mapping[str, 
                          draws=redrawn_by(run.spec))
     use = [] if verdict.level == "warning" else _of_use(run)
     labels = _of_labels(run)
-    steps = [*_of_verdict(run, verdict), *_of_classes(run), *([*use, *labels] if verdict.level == "good" else
-                                                              [*labels, *use])]
+    last = [*use, *labels] if verdict.level == "good" else [*labels, *use]
+    steps = [*_of_verdict(run, verdict), *_of_clusters(run), *_of_classes(run), *last]
     return Section("next", "What to do next", rendered("next.html", steps=steps, titles=titles)) if steps else None
 
 
 def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
     if verdict.useless:
         return [NextStep("Do not use these predictions yet: they are no better than a constant. Check the target and "
-                         "the columns, or add labels.", "columns")]
+                         "the columns, or add labels.", "columns"), *_of_rare_classes(run)]
     has_tests = verdict.error is not None
     answer = verdict.answer if has_tests else verdict.labels_answer
     if answer is None and not has_tests and run.by_labels:
@@ -68,11 +68,32 @@ def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
                      "answer")]
 
 
+def _of_rare_classes(run: RunRecord) -> list[NextStep]:
+    """Return another metric where a model that is useless by its errors knows the rare classes better than a guess."""
+    ends = interval_at(run.metrics, "balanced_accuracy_interval")
+    constant = finite(at(run.scores, "majority", "balanced_accuracy"))
+    model = at(run.spec, "model") or {}  # with class sizes, decisions follow these
+    can_ask = "scoring" in model and model["scoring"] in (None, "accuracy") and model.get("class_sizes") is None
+    if not can_ask or ends is None or constant is None or ends[0] <= constant:
+        return []
+    return [NextStep("If rare classes matter as much as frequent ones, set model.scoring to balanced_accuracy: in that "
+                     "metric the model is better than a constant.", "scores")]
+
+
+def _of_clusters(run: RunRecord) -> list[NextStep]:
+    """Return that the simpler clustering will do, where it agrees with the classes as well."""
+    ours, plain = finite(run.metrics.get("accuracy")), finite(at(run.scores, "euclidean", "accuracy"))
+    if ours is None or plain is None or plain < ours:
+        return []
+    return [NextStep("Consider k-means on the features themselves: its clusters agree with the classes at least as "
+                     "well as those of the graph.", "answer")]
+
+
 def _more_evidence(run: RunRecord) -> str:
     """Return what gives a run without test points more to judge by."""
-    enough = "add labels" if run.by_labels.get("n") else "label at least two points of each class"
-    if run.at("split", "target") or finite(at(run.by_labels, "scores", "model", "rmse")) is not None:
-        enough = "add labels"
+    has_classes = run.at("labels", "classes") or run.at("split", "classes")
+    enough = "add labels" if run.by_labels.get("n") else (
+        "label at least two points of each class" if has_classes else "compare them with values that you know")
     return f"{enough}, or set test points aside (data.test)" if run.spec else enough
 
 
