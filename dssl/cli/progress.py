@@ -53,7 +53,7 @@ class Reporter:
         elif event["event"] == "run":
             if event["stages"]:
                 self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; about "
-                          f"{time_text(event['estimated'] or 0.0)}, and what libraries take to load and compile")
+                          f"{time_text(event['estimated'] or 0.0)}, plus the time to load and compile libraries")
         elif event["event"] == "progress":
             self._on_progress(event)
         elif event["event"] == "heartbeat":

@@ -141,6 +141,6 @@ def report_command(run_id: str | None, workspace: str) -> None:
 
     reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"),
                      key=lambda path: path.stat().st_mtime_ns)
-    require(bool(reports), f"no report of run {run_id or '(any)'} in {workspace}", error=DataError,
+    require(bool(reports), f"{workspace} has no report{f' of run {run_id}' if run_id else ''}", error=DataError,
             why="a report is written at the end of a run", fix="run a pipeline first, or check --workspace")
     click.echo(str(reports[-1]))

@@ -119,6 +119,11 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
     """
     what = _described(refused, n_rows, source, names, row_names, expected or {})
     if is_new:
+        other_mark = all(is_number(text) for cells in refused.values() for _, text in cells.examples)
+        if other_mark and not any(cells.missing for cells in refused.values()):
+            return CellError(explain(what, why="they are numbers with another decimal mark than in the training data",
+                                     fix="name the mark of the new rows: --read 'decimal=\",\"' or --read "
+                                         "'decimal=\".\"'; in Python decimal=\",\" or decimal=\".\""))
         return CellError(explain(what, why="the training data had no such cells in these columns, so the model cannot "
                          "use them", fix="correct these cells or leave the rows out; to accept missing cells, read the "
                                          "training data with `when_missing: impute`, which gives them a value"))

@@ -94,9 +94,12 @@ class AutomaticEstimator(SoftLabelsEstimator):
         never = target.coding.unpredicted_classes(self._transduction)
         self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}
         if self.gain_.all_labeled:
+            fix = "mark unlabeled points, or use a supervised model"
+            if isinstance(target, Classes) and "-1" in target.names.tolist():  # NumPy makes text of -1 among texts
+                fix = "'-1' is a class here: pass unlabeled='-1' if it marks unlabeled points"
             warnings.warn(explain("all training points are labeled",
-                                  why="there are no unlabeled points that could help",
-                                  fix="mark unlabeled points, or use a supervised model"), UserWarning, stacklevel=3)
+                                  why="there are no unlabeled points that could help", fix=fix), UserWarning,
+                          stacklevel=3)
         elif "other_model" not in self.evidence_:
             self._warn_if_it_hurts()
 

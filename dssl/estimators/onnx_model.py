@@ -30,7 +30,7 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
     node = described["model"]
     require(node["type"] == "kernel", f"a model of type {node['type']!r}, such as that of "
             "SemiSupervisedClassifier, cannot be written as ONNX", fix=FIX,
-            why="it searches neighbors, or sums kernels, and a graph of standard operators is of one kernel")
+            why="it searches neighbors or sums several kernels, and an ONNX file holds one kernel")
     require(node["kernel"]["type"] != "laplacian", "a laplacian kernel cannot be written as ONNX", fix=FIX,
             why="sums of absolute differences are no product of matrices, and would hold n x m x d numbers")
     size = 8 * sum(array.size for array in arrays.values())

@@ -144,11 +144,12 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
             names = np.unique(np.asarray(self.classes))
         what = "soft_labels" if self._soft_labels is not None else "class_embeddings"
         require(len(names) == count and (self.classes is None or len(self.classes) == count), error=DataError,
-                what=f"{what} of {count} classes, and {'classes names' if self.classes is not None else 'y has'} "
-                f"{len(names)}", why="each class has one column of soft_labels, or one row of class_embeddings",
+                what=f"{what} has {count} classes, but {'classes names' if self.classes is not None else 'y has'} "
+                f"{len(names)} different ones",
+                why="each class has one column of soft_labels, or one row of class_embeddings",
                 fix="name all of them in their order by classes=[...]")
         strange = [name for name in known.tolist() if name not in names.tolist()]
-        require(not strange, f"y has the classes {strange[:5]}, and classes names {names.tolist()[:10]}",
+        require(not strange, f"y has classes that are not in `classes`: {strange[:5]}",
                 error=DataError, why="soft labels have a column for each class",
                 fix="add them to classes, or correct y")
         return names

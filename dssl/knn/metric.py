@@ -217,7 +217,7 @@ def check_block(block: Any, first: int, metric: AnyMetric) -> float:
         largest = (largest_of_rows(block) if sparse.issparse(block) else
                    np.maximum(block.max(axis=1), -block.min(axis=1)))
         bad = first + np.flatnonzero(~np.isfinite(largest))
-        require(len(bad) == 0, f"{len(bad)} rows from row {first} on hold NaN or infinite values, first {bad[:5]}",
+        require(len(bad) == 0, f"rows that hold NaN or infinite values: {_first_few(bad)}",
                 why="they have no distances, and one such row would spoil all neighbor lists", error=DataError,
                 fix="drop these rows, or fill the values before searching")
         require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
@@ -226,9 +226,14 @@ def check_block(block: Any, first: int, metric: AnyMetric) -> float:
     rule = metric_of(metric)
     undefined_rows = first + np.flatnonzero(rule.undefined(block))
     require(len(undefined_rows) == 0,
-            f"{len(undefined_rows)} rows from row {first} on are {rule.undefined_are}, first {undefined_rows[:5]}",
+            f"rows that are {rule.undefined_are}: {_first_few(undefined_rows)}",
             why=rule.undefined_why, error=DataError, fix=rule.undefined_fix)
     return largest_of_all
+
+
+def _first_few(rows: np.ndarray) -> str:
+    more = f" and {len(rows) - 5:,} more" if len(rows) > 5 else ""
+    return ", ".join(map(str, rows[:5].tolist())) + more
 
 
 def require_squares(largest: float, dtype: np.dtype) -> None:

@@ -210,8 +210,8 @@ def _pool(own: Fit, other: OtherModel, graph: Graph, points: Rows, params: Autom
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
     if limited_by_memory(count, params.max_labels):
         warnings.warn(explain(
-            f"harmonic functions or nearest labels, not the average of kernels, of {count:,} labels",
-            why=f"kernels of labeled points fit half the memory budget up to {params.max_labels:,}",
+            f"harmonic functions or nearest labels predict from {count:,} labels, in place of the average of kernels",
+            why=f"half of the memory budget holds the kernels of at most {params.max_labels:,} labeled points",
             fix=f"set memory_budget to {2 * members_bytes(count, len(params.family.kernels)):,} or more"),
             UserWarning, stacklevel=3)
 

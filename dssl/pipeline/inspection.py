@@ -81,9 +81,10 @@ def inspect(name: str, workspace: Workspace) -> ArtifactDocument | RunDocument:
     known = {folder.name: folder for folder in artifacts.glob("*/*") if folder.is_dir()}
     fits = [folder for address, folder in known.items() if len(name) >= SHORTEST_ADDRESS
             and (address.startswith(name) or name.startswith(address))]
-    require(len(fits) == 1, f"{name!r} names {len(fits) or 'nothing'}{' artifacts' if fits else ''}", error=DataError,
-            why=f"it is no folder, stage or run, and of {len(known)} addresses in {workspace.root} "
-                f"{len(fits) or 'none'} begin{'' if fits else 's'} with it",
+    require(len(fits) == 1, error=DataError,
+            what=f"{name!r} names {len(fits)} artifacts" if fits else f"there is nothing called {name!r}",
+            why=f"no folder, stage or run has this name, and {len(fits) or 'none'} of the {len(known)} "
+                f"addresses in {workspace.root} begin with it",
             fix="give a path, a longer part of the address, a run, or one of the stages "
                 + ", ".join(all_stage_names()))
     return describe_folder(fits[0])

@@ -46,7 +46,8 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
                                 fix="copy pipelines/quickstart.yaml, or have `dssl init FILE` write a spec for your "
                                     "table"))
     if not isinstance(fields, dict):
-        raise SpecError(explain(f"{origin} holds {type(fields).__name__}, expected a mapping",
+        held = "a list" if isinstance(fields, list) else "one value"
+        raise SpecError(explain(f"{origin} is no spec: it holds {held}, expected a mapping of keys to values",
                                 why="a spec has sections: name, data, labels, graph, ...",
                                 fix="begin with `name: mine`, a space after each colon; see pipelines/quickstart.yaml, "
                                     "or have `dssl init FILE` write a spec for your table"))

@@ -366,8 +366,9 @@ def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False)
     if name is None and submitted:
         matching = [path for path in matching if (path / DESCRIPTION).is_file()]
     exact = [path for path in matching if path.name == name]
-    require(bool(matching), f"no {'submitted ' if submitted else ''}run {name or '(any)'} in {workspace.root}",
-            error=DataError, why="a run is a folder in runs/", fix="see `dssl status`, or check --workspace")
+    kind, called = "submitted run" if submitted else "run", f" {name}" if name else ""
+    require(bool(matching), f"{workspace.root} has no {kind}{called}", error=DataError,
+            why="each run has a folder in runs/", fix="see `dssl status`, or check --workspace")
     require(name is None or len(exact or matching) == 1, f"{len(matching)} runs begin with {name!r}", error=DataError,
             why="one run is meant", fix=f"write more of it: {', '.join(path.name for path in matching[:5])}")
     return (exact or matching)[-1]

@@ -425,7 +425,7 @@ def test_a_cluster_that_is_not_there_is_refused_where_everything_is_cached(made,
     (["run", "spec.yaml", "--from", "colums"], 2, "--from 'colums' is not a stage"),
     (["plan", "spec.yaml", "--until", "colums"], 2, "columns, covariance"),
     (["run", "spec.yaml", "--on", "in-process", "--memory-budget", "20kB"], 1, "memory budget is 20kB"),
-    (["inspect", "colums"], 1, "'colums' names nothing"),
+    (["inspect", "colums"], 1, "nothing called 'colums'"),
 ])
 def test_exit_codes(made, monkeypatch, tmp_path, arguments, code, message):
     monkeypatch.chdir(made)

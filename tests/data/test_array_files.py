@@ -192,6 +192,8 @@ def test_npy_refused(tmp_path):
     np.save(tmp_path / "short.npy", np.zeros(7))
     with pytest.raises(DataError, match=r"short\.npy has shape \(7,\), expected \(50,\)"):
         read_all(tmp_path / "x.npy", tmp_path, labels=tmp_path / "short.npy")
+    with pytest.raises(DataError, match=r"labels text\.npy is no \.npy file[\s\S]*np\.save"):
+        read_all(tmp_path / "x.npy", tmp_path, labels=tmp_path / "text.npy")
 
 
 # ---- IDX

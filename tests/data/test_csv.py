@@ -117,6 +117,11 @@ def test_quotes_blank_lines_and_line_ends(tmp_path_factory, rows, header, newlin
     ("0,1,y\n0.5,0.1,no\n", 1, ("0", "1")),
     ("1.5,2.5,y\n0.5,0.1,n\n", 2, None),
     ("label,p0,p1\n3,0,255\n", 1, ("p0", "p1")),
+    ("0,1,2,name\n0.5,0.1,3,oak\n", 1, ("0", "1", "2")),
+    ("0,1,2\n0.5,0.1,3\n", 1, ("0", "1")),
+    ("1,2,3\n4,5,6\n", 2, None),
+    ("0,1\n0.5,0.1\n", 2, None),
+    ("0,1,3\n0.5,0.1,3\n", 2, None),
     ("?,1,a\n2,?,b\n", 2, None),
 ])
 def test_header_is_found(tmp_path, text, n_rows, names):

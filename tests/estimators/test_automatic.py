@@ -92,6 +92,14 @@ def test_moons_are_told_apart_by_their_shape():
     assert (found.transduction_ == true).mean() > 0.95
 
 
+def test_a_marker_that_numpy_made_text_is_named():
+    X, y = make_moons(40, noise=0.1, random_state=0)
+    texts = np.array(["cat", "dog", -1])[np.where(np.arange(40) < 10, y, 2)]
+    with pytest.warns(UserWarning, match="'-1' is a class here: pass unlabeled='-1'"):
+        SemiSupervisedClassifier().fit(X, texts)
+    assert SemiSupervisedClassifier(unlabeled="-1").fit(X, texts).classes_.tolist() == ["cat", "dog"]
+
+
 def test_without_unlabeled_points_nothing_is_said_of_their_help():
     X, y = make_moons(40, noise=0.1, random_state=0)
     with pytest.warns(UserWarning, match=r"all training points are labeled(.|\n)*no unlabeled points"):

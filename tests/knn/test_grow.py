@@ -252,5 +252,5 @@ def test_what_grows_must_be_what_was_searched():
     with pytest.raises(DataError, match="method 'given'"):
         grown(X, 50, 5, base=Neighbors.from_arrays(base.to_arrays(), {"method": "given"}))
     X[55, 1] = np.nan
-    with pytest.raises(DataError, match=r"from row 50 on hold NaN.*first .55"):
+    with pytest.raises(DataError, match=r"hold NaN or infinite values: 55"):
         grown(X, 50, 5, base=base)

@@ -176,7 +176,7 @@ def test_measurable_rows_are_the_dense_ones(metric):
 
 @pytest.mark.parametrize(("value", "metric", "words"), [
     (np.nan, "euclidean", "NaN or infinite"), (np.inf, "cosine", "NaN or infinite"), (-1e200, "euclidean", "1e150"),
-    (0.0, "cosine", "are zero"), (None, "cosine", "are zero"),
+    (0.0, "cosine", "rows that are zero: 4\n"), (None, "cosine", "rows that are zero: 4\n"),
 ])
 def test_rows_without_distances_are_refused(value, metric, words):
     X = as_csr(np.eye(6))

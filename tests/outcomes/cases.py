@@ -702,7 +702,7 @@ case("Specs and commands", "a memory budget that one row exceeds", 1, "memory bu
     lambda folder: pipeline(folder, npz(folder), "--memory-budget", "100"))
 
 
-@case("Specs and commands", "predict with a column missing", 1, "has no column")
+@case("Specs and commands", "predict with a column missing", 1, "lacks the column b")
 def _(folder: Path) -> Outcome:
     source = csv(folder, frame())
     pipeline(folder, source)
@@ -755,7 +755,7 @@ case("Specs and commands", "`--until graph`", 0, "stopped after graph")(
                             ok=lambda result: f"{result['status']} after {result['stages'][-1]['name']}"))
 case("Specs and commands", "`dssl plan` of a run that cannot fit", 1, "budget")(
     lambda folder: pipeline(folder, npz(folder), "--memory-budget", "40kB", model={"n_landmarks": 90}))
-case("Specs and commands", "`dssl inspect` of nothing", 1, "names nothing")(
+case("Specs and commands", "`dssl inspect` of nothing", 1, "nothing called")(
     lambda folder: command(folder, "inspect", "nothing", "--workspace", str(folder / "work")))
 
 

@@ -73,7 +73,14 @@ def test_a_far_row_is_named_and_the_ranges_are_those_of_the_others(here):
     frame.to_csv("t.csv", index=False)
     done = init("t.csv")
     assert f"row 41 (line 43, id {frame.loc[41, 'id']}), counted from 0, lies far from all others" in done.stdout
-    assert "the widest column of numbers ranges" in done.stdout
+    assert "the widest range of a column is" in done.stdout
+
+
+def test_columns_without_names_are_called_by_their_numbers(here):
+    X = np.random.default_rng(0).normal(size=(N, 4))
+    X[3, 2] = np.nan
+    np.save("x.npy", X)
+    assert "empty cells: column 2: 1\n" in init("x.npy").stdout
 
 
 def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
@@ -87,7 +94,7 @@ def test_a_table_is_inspected_and_each_choice_has_its_reason(here):
     for reason in ("its whole numbers rise from row to row", "its text is written as dates", "it is 1 in every row",
                    "column 'height' on another scale", "empty cells: age", "text: soil (2 different)",
                    "no other column has both few different values and empty cells",
-                   "the widest column of numbers ranges"):
+                   "the widest range of a column is"):
         assert reason in " ".join(text.replace("#", "").split()), text
         assert reason in " ".join(done.stdout.split()), done.stdout
     assert "then: dssl run my-trees.yaml" in done.stdout

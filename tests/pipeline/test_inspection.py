@@ -62,7 +62,7 @@ def test_a_data_set(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("colums", "'colums' names nothing"), ("abc", "names nothing"), ("", "names nothing"),
+    ("colums", "nothing called 'colums'"), ("abc", "nothing called"), ("", "nothing called"),
 ])
 def test_what_names_nothing(finished, name, message):
     with pytest.raises(DataError, match=message) as error:

@@ -61,15 +61,24 @@ def test_columns_that_the_model_does_not_know_are_refused_or_dropped(trained):
 
 
 def test_a_missing_column_is_named(trained):
-    with pytest.raises(DataError, match=r"narrow.csv has 3 columns, the model needs 5: it has no column c, e"
+    with pytest.raises(DataError, match=r"narrow.csv lacks the columns c, e"
                                         r"[\s\S]*fix: add them; its columns are a, b, d$"):
         predict(trained, trained[2][["a", "b", "d", "kind"]], "narrow.csv")
     renamed = trained[2].rename(columns={"c": "cc"})
-    message = r"no column c[\s\S]*add it, or name it so if it is one of cc$"
+    message = r"lacks the column c\n[\s\S]*or rename the column that holds it; the model does not know cc$"
     with pytest.raises(DataError, match=message):
         predict(trained, renamed, "renamed.csv")
     with pytest.raises(DataError, match=message):
         trained[1].rows_of(renamed, InProcess(1))
+
+
+def test_a_new_file_with_another_decimal_mark_is_read_once_the_mark_is_named(trained):
+    table = trained[2][NAMES]
+    commas = table.map(lambda value: str(value).replace(".", ","))
+    with pytest.raises(DataError, match=r"another decimal mark[\s\S]*--read 'decimal=\",\"'"):
+        predict(trained, commas, "commas.csv")
+    np.testing.assert_array_equal(predict(trained, commas, "commas.csv", decimal=","),
+                                  predict(trained, table, "points.csv"))
 
 
 def test_columns_of_plain_numbers_are_numbers_in_a_new_file_too(trained):
@@ -115,7 +124,7 @@ def test_tables_of_another_format_are_matched_by_name(trained, tmp_path):
         found = model.predict(model.dataset_of(tmp_path / f"{name}.parquet", InProcess(2)).X)
         np.testing.assert_array_equal(found, expected)
     table[["a", "b", "d"]].to_parquet(tmp_path / "narrow.parquet")
-    with pytest.raises(DataError, match="no column c, e"):
+    with pytest.raises(DataError, match="lacks the columns c, e"):
         model.dataset_of(tmp_path / "narrow.parquet", InProcess(2))
     table[NAMES].set_axis(list("pqrst"), axis=1).to_parquet(tmp_path / "renamed.parquet")
     found = model.predict(model.dataset_of(tmp_path / "renamed.parquet", InProcess(2), target="none").X)
@@ -147,7 +156,7 @@ def test_stored_data_sets_are_not_copied(trained, tmp_path):
     np.testing.assert_array_equal(found, np.tile(expected, 2))
     table[NAMES[:4]].to_csv(tmp_path / "narrow.csv", index=False)
     ingest(tmp_path / "narrow.csv", StoredParts(tmp_path / "n"), InProcess(2), target="none").save(tmp_path / "n")
-    with pytest.raises(DataError, match="no column e"):
+    with pytest.raises(DataError, match="lacks the column e"):
         model.dataset_of(tmp_path / "n", InProcess(2))
 
 

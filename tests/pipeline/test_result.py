@@ -70,7 +70,7 @@ def test_predictions_of_a_file_a_table_and_an_array_are_equal(mixed, tmp_path):
     probabilities = result.predict_proba(new)
     np.testing.assert_array_equal(result.classes[probabilities.argmax(axis=1)], from_file)
     assert set(result.predict(new, model="base")) <= {"no", "yes"}
-    with pytest.raises(DataError, match="it has no column color"):
+    with pytest.raises(DataError, match="lacks the column color"):
         result.predict(new[["size"]])
     with pytest.raises(DataError, match="X has 2 features, the model was fitted on"):
         result.predict(X[:, :2])

@@ -311,8 +311,8 @@ def test_labels_that_are_missing_are_told_with_what_to_write():
 
 
 @pytest.mark.parametrize(("text", "expected"), [
-    ("name: [a\n", "is not YAML"), ("name: 'a\n", "is not YAML"), ("- 1\n- 2\n", "holds list, expected a mapping"),
-    ("", "is empty"), ("# nothing yet\n", "is empty"), ("just text\n", "holds str, expected a mapping"),
+    ("name: [a\n", "is not YAML"), ("name: 'a\n", "is not YAML"), ("- 1\n- 2\n", "holds a list, expected a mapping"),
+    ("", "is empty"), ("# nothing yet\n", "is empty"), ("just text\n", "holds one value, expected a mapping"),
     ("name: a\n\tdata: b\n", "is not YAML"), ("? [1, 2]\n: a\n", "is not a word or a number"),
     ("name: a\n---\nname: b\n", "line 2 begins another document"),
     ("name: !!python/object/apply:os.system ['true']\n", "is not YAML"), ("a" * (1 << 20) + "b", "characters"),

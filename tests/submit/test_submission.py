@@ -193,7 +193,7 @@ def test_a_run_of_its_own_process_was_not_submitted(place):
 
 def test_where_nothing_was_submitted_that_is_said(place):
     (place.root / "runs" / "mine").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"no submitted run \(any\)"):
+    with pytest.raises(DataError, match=r"has no submitted run\n"):
         find_run(place, None, submitted=True)
 
 

@@ -157,9 +157,10 @@ def _written(named: Sequence[str], name: str, look: Look, why: str, tags: FirstT
             out.add("n_clusters: eigengap", "their number, or eigengap: chosen where the eigenvalues fall most")
     else:
         few = "{per_class: 10}" if tags is None else "{count: 100}"
-        out.add("labels: {given: true}", f"every label but those of the test; {few} shows so many only")
-        out.add("model: {kind: automatic}", "nothing to tune: graph kernels and kernels on the labels, weighed by "
-                                            "leave-one-out; soft_labels names columns of another model's predictions")
+        out.add("labels: {given: true}", f"all labels except those of the test points; {few} takes only so many")
+        out.add("model: {kind: automatic}", "nothing to tune: it averages kernels with and without the graph, weighted "
+                                            "by leave-one-out errors; soft_labels adds the predictions of another "
+                                            "model")
     return FirstSpec(name, "\n".join(out.lines) + "\n", out.messages, task,
                      ", ".join(tags.columns) if tags is not None else scan.target, to_json(records))
 
@@ -230,10 +231,10 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         called = [] if file_rows is None else file_rows.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
         found = describe_outlier_rows(extents.outliers, look.scan.feature_names, called)
         out.messages.append(f"{found}; if that is a code of a missing cell, mark it as missing")
-    chosen = "ranges" if task == "clustering" else "ranges and labels"
-    scale = f"the run chooses it by the columns' {chosen}"
+    chosen = "ranges of the columns" if task == "clustering" else "ranges of the columns and the labels"
+    scale = f"the run chooses it from the {chosen}"
     if spans:
-        scale += f"; the widest column of numbers ranges {max(spans) / min(spans):,.1f} times the narrowest"
+        scale += f"; the widest range of a column is {max(spans) / min(spans):,.1f} times the narrowest"
     out.add("# scale: auto", scale, message=f"data.scale: auto: {scale}")
 
 
@@ -265,6 +266,10 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
           excluded: dict[str, str]) -> None:
     """Add the section `data.read`."""
     used = [record for record in records if record.name not in excluded]
+
+    def named(record: ColumnRecord) -> str:
+        return record.name if look.scan.feature_names else f"column {record.name}"
+
     given = {key: value for key, value in look.options.items() if key not in ("target", "drop")}
     texts = [record for record in used if record.kind in ("category", "text", "time")]
     empty = [record for record in used if record.missing]
@@ -304,12 +309,12 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
                 for column, reason in dropped.items():
                     out.add(f"- {yaml_of(column)}", reason, message=f"left out: {column}: {reason}")
         if empty:
-            shown = _some([f"{record.name} {record.missing:,}" for record in empty])
+            shown = _some([f"{named(record)}: {record.missing:,}" for record in empty])
             out.add("when_missing: impute", f"empty cells: {shown}; a number takes the mean of its column",
                     message=f"data.read.when_missing: impute: empty cells: {shown}")
         written = {records[j].name: text for j, text in look.scan.written.items() if j < len(records)}
         if shown := _some([f"{name} ({text})" for name, text in written.items() if name not in excluded]):
-            out.add("# numbers as they are written", shown, message=f"read as numbers: {shown}")
+            out.add("# read as numbers", shown, message=f"read as numbers: {shown}")
         if bounds := _bounds(look, excluded):
             out.add("# numbers with a bound", f"read as the bound: {bounds}", message=f"read as its bound: {bounds}")
         if texts:
@@ -317,7 +322,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
             out.add("when_text: one_hot", f"text: {shown}; a column of 0 and 1 for each",
                     message=f"data.read.when_text: one_hot: text: {shown}")
         if narrow:
-            shown = _some([record.name for record in narrow])
+            shown = _some([named(record) for record in narrow])
             out.add("dtype: float64", f"float32 would lose digits of {shown}",
                     message=f"data.read.dtype: float64: float32 would lose digits of {shown}")
 
@@ -369,7 +374,7 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
     max_test = sum(size - 1 for size in sizes)
     if max_test < 1:
         require(labels.missing > labels.known, f"no class has two labels: {_counted(labels)}", error=DataError,
-                why="a label of its own for most rows names rows, not classes",
+                why="if nearly every row has a label of its own, the column names rows, not classes",
                 fix="name another column with --target, or label two rows of a class or more")
         reason = ("the model learns from all labels; no class has two, so none can be held out and nothing judges the "
                   "result: label a second row of each class")
@@ -382,6 +387,6 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
     count = max(1, round(known / 5))
     body = "test: {fraction: 0.2}" if count <= max_test else f"test: {{count: {max_test}}}"
     n_test = min(count, max_test)
-    rough = ": so few that the error is a rough estimate" if n_test < FEW_TESTS else ""
-    out.add(body, f"{n_test:,} of the {known:,} labeled rows judge the result{rough}",
+    rough = ", so few that the test error is a rough estimate" if n_test < FEW_TESTS else ""
+    out.add(body, f"{n_test:,} of the {known:,} labeled rows are test points{rough}",
             message=f"data.test: {n_test:,} of the {known:,} labeled rows judge the result{rough}")

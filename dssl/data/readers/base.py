@@ -216,7 +216,7 @@ def no_rows(name: str) -> DataError:
     """Return the error for a file without rows."""
     return DataError(explain(
         f"{name} has no rows", why="there is nothing to read",
-        fix="check that the file was written to its end, and that its format is the one given"))
+        fix="check that the file is complete, and that its format is named correctly"))
 
 
 def cut_short(name: str, expected: int, present: int) -> DataError:

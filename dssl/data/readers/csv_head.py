@@ -8,6 +8,7 @@ from .cell_text import is_number
 
 DELIMITERS = "\t;|,"  # of two that occur equally often, the earlier
 WHITESPACE = "whitespace"
+FEWEST_COUNTED = 3  # numbers 0, 1, 2 or 1, 2, 3 that name columns; fewer may well be values
 
 
 def find_delimiter(line: str, decimal: str = ".") -> str:
@@ -37,18 +38,19 @@ def first_records(text: str, delimiter: str) -> list[list[str]]:
 def looks_like_header(records: list[list[str]], missing: list[str]) -> bool:
     """Return whether the first record names columns.
 
-    It does if no cell of it is a number, if a cell is text where the next record has a number, or if it names a
-    target and its numbers count the columns (what pandas writes for columns without names).
+    It does if no cell of it is a number, or if a cell is text where the next record has a number. pandas writes
+    numbers that count the columns where they have no names: these are names if the record also names a target, or if
+    there are several and the next record has a fraction.
     """
     first = [cell.strip() for cell in records[0]]
     numbers = [cell for cell in first if is_number(cell)]
     is_text = [cell not in missing and not is_number(cell) for cell in first]
-    if not any(is_text):
-        return False
-    if not numbers:
+    if any(is_text) and not numbers:
         return True
     second = records[1] if len(records) > 1 else []
     if any(text and is_number(cell) for text, cell in zip(is_text, second, strict=False)):
         return True
-    counting = any(numbers == [str(i + begin) for i in range(len(numbers))] for begin in (0, 1))
-    return counting and any(cell.lower() in TARGET_NAMES for cell in first)
+    if not any(numbers == [str(i + begin) for i in range(len(numbers))] for begin in (0, 1)):
+        return False
+    has_fraction = any(is_number(cell) and not cell.strip().lstrip("+-").isdigit() for cell in second)
+    return any(cell.lower() in TARGET_NAMES for cell in first) or (len(numbers) >= FEWEST_COUNTED and has_fraction)

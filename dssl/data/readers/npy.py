@@ -6,9 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...base.errors import DataError, explain
+from ...base.errors import DataError, explain, require
 from .arrays import ArrayReader
 from .base import Scan
+
+MAGIC = b"\x93NUMPY"
 
 
 def map_npy(path: Path, name: str) -> np.ndarray:
@@ -46,6 +48,12 @@ class NpyReader(ArrayReader):
         return self.name if member == "X" else str(self.labels)
 
     def _map(self, path: Path, name: str) -> np.ndarray:
+        if path == self.labels:
+            with path.open("rb") as file:
+                is_npy = file.read(len(MAGIC)) == MAGIC
+            require(is_npy, f"labels {path.name} is no .npy file", error=DataError,
+                    why="the labels of an .npy file of points are an array with one label for each row",
+                    fix="save them with np.save(\"labels.npy\", labels), -1 or an empty text where there is none")
         return map_npy(path, name)
 
     def _array(self, member: str) -> np.ndarray:

@@ -141,7 +141,8 @@ def map_classes(codes: np.ndarray, classes: np.ndarray, mapping: Mapping[Any, An
     unmapped = [classes[i].item() for i in range(len(classes)) if i not in owner]
     require(not unmapped, f"no class is given for {', '.join(map(repr, unmapped[:12]))}", error=DataError,
             why="their points would silently lose their labels",
-            fix="add them to the mapping, or keep the others with keep_classes first; " + _known(classes))
+            fix="add them to the mapping, or leave their points out: data.keep lists the classes to keep; "
+                + _known(classes))
     return np.where(codes < 0, UNLABELED, np.append(codes_of, UNLABELED)[codes]), new_classes
 
 

@@ -297,18 +297,15 @@ class FittedPipeline:
         missing = [name for name in expected if name not in names]
         features = [name for name in names if name not in ("", self.dataset.get("target"))]
         unknown = [name for name in features if name not in {*expected, *self._excluded()}]
-        columns, n_columns = Columns.of(self.dataset), len([name for name in features if name not in self._excluded()])
+        columns = Columns.of(self.dataset)
         cells = ", with empty cells where nothing is known" if columns is not None and columns.fill is not None else ""
         known_as = ", ".join(unknown[:8])
-        renamed = f"name it so if it is one of {known_as}" if len(missing) == 1 else \
-            f"name them so if they are among {known_as}"
-        rest = f", or {renamed}" if unknown else \
+        them, which = ("it", "the column") if len(missing) == 1 else ("them", "the columns")
+        rest = f", or rename the column that holds {them}; the model does not know {known_as}" if unknown else \
             f"; its columns are {', '.join(features[:40])}"
-        them = "it" if len(missing) == 1 else "them"
         more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
         require(not missing, error=DataError,
-                what=f"{source} has {_columns(n_columns)}, the model needs {len(expected):,}: it has no column "
-                     f"{', '.join(missing[:8])}{more}",
+                what=f"{source} lacks {which} {', '.join(missing[:8])}{more}",
                 why=f"the model was fitted on {them}", fix=f"add {them}{cells}{rest}")
 
     def _require_width(self, source: Source, params: IngestParams) -> None:
@@ -321,7 +318,7 @@ class FittedPipeline:
         features = [name for number, name in enumerate(names) if name not in excluded and number not in excluded]
         require(not names or len(features) == width, error=DataError,
                 what=f"{source.name} has {_columns(len(features))}, the model needs {width:,}",
-                why="a kernel compares equal features, and those of the training data had no names",
+                why="the training data had no column names, so columns are matched by their order",
                 fix="pass the columns of the training data in their order; name the labels' column with "
                     "--read target=NAME, and leave others out with --read drop=[NAME]")
 
