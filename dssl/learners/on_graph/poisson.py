@@ -1,8 +1,11 @@
 """Poisson learning: the labels are sources and sinks of a flow on the graph, and its potentials are scores of classes.
 
-    L u = sum over labeled vertices i of (y_i - y_mean) e_i,    degrees' weighted mean of u = 0
+    (L + r D) u = sum over labeled vertices i of (y_i - y_mean) e_i,    degrees' weighted mean of u = 0
 
 Each component of the graph has its own mean label; where all its labels are of one class, the scores are that class.
+
+The ridge r, `RIDGE`, is 0 in the paper. Where parts of the graph are joined only by edges 1e-11 as heavy as others,
+potentials are then 1e11 times as large as the sources, and no solver finds them in double precision.
 
 A labeled vertex has a high potential and shifts the mean of all others the other way. So the scores are potentials
 standardized by the unlabeled vertices of the component, class by class, after clipping the tails of the values, which
@@ -32,6 +35,7 @@ from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target.target import Classes
 from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
 
+RIDGE = 1e-10  # of the degrees
 MIN_UNLABELED = 20  # vertices of a component for a mean and a standard deviation
 MAX_UNLABELED = 4000  # sampled in all components
 # The shares of the unlabeled vertices, over the number of classes, that are clipped on either side; few for the mean,
@@ -70,7 +74,9 @@ class PoissonTask:
         mass = np.maximum(np.bincount(component, degrees), np.finfo(float).tiny)
         B -= (degrees[:, None] * (_sums(component[linked], B, len(mass)) / mass[:, None])[component])[linked]
         begin = extended(arrays["start"], W)[linked] if "start" in arrays else None
-        solution, method = solve_columns(laplacian.matrix()[linked][:, linked], B, self.solver, start=begin)
+        L = laplacian.matrix()[linked][:, linked]
+        L.setdiag(L.diagonal() + RIDGE * degrees[linked])
+        solution, method = solve_columns(L, B, self.solver, start=begin)
         solution.require_converged(self.solver)
         u = np.zeros((len(degrees), B.shape[1]))
         u[linked] = solution.value

@@ -82,6 +82,23 @@ def test_poisson_learning_does_not_turn_to_one_class_as_labels_grow():
     assert (codes != y)[free].mean() < 0.25  # it was 0.5
 
 
+@pytest.mark.parametrize("weak", [1e-9, 1e-11])
+def test_parts_that_hardly_hold_together_are_each_its_commonest_class(weak):
+    """The potentials of the two parts differ by the sources over the weak edge, more than floats can tell."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(400, 2)), rng.normal(size=(400, 2)) + 100])
+    W = KNNGraph(n_neighbors=8).build(X, scale="none").weights().tolil()
+    W[0, 400] = W[400, 0] = weak
+    labeled = np.arange(0, 800, 2)
+    y = (X[labeled, 0] > np.where(labeled < 400, 0.7, 99.3)).astype(int)
+    found = fit_poisson(graph_of_weights(W), Classes(labeled, y, np.arange(2)), None, SolverParams(), InProcess(1))
+    assert np.isfinite(found.values).all()
+    assert found.reachable.all()
+    shares = found.values.argmax(axis=1).reshape(2, 400).mean(axis=1)
+    assert shares[0] < 0.1
+    assert shares[1] > 0.9
+
+
 def test_one_class_nearly_everywhere_is_a_warning():
     W = np.zeros((105, 105))
     for start, stop in ((0, 100), (100, 105)):  # a class of few points
