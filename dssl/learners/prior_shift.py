@@ -6,7 +6,9 @@ Slope and intercept are fitted to held-out labels (`fit_log_odds`); then the wan
 labels. Functions that are centered over all points assume equal frequencies, fits with an intercept those of the
 labels. The terms beside the slope, divided by it, are added to the scores, so that the predicted class is the most
 probable one. For other metrics than accuracy the offsets of `decisions.py`, divided by the slope, are added too, and
-subtracted again for probabilities.
+subtracted again for probabilities. With many labels the most probable class by one slope for all classes may be
+wrong more often than the highest score; where held-out labels say so clearly, and the wanted frequencies are those of
+the labels, the highest score is predicted, by such an offset.
 
 Where each class has a single label none can be held out. The slope is then that at the center of its prior
 (`fit_log_odds`), for scores of unit mean square over the points to be predicted.
@@ -28,6 +30,8 @@ from .metrics import SEARCHED
 from .probabilities import Calibration, fit_log_odds
 from .target.coding import ClassCoding, Coding, margins_of
 from .target.target import Classes, Target
+
+CLEAR = 3.0  # standard errors of a difference between numbers of wrong held-out labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,25 +77,36 @@ class Frequencies:
         else:
             calibration = Calibration(1 / size if size > 0 else 1.0, self.present)
             offset = np.log(self.wanted) - np.log(self.assumed)
-        decision = self.decision(calibration.slope * margins + offset, codes, weight)
+        decision = self.decision(calibration.slope * margins, offset, codes, weight)
         if np.ptp(decision) > 0:
             calibration = replace(calibration, decision=decision - decision.mean())
         offset += decision
         return calibration, (offset - offset.mean()) / calibration.slope
 
-    def decision(self, logs: np.ndarray, codes: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    def decision(self, scores: np.ndarray, offset: np.ndarray, codes: np.ndarray,
+                 weight: np.ndarray | None) -> np.ndarray:
         """Return the offsets of log probabilities, (n_classes,), for the scoring; classes without labels gain nothing.
 
-        logs (h, n_classes) : log probabilities of held-out points.
+        scores (h, n_classes) : of held-out points, to which `offset` (n_classes,) is added for log probabilities.
         """
+        logs = scores + offset
         if self.scoring == "balanced_accuracy":
             return np.where(self.present, -np.log(self.wanted), np.log(1 / self.wanted[self.present]).min())
+        if self.scoring == "accuracy" and len(logs) and np.array_equal(self.wanted, self.labels):
+            return -offset if self._is_clearly_worse(logs, scores, codes, weight) else np.zeros(len(self.present))
         if self.scoring not in SEARCHED or not len(logs):
             return np.zeros(len(self.present))
         # Weights that give the classes of the labels the wanted frequencies.
         of_label = (self.wanted / self.labels)[codes] * (1.0 if weight is None else weight)
         scored = np.array([1]) if self.scoring == "f1" else np.unique(codes)
         return f1_offset(np.where(self.present, logs, -np.inf), of_label / of_label.mean(), scored)
+
+    def _is_clearly_worse(self, logs: np.ndarray, scores: np.ndarray, codes: np.ndarray,
+                          weight: np.ndarray | None) -> bool:
+        """Return whether the most probable class is wrong more often than the highest score, by a paired test."""
+        wrong = [np.where(self.present, values, -np.inf).argmax(axis=1) != codes for values in (logs, scores)]
+        difference = (wrong[0].astype(float) - wrong[1]) * (1.0 if weight is None else weight)
+        return bool(difference.sum() > CLEAR * np.sqrt((difference**2).sum()))
 
 
 def prior_shift(target: Target, held_out: np.ndarray, coding: Coding, weight: np.ndarray | None,
