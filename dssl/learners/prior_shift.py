@@ -77,23 +77,20 @@ class Frequencies:
         else:
             calibration = Calibration(1 / size if size > 0 else 1.0, self.present)
             offset = np.log(self.wanted) - np.log(self.assumed)
-        decision = self.decision(calibration.slope * margins, offset, codes, weight)
+        logs = calibration.slope * margins + offset
+        decision = -offset if self._is_overruled(logs, margins, codes, weight) else self.decision(logs, codes, weight)
         if np.ptp(decision) > 0:
             calibration = replace(calibration, decision=decision - decision.mean())
         offset += decision
         return calibration, (offset - offset.mean()) / calibration.slope
 
-    def decision(self, scores: np.ndarray, offset: np.ndarray, codes: np.ndarray,
-                 weight: np.ndarray | None) -> np.ndarray:
+    def decision(self, logs: np.ndarray, codes: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Return the offsets of log probabilities, (n_classes,), for the scoring; classes without labels gain nothing.
 
-        scores (h, n_classes) : of held-out points, to which `offset` (n_classes,) is added for log probabilities.
+        logs (h, n_classes) : log probabilities of held-out points.
         """
-        logs = scores + offset
         if self.scoring == "balanced_accuracy":
             return np.where(self.present, -np.log(self.wanted), np.log(1 / self.wanted[self.present]).min())
-        if self.scoring == "accuracy" and len(logs) and np.array_equal(self.wanted, self.labels):
-            return -offset if self._is_clearly_worse(logs, scores, codes, weight) else np.zeros(len(self.present))
         if self.scoring not in SEARCHED or not len(logs):
             return np.zeros(len(self.present))
         # Weights that give the classes of the labels the wanted frequencies.
@@ -101,10 +98,15 @@ class Frequencies:
         scored = np.array([1]) if self.scoring == "f1" else np.unique(codes)
         return f1_offset(np.where(self.present, logs, -np.inf), of_label / of_label.mean(), scored)
 
-    def _is_clearly_worse(self, logs: np.ndarray, scores: np.ndarray, codes: np.ndarray,
-                          weight: np.ndarray | None) -> bool:
-        """Return whether the most probable class is wrong more often than the highest score, by a paired test."""
-        wrong = [np.where(self.present, values, -np.inf).argmax(axis=1) != codes for values in (logs, scores)]
+    def _is_overruled(self, logs: np.ndarray, margins: np.ndarray, codes: np.ndarray,
+                      weight: np.ndarray | None) -> bool:
+        """Return whether the most probable class is clearly wrong more often than the highest margin (h, n_classes).
+
+        Only for the accuracy, among points with the class frequencies of the labels.
+        """
+        if self.scoring != "accuracy" or not len(logs) or not np.array_equal(self.wanted, self.labels):
+            return False
+        wrong = [np.where(self.present, values, -np.inf).argmax(axis=1) != codes for values in (logs, margins)]
         difference = (wrong[0].astype(float) - wrong[1]) * (1.0 if weight is None else weight)
         return bool(difference.sum() > CLEAR * np.sqrt((difference**2).sum()))
 
