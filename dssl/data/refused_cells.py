@@ -4,6 +4,7 @@ Block step: count both for each column, and keep a few examples with their rows.
 order of the blocks. Finish step: the error, with the options that help.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,11 +120,11 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
     """
     what = _described(refused, n_rows, source, names, row_names, expected or {})
     if is_new:
-        other_mark = all(is_number(text) for cells in refused.values() for _, text in cells.examples)
-        if other_mark and not any(cells.missing for cells in refused.values()):
+        mark = "" if (expected or {}).keys() & refused.keys() else _decimal_mark(refused)
+        if mark:
             return CellError(explain(what, why="they are numbers with another decimal mark than in the training data",
-                                     fix="name the mark of the new rows: --read 'decimal=\",\"' or --read "
-                                         "'decimal=\".\"'; in Python decimal=\",\" or decimal=\".\""))
+                                     fix=f"name the mark of the new rows: --read 'decimal=\"{mark}\"'; in Python "
+                                         f"decimal=\"{mark}\""))
         return CellError(explain(what, why="the training data had no such cells in these columns, so the model cannot "
                          "use them", fix="correct these cells or leave the rows out; to accept missing cells, read the "
                                          "training data with `when_missing: impute`, which gives them a value"))
@@ -142,6 +143,16 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
         if text:
             ways.append(f"if one is the target, `target: {names[text[-1]] if names else text[-1]}`")
     return CellError(explain(what, why=NO_DISTANCE, fix="; ".join(ways) + "; in a spec these are keys of data.read"))
+
+
+def _decimal_mark(refused: Mapping[int, Cells]) -> str:
+    """Return the decimal mark of texts that are all numbers with the same one, "," or "."; "" of others."""
+    texts = [text.strip() for cells in refused.values() for _, text in cells.examples]
+    marks = {found[1] for found in (re.fullmatch(r"[+-]?\d*([.,])\d+(?:e[+-]?\d+)?", text, re.IGNORECASE)
+                                    for text in texts) if found}
+    are_numbers = all(re.fullmatch(r"[+-]?\d*(?:[.,]\d+)?(?:e[+-]?\d+)?", text, re.IGNORECASE) for text in texts)
+    has_missing = any(cells.missing for cells in refused.values())
+    return marks.pop() if len(marks) == 1 and are_numbers and not has_missing else ""
 
 
 def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_text: bool = False) -> None:

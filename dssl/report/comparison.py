@@ -70,9 +70,9 @@ def seen_by_test(by: ErrorMetric, pair: PairedTest) -> str:
     """Return which differences a paired test on these points could have seen."""
     n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "found"))
     few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
-    if smallest is None and n is not None and n >= MIN_PAIRS:
+    if smallest is None and n is not None and n >= MIN_PAIRS and not finite(at(pair, "gain")):
         return "Both models do equally well on each point, so nothing tells them apart."
-    if smallest is None or (by.factor == 100 and smallest >= 1):
+    if smallest is None or (by.factor == 100 and smallest > 1):
         return f"{few}, no difference between two such models can be distinguished from chance, however large it is."
     seen = f"{few}, a difference below {by.difference_in_words(smallest)} cannot be distinguished from chance"
     if power_limit is None:

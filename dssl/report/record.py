@@ -146,7 +146,8 @@ DRAWS = ("labels.random_state", "data.random_state")
 def redrawn_by(spec: Attributes) -> tuple[str, ...]:
     """Return the keys of a spec that draw other labels, and other test points, where these are drawn."""
     labels, test = at(spec, "labels") or {}, at(spec, "data", "test") or {}
-    is_drawn = (not (labels.get("given") or labels.get("file")), not (test.get("none") or test.get("official")))
+    is_drawn = (any(labels.get(key) is not None for key in ("count", "per_class", "fraction")),
+                not (test.get("none") or test.get("official")))
     return tuple(key for key, drawn in zip(DRAWS, is_drawn, strict=True) if drawn)
 
 

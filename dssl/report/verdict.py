@@ -19,6 +19,7 @@ TOO_FEW, NO_CLAIM = "too few points to tell", "no claim"
 DRAWN = {"labels.random_state": "one draw of the labels", "data.random_state": "one split"}
 ALL_LABELED = "All training points are labeled: there are no unlabeled points that could help."
 OPPOSITE = {HELPED: HURT, HURT: HELPED}
+MIN_PERFECT = 60  # test points without an error, of which fewer than 6 % then are wrong
 
 
 @dataclass(frozen=True)
@@ -185,8 +186,14 @@ class Verdict:
 
     @property
     def both_perfect(self) -> bool:
-        """Return whether neither the model nor its base makes any error on the test points."""
-        return self.by.key == "error" and self.error == 0 and self.base is not None and self.base.error == 0
+        """Return whether neither the model nor its base makes any error on test points enough to count."""
+        enough = (finite(self.scores.get("n_test")) or 0) >= MIN_PERFECT
+        return enough and self.by.key == "error" and self.error == 0 and self.base is not None and self.base.error == 0
+
+    @property
+    def base_is_enough(self) -> bool:
+        """Return whether nothing speaks against the simpler base model: no difference, nor the held-out labels."""
+        return self.is_negligible or (self.both_perfect and self.labels_answer not in OPPOSITE)
 
     def _guess(self) -> str:
         """Return what the guess does: always predicting class 3."""
@@ -234,7 +241,7 @@ class Verdict:
         if self.is_negligible:
             return (f"The {by.name} is the same with and without the unlabeled data, so the simpler base model is good "
                     "enough.")
-        if self.both_perfect:
+        if self.base_is_enough:
             return f"{seen_by_test(by, base.pair)} So the simpler base model is good enough for points like these."
         if self.answer == TOO_FEW:
             return f"{seen_by_test(by, base.pair)} So the test favors neither model."
@@ -290,7 +297,7 @@ def _guess_by_labels(by_labels: Attributes, by: ErrorMetric) -> Comparison | Non
 def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labeled: bool = False) -> list[str]:
     """Return what cross-validation on the labels says, in sentences; none of a run without it.
 
-    is_claimed : whether a sentence before says that the labels are too few. all_labeled : whether nothing is to be
+    is_claimed : whether a sentence before already says what the labels claim. all_labeled : whether nothing is to be
     claimed, since no point is unlabeled.
     """
     if not by_labels:

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from dssl.base.errors import DataError
 from dssl.data.columns import Columns
 from dssl.data.ingest import ingest
-from dssl.data.refused_cells import Cells, cells_in
+from dssl.data.refused_cells import Cells, cells_error, cells_in
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 
@@ -114,3 +114,16 @@ def test_cells_of_blocks_are_those_of_the_whole(table):
         assert actual == cells
     assert (whole[0].missing, whole[0].first_missing, whole[1].texts) == (3, 3, 2)
     assert_array_equal([row for row, _ in whole[1].examples], [LATE, LATE + 9])
+
+
+@pytest.mark.parametrize(("texts", "mark"), [
+    (("1,5", "-2,25e3", "7"), ","), (("1.5", ".5"), "."), (("5 %",), None), (("1,234,567",), None),
+    (("1,5", "2.5"), None), (("inf",), None), (("1,5", "many"), None), ((), None)])
+def test_only_numbers_with_one_other_decimal_mark_are_told_so(texts, mark):
+    cells = {0: Cells(len(texts), tuple(enumerate(texts)), missing=0 if texts else 3, first_missing=0)}
+    message = str(cells_error(cells, 40, "new.csv", ["a"], {}, can_drop=True, is_new=True))
+    assert ("another decimal mark" in message) == (mark is not None)
+    assert mark is None or f"--read 'decimal=\"{mark}\"'" in message
+    of_units = str(cells_error(cells, 40, "new.csv", ["a"], {}, can_drop=True, is_new=True,
+                               expected={0: "numbers in 'kg'"}))
+    assert "another decimal mark" not in of_units

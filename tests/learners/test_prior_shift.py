@@ -10,7 +10,7 @@ from dssl.learners.target.target import Classes
 
 
 def misjudged(n, prior=LABELS):
-    """Return a target of unequal classes and held-out scores (n, 2) whose sign is nearly always right, whose size is not.
+    """Return a target of unequal classes and held-out scores (n, 2), whose sign is nearly always right, not their size.
 
     One class has scores near 0 or far from it, the other near 0 but for a few on the far side: these make the slope
     small, so that the likelihood moves the boundary away from 0.

@@ -197,6 +197,7 @@ def test_many_classes_show_the_most_confused_pairs():
     ("health", {"hubs": {"count": 33, "largest": [{"id": 5, "degree": 900}]}}, "Hubs connect points"),
     ("health", {"homophily": {"edges": 44, "share": 0.35, "by_chance": 0.333}}, "this graph cannot help"),
     ("health", {"homophily": {"edges": 44, "share": 0.3, "by_chance": 0.333}}, "do not share a class clearly"),
+    ("health", {"homophily": {"edges": 100_000, "share": 0.345, "by_chance": 0.333}}, "can hardly help"),
     ("health", {"degree": {"min": 0.0, "median": 3.0, "mean": 3.0, "max": 4.0}}, "get no information from the graph"),
     ("graph", {"raised": 123}, "Raise graph.bandwidth"),
     ("columns", {"max_residual": 2e-5}, "the tolerance was not met"),

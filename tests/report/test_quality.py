@@ -9,6 +9,7 @@ from dssl.report.record import RunRecord
 from dssl.report.sections.answer import answer_section
 from dssl.report.sections.next_steps import in_order
 from dssl.report.sections.quality import class_rows, quality_section
+from dssl.report.sections.sample import cell_label
 from dssl.report.sections.scores import curve_section, scores_section
 from dssl.report.sections.tags import tags_of_run
 from dssl.report.text import number, plain_label
@@ -253,3 +254,11 @@ def test_k_means_on_the_features_is_named_where_it_does_as_well(simple, said):
     run = RunRecord({}, {"metrics": {"accuracy": 0.94, "n_clusters": 3}, "model": "m",
                          "baselines": {"euclidean": {"accuracy": simple}}}, path="result.json")
     assert ("Consider k-means on the features" in in_order(run, REPORT_TEXT, None, [None])[2].html) == said
+
+
+@pytest.mark.parametrize(("cell", "shown"), [
+    ("12345678901234", "12345678901234"), ("00000000123", "00000000123"), ("1_000_000_000_0", "1_000_000_000_0"),
+    ("0.12345678901234567", "0.123457"), ("-1.2345678901e-07", "-1.23457e-07"), ("1234567890.25", "1234567890.25"),
+    ("3.14", "3.14"), ("a word", "a word"), ("20240101T120000.123456", "20240101T120000.123456")])
+def test_cells_are_shortened_only_where_they_are_fractions(cell, shown):
+    assert cell_label(cell) == shown

@@ -123,6 +123,16 @@ def test_two_models_without_an_error_are_not_called_too_few_points():
     assert text.startswith("The unlabeled data made no difference on the test points, which both models classify "
                            "correctly: the test error is 0.0 % with it and 0.0 % without it, no difference")
     assert "150 test points are too few" not in text
+    assert "the simpler base model is good enough" in text
+
+
+@pytest.mark.parametrize(("n_test", "labels"), [(3, "no clear difference"), (150, HELPED)])
+def test_a_few_points_without_an_error_or_labels_that_say_otherwise_do_not_favor_the_base(n_test, labels):
+    result, _ = example_run(3, wrong=0, wrong_base=0, p=1.0)
+    result["metrics"]["n_test"] = n_test
+    result["gain"] |= {"unlabeled_data": "too few points to tell", "over_base": example_pair(0.0, 1.0)}
+    result["gain"]["by_labels"]["unlabeled_data"] = labels
+    assert "good enough" not in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
 
 
 def test_without_a_held_out_label_the_sentence_fits_a_clear_test():
@@ -134,10 +144,13 @@ def test_without_a_held_out_label_the_sentence_fits_a_clear_test():
 
 
 @pytest.mark.parametrize(("labels", "test", "words"), [
-    ({}, {"count": 9}, "one draw of the labels and one split. Other draws (labels.random_state, data.random_state)"),
+    ({"count": 5}, {"count": 9},
+     "one draw of the labels and one split. Other draws (labels.random_state, data.random_state)"),
     ({"given": True}, {"count": 9}, "for one split. Other draws (data.random_state)"),
     ({"file": ["a.csv"]}, {"official": True}, "for these labels and these test points."),
-    ({"per_class": 3}, {"official": True}, "for one draw of the labels. Other draws (labels.random_state)")])
+    ({"per_class": 3}, {"official": True}, "for one draw of the labels. Other draws (labels.random_state)"),
+    ({"per_class": 3, "file": "a.csv"}, {"official": True},
+     "for one draw of the labels. Other draws (labels.random_state)")])
 def test_only_what_was_drawn_is_to_be_drawn_again(labels, test, words):
     draws = redrawn_by({"labels": labels, "data": {"test": test}})
     text = " ".join(Verdict.of(example_run(3)[0], REPORT_TEXT, draws=draws).sentences)
@@ -147,6 +160,8 @@ def test_only_what_was_drawn_is_to_be_drawn_again(labels, test, words):
 @pytest.mark.parametrize(("pair", "words"), [
     ({"n": 5, "smallest": None}, "With 5 predictions, no difference between two such models"),
     ({"n": 105, "smallest": 1.4, "found": None}, "With 105 predictions, no difference between two such models"),
+    ({"n": 6, "smallest": 1.0, "found": None}, "With 6 predictions, a difference below 100.0 percentage points"),
+    ({"n": 60, "smallest": None, "gain": 0.1}, "With 60 predictions, no difference between two such models"),
     ({"n": 60, "smallest": None}, "Both models do equally well on each point")])
 def test_what_a_test_can_see_is_at_most_a_whole(pair, words):
     assert seen_by_test(SHARE, pair).startswith(words)

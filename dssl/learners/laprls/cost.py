@@ -148,8 +148,8 @@ def systems_seconds(of: SystemSizes, method: str, halo: float) -> float:
     solved = systems * steps * gram_seconds(s / 6 + of.m * of.smooth, s)
     if method == "nystrom-direct":
         factored = solved if not of.closed_form else solved / of.folds
-        energy = 2.0 * of.nnz * s / SPARSE_FLOPS
-        return of.repetitions * (kernel + 2 * gram_seconds(v, s) + energy + gram_seconds(of.m, s) + factored)
+        energy, products = 2.0 * of.nnz * s / SPARSE_FLOPS, 2 * gram_seconds(v, s) + gram_seconds(of.m, s)
+        return of.repetitions * (kernel + products * of.params.itemsize / 8 + energy + factored)
     product = 4.0 * v * (1 + halo) * s * systems * of.columns / FLOP_RATE
     kept = of.params.itemsize * s * v * (1 + halo) <= of.budget / 2
     return of.repetitions * (kernel + USUAL_ITERATIONS * (product + (0 if kept else kernel)) + solved)
@@ -216,8 +216,11 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
             tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else (
                 blocks + block_count(len(sizes), SYSTEMS_IN_A_TASK) if of.in_first_pass(sizes) else fold_tasks(
                     of, blocks, len(sizes))))
-            largest = max(map(len, of.fits.held_out), default=1)
-            peak += (min(largest, folds_that_fit(s, of.columns, of.budget)) - 1) * square
+            at_once = max((min(len(sizes), folds_that_fit(s, of.columns, of.budget)) for sizes in of.fits.held_out
+                           if max(sizes) > 1 and not of.in_first_pass(sizes)), default=0)
+            in_pass = gram_bytes(s, at_once, points=False, energy=False, n_outputs=of.columns)
+            # Labels that are never held out have Gram matrices of their own.
+            peak = max(peak + square, sums + right + 2 * in_pass)
             seconds += len(of.fits.held_out) * gram_seconds(of.m, s, of.row_bytes / 4)
         elif of.vectorized_folds:
             values = blocks + (0 if of.inductive else of.ratios)

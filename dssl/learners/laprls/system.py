@@ -178,13 +178,12 @@ class NystromSystem(Basis):
         """Return the system of the `chosen` (m,) lines of the same labels alone, with the folds of `lines`."""
         in_order = chosen[self.permutation]
         labels = {name: array[in_order] for name, array in self.problem.labels.load().items()}
-        fold, number = lines.fold[self.permutation][in_order], np.cumsum(chosen) - 1
+        fold, position = lines.fold[self.permutation][in_order], np.cumsum(chosen) - 1
         chosen_lines = replace(lines, row=lines.row[chosen], fold=lines.fold[chosen], weight=lines.weight[chosen],
                                target=lines.target[chosen])
         problem = replace(self.problem, labels=execution.share(**{**labels, "fold": fold}),
                           n_folds=lines.n_held_out_folds)
-        return replace(self, lines=chosen_lines, problem=problem,
-                       permutation=number[self.permutation[in_order]])
+        return replace(self, lines=chosen_lines, problem=problem, permutation=position[self.permutation[in_order]])
 
 
 @dataclass(frozen=True)

@@ -316,7 +316,7 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 12, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+        Step("selection", 13, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
         Step("vertex_values", 21, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,

@@ -207,7 +207,7 @@ _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or model.solver auto
 STEPS = (
     Step("landmarks", 4, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
          _FEWER),
-    Step("selection", 15, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
+    Step("selection", 16, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
          make_selection, _selection_cost, _FEWER, intermediate=True,
          section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
     Step("models", 14, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,

@@ -200,6 +200,10 @@ def _homophily(health: Health) -> Assessment:
         return figures, "warning" if better < 0.1 else "note", (
             "Neighbors do not share a class clearly more often than by chance. If that is so, this graph cannot help: "
             "try another data.scale, another metric, or other features.")
+    if better < 0.1:
+        return figures, "warning", (
+            "Neighbors share a class hardly more often than by chance, so this graph can hardly help: try another "
+            "data.scale, another metric, or other features.")
     if better < 0.5:
         return figures, "note", ("Neighbors share a class only somewhat more often than by chance, so the graph helps "
                                  "a little at best.")

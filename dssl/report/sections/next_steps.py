@@ -54,9 +54,9 @@ def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
         return [NextStep(f"Find out how good the predictions are: {_more_evidence(run)}.", "quality")]
     if answer is None or verdict.all_labeled or (answer == HELPED and not verdict.contradicted):
         return []
-    if verdict.is_negligible or verdict.both_perfect:
-        return [NextStep("The simpler base model is good enough: the unlabeled points do not change its "
-                         f"{verdict.by.loss_name}, or too little to matter.", "answer")]
+    if verdict.base_is_enough:
+        return [NextStep("The simpler base model is good enough: the unlabeled points change its "
+                         f"{verdict.by.loss_name} too little to matter, or not at all.", "answer")]
     if answer == HURT and not verdict.contradicted:
         return [NextStep("Use the base model for these data: the unlabeled points make the predictions worse.",
                          "answer")]

@@ -47,5 +47,5 @@ def _calibration(described: Reliability) -> str:
     return (f"The expected calibration error is {error}: by this much, on average, the probability of a prediction "
             "differs from the share of correct predictions among those of similar probability. By chance alone, it "
             f"would be about {by_chance} if all probabilities were exact. In {number(outside)} of the {len(bins)} bins "
-            "of the picture, the mean probability lies outside of the interval of the share; of exact probabilities "
+            "of the picture, the mean probability lies outside the interval of the share; of exact probabilities "
             "that happens in about one bin of twenty.")

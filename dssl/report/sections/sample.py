@@ -1,5 +1,6 @@
 """Some training points: their graph in the plane, those of which the model is least certain, which to label next."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, TypedDict, cast
@@ -95,17 +96,16 @@ def _next(rows: Sequence[Attributes]) -> Table:
 
     head = [{"row": "row (from 0)", "line": "line (from 1)"}.get(name, name) for name in columns]
     return Table((*head, *cells), [
-        (*(shown(row, name) for name in columns), *(_cell(row["cells"][name]) for name in cells))
+        (*(shown(row, name) for name in columns), *(cell_label(row["cells"][name]) for name in cells))
         for row in rows])
 
 
-def _cell(cell: str) -> str:
-    """Return a cell of the source; a number of many digits with a few of them."""
-    try:
-        value = float(cell)
-    except ValueError:
+def cell_label(cell: str) -> str:
+    """Return a cell of the source; a fraction of many digits with a few of them, but never an identifier."""
+    if len(cell) <= MAX_DIGITS or not re.fullmatch(r"[+-]?\d+\.\d+(e[+-]?\d+)?", cell, re.IGNORECASE):
         return plain_label(cell, 40)
-    return f"{value:.6g}" if len(cell) > MAX_DIGITS else cell
+    value = float(cell)
+    return f"{value:.2f}" if 1e4 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
 def _least_certain(rows: Sequence[Attributes], calibrated: bool) -> Table:
