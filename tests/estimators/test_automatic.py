@@ -254,14 +254,14 @@ def test_a_told_budget_decides_how_many_labels_have_kernels_and_says_so():
     X, true = all_digits()
     X, true = X[:600], true[:600]
     y = labeled(true, 10)
-    with pytest.warns(UserWarning, match=r"not the average of kernels, of 100 labels\n  why: .* up to \d\d\n  fix: set "
-                                         r"memory_budget to [\d,]{8,} or more") as expected:
+    with pytest.warns(UserWarning, match=r"predict from 100 labels, in place of the average of kernels\n  why: .* at most "
+                                         r"\d\d labeled points\n  fix: set memory_budget to [\d,]{8,} or more") as expected:
         found = SemiSupervisedClassifier(memory_budget="20MB").fit(X, y)
     assert "chosen" in found.evidence_
     enough = re.search(r"to ([\d,]+) or more", str(expected[0].message))[1].replace(",", "")
     assert "chosen" not in SemiSupervisedClassifier(memory_budget=int(enough)).fit(X, y).evidence_
     sized = SemiSupervisedClassifier(memory_budget="20MB", class_sizes=np.bincount(true))
-    with pytest.warns(UserWarning, match="of 100 labels"), pytest.raises(
+    with pytest.warns(UserWarning, match="from 100 labels"), pytest.raises(
             ParameterError, match=r"class_sizes with 100 labels[\s\S]*memory_budget"):
         sized.fit(X, y)
 
