@@ -254,8 +254,9 @@ def test_a_told_budget_decides_how_many_labels_have_kernels_and_says_so():
     X, true = all_digits()
     X, true = X[:600], true[:600]
     y = labeled(true, 10)
-    with pytest.warns(UserWarning, match=r"predict from 100 labels, in place of the average of kernels\n  why: .* at most "
-                                         r"\d\d labeled points\n  fix: set memory_budget to [\d,]{8,} or more") as expected:
+    message = (r"predict from 100 labels, in place of the average of kernels\n  why: .* at most \d\d labeled points\n"
+               r"  fix: set memory_budget to [\d,]{8,} or more")
+    with pytest.warns(UserWarning, match=message) as expected:
         found = SemiSupervisedClassifier(memory_budget="20MB").fit(X, y)
     assert "chosen" in found.evidence_
     enough = re.search(r"to ([\d,]+) or more", str(expected[0].message))[1].replace(",", "")
