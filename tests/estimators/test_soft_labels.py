@@ -159,7 +159,7 @@ def test_what_cannot_be_pooled_is_refused(blobs):
     labels = some_labels(y, 2)
     with pytest.raises(ParameterError, match="soft_labels and base_estimator"):
         SemiSupervisedClassifier(base_estimator="boosting").fit(X, labels, soft_labels=P)
-    with pytest.raises(DataError, match="soft_labels of 2 classes, and y has 3"):
+    with pytest.raises(DataError, match="soft_labels has 2 classes, but y has 3 different ones"):
         SemiSupervisedClassifier().fit(X, labels, soft_labels=P[:, :2])
     with pytest.raises(DataError, match="classes names"):
         SemiSupervisedClassifier(classes=[0, 1]).fit(X, labels, soft_labels=P)
