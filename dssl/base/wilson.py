@@ -8,6 +8,7 @@ Wilson, "Probable inference, the law of succession, and statistical inference", 
 
 from math import sqrt
 
+MIN_PAIRS = 6  # discordant points of one sign that are significant: 2 / 2^6 < 1 - CONFIDENCE
 CONFIDENCE = 0.95
 Z = 1.959963984540054  # of a normal variable that much is within as many standard deviations
 

@@ -147,12 +147,11 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
 
 def _decimal_mark(refused: Mapping[int, Cells]) -> str:
     """Return the decimal mark of texts that are all numbers with the same one, "," or "."; "" of others."""
-    texts = [text.strip() for cells in refused.values() for _, text in cells.examples]
-    marks = {found[1] for found in (re.fullmatch(r"[+-]?\d*([.,])\d+(?:e[+-]?\d+)?", text, re.IGNORECASE)
-                                    for text in texts) if found}
-    are_numbers = all(re.fullmatch(r"[+-]?\d*(?:[.,]\d+)?(?:e[+-]?\d+)?", text, re.IGNORECASE) for text in texts)
+    numbers = [re.fullmatch(r"[+-]?\d*(?:([.,])\d+)?(?:e[+-]?\d+)?", text.strip(), re.IGNORECASE)
+               for cells in refused.values() for _, text in cells.examples]
+    marks = {number and number[1] for number in numbers} - {None} if all(numbers) else set()
     has_missing = any(cells.missing for cells in refused.values())
-    return marks.pop() if len(marks) == 1 and are_numbers and not has_missing else ""
+    return str(marks.pop()) if len(marks) == 1 and not has_missing else ""
 
 
 def refuse_frame(frame: pd.DataFrame, way: str, *, fills: bool = False, takes_text: bool = False) -> None:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..base.wilson import MIN_PAIRS
 from .error_metric import ErrorMetric
 from .record import Attributes, PairedTest, Scores, interval_at
 from .text import at, counted, finite, p_value
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
 ROUNDING = 1e-6  # of that error
-MIN_PAIRS = 6  # differences of one sign: fewer are never significant
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .comparison import ROUNDING, Comparison, negligible, seen_by_test
 from .error_metric import ErrorMetric, metric_of
 from .page import Level
-from .record import DRAWS, Attributes, Result, Scores, scores_at
+from .record import DRAWS, Attributes, Result, RunRecord, Scores, redrawn_by, scores_at
 from .report_text import ReportText
 from .text import at, counted, finite, number, p_value, percent, plain_label
 
@@ -57,6 +57,10 @@ class Verdict:
         guess = Comparison.of(baselines, gain, by.guess[0], by) if scores else _guess_by_labels(by_labels, by)
         return cls(by, report_text, scores, finite(scores.get(by.key)), base, shuffled,
                    guess, gain.get("unlabeled_data"), by_labels, unread, all_labeled, draws)
+
+    @classmethod
+    def of_run(cls, run: RunRecord, report_text: ReportText) -> "Verdict":
+        return cls.of(run.result, report_text, run.unread, all_labeled=run.all_labeled, draws=redrawn_by(run.spec))
 
     @property
     def useless(self) -> bool:

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..base.wilson import MIN_PAIRS
 from ..learners.target.target import Classes, Target
 from .interval import (
     LEVEL,
-    MIN_PAIRS,
     POWER,
     detectable_error_difference,
     detectable_mean_difference,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, gammaln, nctdtr, ndtr, ndtri, stdtr, stdtrit, xlog1py, xlogy
 
-from ..base.wilson import CONFIDENCE, interval_of_share
+from ..base.wilson import CONFIDENCE, MIN_PAIRS, interval_of_share
 
 MAX_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
 ROUNDING = 1e-12  # standard error of a share that counts as 0
@@ -88,7 +88,6 @@ def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] 
 
 LEVEL = 0.05  # of the tests
 POWER = 0.8  # probability with which a detectable difference is significant
-MIN_PAIRS = 6  # discordant points of one sign that are significant: 2 / 2^6 < LEVEL
 MAX_EXACT = 1000  # discordant points, above which the normal approximation is used
 SPREAD = 6.0  # standard deviations of the number of discordant points in the sum
 CERTAIN = 40.0  # standard errors, above which the power is 1

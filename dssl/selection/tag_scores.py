@@ -22,12 +22,11 @@ from scipy.special import stdtrit
 
 from ..base.digest import JsonObject
 from ..base.profiler import library
-from ..base.wilson import CONFIDENCE
+from ..base.wilson import CONFIDENCE, MIN_PAIRS
 from ..learners.target.tags import Tags
 from .comparison import MIN_DIFFERENCE, PairedComparison
 from .graph_gain import Gain
 from .interval import (
-    MIN_PAIRS,
     detectable_mean_difference,
     interval_of_score,
     sign_test,

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 
 from ...base.errors import DataError, explain, require
 from .arrays import ArrayReader
 from .base import Scan
-
-MAGIC = b"\x93NUMPY"
 
 
 def map_npy(path: Path, name: str) -> np.ndarray:
@@ -50,7 +49,7 @@ class NpyReader(ArrayReader):
     def _map(self, path: Path, name: str) -> np.ndarray:
         if path == self.labels:
             with path.open("rb") as file:
-                is_npy = file.read(len(MAGIC)) == MAGIC
+                is_npy = file.read(len(MAGIC_PREFIX)) == MAGIC_PREFIX
             require(is_npy, f"labels {path.name} is no .npy file", error=DataError,
                     why="the labels of an .npy file of points are an array with one label for each row",
                     fix="save them with np.save(\"labels.npy\", labels), -1 or an empty text where there is none")

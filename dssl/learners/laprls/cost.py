@@ -104,8 +104,12 @@ class SystemSizes:
     @property
     def summed_folds(self) -> int:
         """Return the number of folds with their own Gram matrices."""
-        if self.smooth or self.vectorized_folds or self.fits is None:
-            return 0 if self.smooth else 1 if self.vectorized_folds else self.folds
+        if self.smooth:
+            return 0
+        if self.vectorized_folds:
+            return 1
+        if self.fits is None:
+            return self.folds
         compared = next(iter(self.fits.held_out), ())
         return len(compared) if self.in_first_pass(compared) else 1
 

@@ -325,15 +325,15 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
         systems.setdefault(params.number(choice), {})[name] = replace(system, control=name == "shuffled")
     models, described = dict[str, Model](), dict[str, dict[str, Any]]()
     evidence: list[dict[str, Any]] = []
-    folds, weight = None, context.label_weights(target, params.weight)
-    holds_out = compares or isinstance(target, Classes)
-    later = LabelFolds.of(target, params.random_state, curve=False).compared if holds_out else []
+    weight, holds_out = context.label_weights(target, params.weight), compares or isinstance(target, Classes)
+    folds = LabelFolds.of(target, params.random_state, curve=compares)
     held_out_by_model, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
     for number, numbered in systems.items():
+        later = folds.compared if holds_out else []
         prepared = _prepared(context, params.of_number(problem, number), number, params, later)
         fitted = prepared.fitted(numbered)
-        at_once = prepared.solver.cheap_leave_one_out
-        folds = folds or LabelFolds.of(target, params.random_state, a_fit_each=not at_once, curve=at_once and compares)
+        if not evidence and not prepared.solver.cheap_leave_one_out:
+            folds = LabelFolds.of(target, params.random_state, a_fit_each=True, curve=False)
         evidence.append({**params.named(number), **fitted.evidence, "models": list(numbered)})
         for name, system in numbered.items():
             is_held_out = name in ("model", "base") and holds_out
@@ -355,7 +355,6 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     ordered = {name: models[name] for name in problem.names}
     written = context.write_models(ordered)
     blocks_in(context).remove()
-    assert folds is not None  # there is a model
     held_out = {name: of_model for name, of_model in held_out_by_model.items() if of_model}
     compared = {"by_labels": by_labels(target, folds, held_out)}
     return {"models": {name: {**described[name], **written[name]} for name in ordered}, "evidence": evidence,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ..error_metric import ROOT
 from ..page import Finding, Section
-from ..record import Attributes, RunRecord, redrawn_by
+from ..record import Attributes, RunRecord
 from ..rendering import rendered
 from ..report_text import GUESSES, Baseline, ReportText
 from ..text import at, listed, number, plain_label
@@ -15,8 +15,7 @@ from .selection import choice_findings
 
 def answer_section(run: RunRecord, report_text: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
     """Return the answer to that question; it also says so if there are no scores or no base model."""
-    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled,
-                         draws=redrawn_by(run.spec))
+    verdict = Verdict.of_run(run, report_text)
     are_classes = verdict.by != ROOT
     combined = " Here it is combined with what another model says of the points." if has_other_model(run) else ""
     meaning_of = {"model": f"{report_text.model}{combined}"} | {

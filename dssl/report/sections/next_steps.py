@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..error_metric import errors_among
 from ..page import Section
-from ..record import RunRecord, interval_at, redrawn_by, scores_at
+from ..record import RunRecord, interval_at, scores_at
 from ..rendering import rendered
 from ..report_text import ReportText
 from ..text import at, counted, finite, listed, number
@@ -35,8 +35,7 @@ def in_order(run: RunRecord, report_text: ReportText, how_good: Section | None,
 
 def _next_section(run: RunRecord, report_text: ReportText, titles: Mapping[str, str]) -> Section | None:
     """Return the steps, with links to the sections that have a title; None where nothing suggests one."""
-    verdict = Verdict.of(run.result, report_text, run.unread, all_labeled=run.all_labeled,
-                         draws=redrawn_by(run.spec))
+    verdict = Verdict.of_run(run, report_text)
     use = [] if verdict.level == "warning" else _of_use(run)
     labels = _of_labels(run)
     last = [*use, *labels] if verdict.level == "good" else [*labels, *use]
