@@ -34,7 +34,8 @@ CONNECT_SECONDS = 10.0  # for which a driver tries to connect to one scheduler
 # Number of workers that may end while a task is assigned to them. It is high because nobody watches a submitted run, an
 # engine may end its workers at any time, and Dask also counts workers on which a task only waited.
 SETTINGS = {"distributed.scheduler.allowed-failures": 10}
-DRIVER_TIMEOUT = 15.0  # seconds without a client after which a scheduler ends
+DRIVER_TIMEOUT = 15.0  # seconds after which a scheduler ends that its driver has left
+DRIVER = "driver"  # the name of its client, since others may look at a scheduler before the driver has come
 KEYS = ("tls_ca_file", "tls_client_cert", "tls_client_key", "tls_scheduler_cert", "tls_scheduler_key",
         "tls_worker_cert", "tls_worker_key")
 
@@ -103,7 +104,7 @@ def forget_meetings(folder: Path) -> None:
 
 
 def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
-    """Run the scheduler until the driver ends it, or has been disconnected for `DRIVER_TIMEOUT` seconds."""
+    """Run the scheduler until the driver ends it, has left for `DRIVER_TIMEOUT`, or does not come in `join_timeout`."""
     _leave_signals_to_the_driver()
 
     async def serve() -> None:
@@ -117,7 +118,7 @@ def serve_scheduler(meeting: Meeting, runtime: RankedRuntime) -> None:
                 while scheduler.status.name == "running":
                     await asyncio.sleep(LOOK_EVERY)
                     now = time.monotonic()
-                    if set(scheduler.clients) - {"fire-and-forget"}:
+                    if any(client.startswith(f"{Client.__name__}-{DRIVER}-") for client in scheduler.clients):
                         last_seen = now
                     elif now - last_seen > DRIVER_TIMEOUT:
                         break
@@ -178,7 +179,7 @@ def _connected(meeting: Meeting, seconds: float) -> Client:
     while True:
         address, security = meeting.wait(until - time.monotonic())
         with suppress(OSError):
-            return Client(address, security=security, timeout=CONNECT_SECONDS)
+            return Client(address, security=security, timeout=CONNECT_SECONDS, name=DRIVER)
 
 
 def _leave_signals_to_the_driver() -> None:

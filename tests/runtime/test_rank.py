@@ -4,14 +4,15 @@ import asyncio
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
-from distributed import Scheduler
+from distributed import Client, Scheduler
 from distributed.security import Security
 
 from dssl.base.errors import ClusterError
 from dssl.runtime.engine import Rank
-from dssl.runtime.roles import Meeting
+from dssl.runtime.roles import DRIVER, Meeting
 
 
 @pytest.mark.parametrize(("environment", "rank", "role"), [
@@ -74,6 +75,30 @@ def test_a_scheduler_that_was_killed_is_not_met(tmp_path):
     address, (actual, opened) = asyncio.run(met())
     assert actual == address
     assert (opened.tls_client_key, opened.require_encryption) == (security.tls_client_key, True)
+
+
+@pytest.mark.cluster
+def test_a_scheduler_ends_without_its_driver_and_not_without_others(tmp_path):
+    code = """import sys
+from pathlib import Path
+from dssl.runtime import roles
+from dssl.runtime.local import LocalRuntime
+roles.DRIVER_TIMEOUT = 1.0
+roles.serve_scheduler(roles.Meeting(Path(sys.argv[1]), "0"), LocalRuntime(kind="local", workers=1, memory_limit="1GiB"))
+"""
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as process:
+        try:
+            address, security = Meeting(tmp_path, "0").wait(120)
+            with Client(address, security=security):
+                time.sleep(1)
+            time.sleep(2)
+            assert process.poll() is None, "its driver may still come"
+            with Client(address, security=security, name=DRIVER):
+                time.sleep(1)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ranks_of_another_start_do_not_meet(tmp_path):
