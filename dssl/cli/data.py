@@ -179,7 +179,8 @@ def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
     If OUT ends in .onnx, a kernel model becomes an ONNX graph, for any runtime of ONNX; this needs the package onnx.
 
     MODEL is the folder of the model or the result.json of a run. In Python: `sys.path.insert(0, OUT)`, `import
-    dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling.
+    dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling: an
+    array, a table of pandas, or a list of dicts. Text and missing cells become what they became in training.
 
     An exported model at OUT is replaced; any other file is replaced only with --overwrite.
     """

@@ -16,6 +16,10 @@ import numpy as np
 from .. import __version__
 from ..base.digest import JsonObject
 from ..base.errors import DsslError, ParameterError, explain, require
+from ..base.missing import MISSING
+from ..data.columns import Columns
+from ..data.ingest_params import IngestParams
+from ..data.readers.cell_text import NUMBER_GAPS, TRUTH, numbers_among
 from ..data.scaling.scaling import Scaling
 from ..graph.weights.rules import Binary, Heat, SelfTuned
 from ..kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
@@ -39,11 +43,13 @@ FIX = "predict with dssl itself: `dssl predict`, or keep the estimator with `mod
 
 
 def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: Calibration | TagCalibration | None,
-                 feature_names: list[str] | None = None, *, overwrite: bool = False) -> Path:
+                 feature_names: list[str] | None = None, cells: JsonObject | None = None, *,
+                 overwrite: bool = False) -> Path:
     """Write a model with the scaling of its features to a file that ends in .zip or .onnx; return its path.
 
-    calibration : of the probabilities; None takes that of the model's attributes, if it has one. overwrite : whether a
-    file that holds no exported model is replaced too.
+    calibration : of the probabilities; None takes that of the model's attributes, if it has one. cells : how the cells
+    of a table become the numbers of the features, `cells_of_table`, if it has others than numbers. overwrite : whether
+    a file that holds no exported model is replaced too.
 
     Raises ParameterError: the model, its kernel, metric or weights are of a kind that the module does not evaluate;
     the path is a folder, its folder does not exist, or there is another file.
@@ -57,7 +63,7 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
     of_classes = isinstance(model.coding, ClassCoding | TagCoding)
     described = {
         "format": numpy_model.FORMAT, "dssl": __version__, "n_features": model.n_features,
-        "feature_names": feature_names, "coding": model.coding.name,
+        "feature_names": feature_names, "cells": cells, "coding": model.coding.name,
         "classes": model.coding.classes.tolist() if of_classes else None,
         "classes_dtype": model.coding.classes.dtype.str, "rejects": model.rejects,
         "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
@@ -82,6 +88,18 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
                 np.save(buffer, arrays[name], allow_pickle=False)
                 archive.writestr(f"{name}.npy", buffer.getvalue())
     return out
+
+
+def cells_of_table(columns: Columns, read: IngestParams, decimal: str | None) -> JsonObject:
+    """Return how the cells of a table become numbers, for `numpy_model`.
+
+    read : how the table of the training points was read. decimal : its decimal mark.
+    """
+    missing = [read.missing] if isinstance(read.missing, str) else list(read.missing or ())
+    words = {word: float(value) for line in TRUTH for value, some in enumerate(line) for word in some}
+    return {"columns": columns.describe()["columns"], "dtype": np.dtype(read.dtype).name, "decimal": decimal or ".",
+            "missing": [*MISSING, *missing], "gaps": list(NUMBER_GAPS), "missing_numbers": numbers_among(missing),
+            "truths": words}
 
 
 def _is_exported(path: Path) -> bool:

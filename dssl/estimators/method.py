@@ -156,7 +156,10 @@ class MethodEstimator(PointEstimator):
 
     def _report(self, of: str) -> Page:
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
-        run = RunRecord({**self._attributes, "points": points}, {"gain": {"by_labels": self.by_labels_}})
+        predicted, classes = getattr(self, "_transduction", None), getattr(self, "classes_", None)
+        counts = {} if predicted is None or classes is None else {"predictions": {
+            "made": True, "classes": classes.tolist(), "counts": [int((predicted == each).sum()) for each in classes]}}
+        run = RunRecord({**self._attributes, **counts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)
         others = [answer_section(run, self.method.report_text, self.method.baselines), curve_section(run),
                   *(section(run) for section in (*leading, *following))]

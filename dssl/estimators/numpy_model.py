@@ -5,16 +5,21 @@
     import dssl_model
     model = dssl_model.load("model.dssl.zip")
     model.predict(X), model.predict_proba(X)
+
+X is an array (n, d), or a table: one of pandas or polars, a dict of columns, or a list of dicts such as those of
+`csv.DictReader`. Where text and missing cells of the training table became numbers, they do here.
 """
 
 import io
 import json
+import re
+import warnings
 import zipfile
 from itertools import combinations
 
 import numpy as np
 
-FORMAT = 2
+FORMAT = 3
 BLOCK_NUMBERS = 1 << 24  # of a block of similarities
 
 
@@ -38,7 +43,8 @@ class Model:
 
     def __init__(self, described, arrays):
         self.described, self.arrays = described, arrays
-        self.n_features, self.feature_names = described["n_features"], described["feature_names"]
+        self.cells, self.feature_names = described["cells"], described["feature_names"]
+        self.n_features = len(self.cells["columns"]) if self.cells else described["n_features"]
         self.classes = None if described["classes"] is None else np.array(
             described["classes"], dtype=described["classes_dtype"])
         self.n_classes = 0 if self.classes is None else len(self.classes)
@@ -87,19 +93,10 @@ class Model:
     def values(self, X):
         """Return the values (n, c) of rows X (n, d), and whether each row is unsupported, (n,) bool.
 
-        Columns of a table that have names are taken by the names of the fit. Raises ValueError: other columns, or
-        values that are no finite numbers.
+        Columns of a table that have names are taken by the names of the fit, and others are ignored. Raises ValueError:
+        X lacks a column, or a cell is none of what the training table had in that column.
         """
-        if self.feature_names is not None and hasattr(X, "columns"):
-            lacking = [name for name in self.feature_names if name not in X.columns]
-            if lacking:
-                raise ValueError(f"X lacks the columns {lacking[:10]}")
-            X = X[self.feature_names]
-        X = np.asarray(X)
-        if X.dtype.kind not in "biuf":
-            raise ValueError(f"X holds values of type {X.dtype}, expected dense rows of numbers")
-        if X.ndim != 2 or X.shape[1] != self.n_features:
-            raise ValueError(f"X has shape {X.shape}, the model was fitted on {self.n_features} features")
+        X = self._numbers(X)
         if not np.isfinite(X).all():
             raise ValueError("X holds NaN or infinite values: drop these rows, or fill the values")
         root = self.described["model"]
@@ -109,6 +106,32 @@ class Model:
         blocks = [self._values(root, self._scaled(X[start:start + height]), {}) for start in starts]
         values, unsupported = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
         return values, unsupported
+
+    def _numbers(self, X):
+        """Return the rows of an array or a table as numbers (n, d) before scaling."""
+        names = self.feature_names
+        if isinstance(X, (list, tuple)) and X and isinstance(X[0], dict):
+            X = {name: [row.get(name) for row in X] for row in X for name in row}
+        if isinstance(X, dict) or (hasattr(X, "columns") and names is not None):
+            if names is None:
+                raise ValueError("the columns of the fit have no names: pass rows with the cells in their order")
+            lacking = [name for name in names if name not in (X if isinstance(X, dict) else X.columns)]
+            if lacking:
+                raise ValueError(f"X lacks the columns {lacking[:10]}")
+            columns = [np.asarray(X[name]) for name in names]
+            if self.cells is None and all(column.dtype.kind in "biuf" for column in columns):
+                return np.stack(columns, axis=1)
+        else:
+            rows = X if hasattr(X, "dtype") else np.asarray(X, object)
+            rows = np.asarray(rows)
+            if rows.ndim != 2 or rows.shape[1] != self.n_features:
+                raise ValueError(f"X has shape {rows.shape}, the model was fitted on {self.n_features} features")
+            if self.cells is None and rows.dtype.kind in "biuf":
+                return rows
+            columns = list(rows.T)
+        cells = self.cells or _plain_cells(names, self.n_features)
+        numbers = [_numbers_of(columns[j], described, cells) for j, described in enumerate(cells["columns"])]
+        return np.concatenate(numbers, axis=1).astype(cells["dtype"])
 
     def _scaled(self, X):
         scaling, arrays = self.described["scaling"], self.arrays
@@ -174,6 +197,80 @@ class Model:
         for number, bandwidth in enumerate(node["bandwidths"]):
             values += np.exp(-0.5 / bandwidth**2 * squared) @ array("coef")[number]
         return values, np.zeros(len(X), bool)
+
+
+# Numbers from cells
+
+
+def _plain_cells(names, n_columns):
+    """Return the description of columns of numbers without missing cells."""
+    columns = [{"name": name, "kind": "number", "fill": None} for name in names or range(n_columns)]
+    return {"columns": columns, "dtype": "float64", "missing": ["", "nan"], "gaps": [], "missing_numbers": [],
+            "decimal": "."}
+
+
+def _numbers_of(column, described, cells):
+    """Return the columns of numbers (n, c) of one column of cells: one, or one of 0 and 1 for each of its levels."""
+    if described["kind"] == "category":
+        return _levels_of(column, described, cells)
+    if column.dtype.kind in "biuf":
+        numbers = column.astype(np.float64)
+    else:
+        numbers = np.array([_number(cell, row, described, cells) for row, cell in enumerate(column)], np.float64)
+    is_missing = np.isnan(numbers) | np.isin(numbers, cells["missing_numbers"])
+    fill = described.get("fill")
+    return np.where(is_missing, np.nan if fill is None else fill, numbers)[:, None]
+
+
+def _levels_of(column, described, cells):
+    levels = {_folded(level): at for at, level in enumerate(described["levels"]) if level is not None}
+    gap = described["levels"].index(None) if None in described["levels"] else None
+    Z, unseen = np.zeros((len(column), len(described["levels"]))), set()
+    for row, cell in enumerate(column):
+        is_number = isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)
+        text = str(int(cell)) if is_number and cell == cell and cell == np.rint(cell) else _text(cell)
+        at = gap if text in cells["missing"] else levels.get(_folded(text))
+        if at is not None:
+            Z[row, at] = 1
+        elif text in cells["missing"]:
+            raise ValueError(f"column {described['name']!r} lacks a text in row {row}, and did not in training")
+        else:
+            unseen.add(text)
+    if unseen:
+        warnings.warn(f"column {described['name']!r} holds texts that it did not in training, such as "
+                      f"{sorted(unseen)[:5]}: they count as none of its {len(levels)} levels", stacklevel=2)
+    return Z
+
+
+def _number(cell, row, described, cells):
+    """Return the number in a cell, NaN where it is missing."""
+    if isinstance(cell, (int, float, np.number, np.bool_)):
+        return float(cell)
+    text, unit = _text(cell), described.get("unit") or ""
+    if text in cells["missing"] or text.lower() in cells["gaps"]:
+        return np.nan
+    if described["kind"] == "truth" and text.lower() in cells["truths"]:
+        return cells["truths"][text.lower()]
+    digits = re.sub(r"^(?:[<>]=?|[\u2264\u2265])\s*", "", text)
+    if unit and digits.endswith(unit):
+        digits = digits[:-len(unit)].rstrip()
+    mark = cells["decimal"]
+    between = ",' " if mark == "." else ".' "
+    if re.match(rf"[+-]?\d{{1,3}}(?:([{between}])\d{{3}})(?:\1\d{{3}})*(?:{re.escape(mark)}|$)", digits):
+        digits = re.sub(f"[{between}]", "", digits)
+    try:
+        return float(digits if mark == "." else digits.replace(".", "x").replace(mark, "."))
+    except ValueError:
+        raise ValueError(f"column {described['name']!r} holds {text!r} in row {row}, where training had "
+                         f"{'yes and no' if described['kind'] == 'truth' else 'numbers'}: pass a number") from None
+
+
+def _text(cell):
+    return "" if cell is None else re.sub("[\u00a0\u2007\u2009\u202f]", " ", str(cell)).replace("\u2212", "-").strip()
+
+
+def _folded(text):
+    return " ".join(text.split()).casefold()
 
 
 # Classes from values

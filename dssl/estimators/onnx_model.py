@@ -2,7 +2,8 @@
 
 The input is `X` (n, d), float32, before scaling. The outputs of a classifier are `label` (n,), and `probabilities`
 (n, n_classes) where the model is calibrated, else `scores`; of a regressor `values` (n, c). Computed in float64
-between, since the squared distances of a kernel cancel, and returned in float32.
+between, since the squared distances of a kernel cancel, and returned in float32. NaN in X is a missing cell of a table
+whose missing cells became the means of their columns.
 """
 
 import json
@@ -33,6 +34,10 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
             why="it searches neighbors or sums several kernels, and an ONNX file holds one kernel")
     require(node["kernel"]["type"] != "laplacian", "a laplacian kernel cannot be written as ONNX", fix=FIX,
             why="sums of absolute differences are no product of matrices, and would hold n x m x d numbers")
+    columns = described["cells"]["columns"] if described["cells"] else []
+    texts = [column["name"] for column in columns if column["kind"] == "category"]
+    require(not texts, f"columns of text, such as {next(iter(texts), '')!r}, cannot be written as ONNX",
+            why="its input X is a matrix of numbers", fix="export to a .zip, whose module reads tables with text")
     size = 8 * sum(array.size for array in arrays.values())
     require(size < LARGEST, f"the model has {size:,} bytes of numbers", fix="export to a .zip, or take fewer landmarks",
             why="an ONNX file is of at most 2 GiB")
@@ -43,6 +48,9 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
                                      fix='pip install onnx')) from error
     graph = _Graph(onnx)
     X = graph.add("Cast", "X", to=onnx.TensorProto.DOUBLE)
+    fills = [column.get("fill") for column in columns]
+    if None not in fills and fills:
+        X = graph.add("Where", graph.add("IsNaN", X), np.array(fills, np.float64), X)
     values = _kernel_values(graph, node, _scaled(graph, X, described, arrays), arrays)
     outputs: list[tuple[str, str, list[Any]]] = [("values", "FLOAT", ["n", len(arrays[f"{node['at']}.intercept"])])]
     if described["classes"] is None:

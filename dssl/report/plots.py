@@ -64,6 +64,20 @@ def classes_plot(classes: Sequence[tuple[str, float, tuple[float, float]]]) -> M
                 (WIDE, 0.7 + 0.26 * len(classes)), draw)
 
 
+def counts_plot(counts: Sequence[tuple[str, int]], of: str) -> Markup:
+    """Return how many points each class or cluster has; `of` says which, such as "points predicted as each class"."""
+    def draw(axes: Any) -> None:
+        axes.barh(range(len(counts)), [count for _, count in counts], height=0.6, color=MODEL)
+        for row, (_, count) in enumerate(counts):
+            axes.annotate(f"{count:,}", (count, row), xytext=(6, 0), textcoords="offset points", va="center")
+        axes.set_yticks(range(len(counts)), [plain_label(name) for name, _ in counts])
+        axes.set(xlim=(0, max(1, *(1.15 * count for _, count in counts))), ylim=(len(counts) - 0.4, -0.6), xlabel=of)
+        axes.locator_params(axis="x", nbins=5, integer=True)
+        horizontal(axes)
+
+    return svg("counts", f"Number of {of}: {len(counts)} bars", (WIDE, 0.8 + 0.27 * len(counts)), draw)
+
+
 def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
     """Return predicted quantities over the true ones, and the line on which they would be equal."""
     def draw(axes: Any) -> None:

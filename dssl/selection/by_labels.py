@@ -115,8 +115,9 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
     """Return the errors at held-out labels, the gains of `model` over the baselines, and the learning curve; JSON.
 
     held_out : the values of each model, in the order of `LabelFolds.repetitions`. The scores include those of
-    `constant_baseline`. Every label counts once, whatever its weight in the fits. The gains are in the scoring of the
-    target, or in the error where that is undefined (`undefined_scoring`); the curve is of the error.
+    `constant_baseline`, and of classes the model's confusion matrix. Every label counts once, whatever its weight in
+    the fits. The gains are in the scoring of the target, or in the error where that is undefined
+    (`undefined_scoring`); the curve is of the error.
     """
     if not folds.compared:
         return {"n": 0, "why": folds.why}
@@ -131,6 +132,8 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
     predicted = {name: _predicted(fits, target) for name, fits in first.items()}
     true, undefined = in_defined_scoring(target.take(points), predicted["model"])
     scores = {name: {**_scored(each, metric), **target_score(true, predicted[name])} for name, each in first.items()}
+    if isinstance(true, Classes):
+        scores["model"]["confusion"] = scores_of(true, predicted["model"])["confusion"]
     curve: dict[int, dict[str, list[HeldOut]]] = {}
     for name, fits in held_out.items():
         for (count, _), each in zip(folds.curve, fits[1:], strict=False):

@@ -1,5 +1,6 @@
 """An exported model predicts with NumPy alone what dssl predicts."""
 
+import csv
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from dssl import (
     SemiSupervisedRegressor,
     TransductiveSVC,
 )
-from dssl.base.errors import DataError, ParameterError
+from dssl.base.errors import ParameterError
 from dssl.cli.main import main
 from dssl.estimators import numpy_model, onnx_model
 from dssl.execution.in_process import InProcess
@@ -112,12 +113,62 @@ def test_the_model_of_a_run_is_exported_by_the_command(tmp_path):
     points = NEW.astype(np.float32)
     assert_array_equal(other.predict(points), result.predict(points))
     assert_allclose(other.predict_proba(points), result.predict_proba(points), atol=1e-6)
-    table.assign(color=np.where(table["a"] > 0, "red", "blue")).to_csv(tmp_path / "t.csv", index=False)
-    data["read"] = {"target": "kind", "when_text": "one_hot"}
-    result = dssl.run({"name": "t", "data": data, "labels": {"given": True}}, workspace=tmp_path / "w",
-                      execution=InProcess(1))
-    with pytest.raises(DataError, match="text or missing cells"):
-        result.model().export(tmp_path / "n.dssl.zip")
+
+
+def people(n, decimal, seed=0):
+    """Return rows of a table of text, units, yes and no, gaps, and codes, as the text of their cells."""
+    draw, swapped = np.random.default_rng(seed), str.maketrans(",.", ".," if decimal == "," else ",.")
+    rows = []
+    for number in range(n):
+        age, kind = draw.integers(20, 70), number % 2
+        rows.append({
+            "age": str(age) if draw.random() > 0.1 else draw.choice(["", "NA", "-"]),
+            "height": f"{draw.normal(170 + 9 * kind, 3):.2f}".replace(".", decimal) + [" cm", "cm"][number % 3 % 2],
+            "color": str(draw.choice(["red", " Red", "blue", "dark green", ""])), "member": "yes" if age > 40 else "no",
+            "income": f"{draw.normal(2e4 + 5e3 * kind, 1e3):,.2f}".translate(swapped),
+            "zone": str(draw.integers(1, 4)), "kind": ["cat", "dog"][kind]})
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_the_model_of_a_table_reads_tables(decimal, tmp_path):
+    rows = people(240, decimal)
+    for number, row in enumerate(rows):
+        row["kind"] = row["kind"] if number < 60 else ""
+    pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False, sep=";")
+    read = {"target": "kind", "when_text": "one_hot", "when_missing": "impute", "categories": ["zone"],
+            "missing": ["999"]}
+    result = dssl.run({"name": "t", "data": {"source": str(tmp_path / "t.csv"), "read": read, "test": {"none": True}},
+                       "labels": {"given": True}}, workspace=tmp_path / "w", execution=InProcess(1))
+    attributes = result.dataset.attributes
+    assert {column["kind"] for column in attributes["columns"]} == {"number", "truth", "category"}
+    assert [column.get("unit") for column in attributes["columns"]] == [None, "cm", None, None, None, None]
+    assert attributes["decimal"] == decimal
+    new = people(60, decimal, 1)
+    new[3] |= {"age": "999", "color": "BLUE"}
+    frame = pd.DataFrame(new).drop(columns="kind")
+    frame.to_csv(tmp_path / "new.csv", index=False, sep=";")
+    fitted = result.model()
+    expected = fitted.predict_proba(fitted.dataset_of(tmp_path / "new.csv", InProcess(1)).X)
+    model = numpy_model.load(result.export(tmp_path / "m.dssl.zip"))
+    assert model.feature_names == ["age", "height", "color", "member", "income", "zone"]
+    with open(tmp_path / "new.csv", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file, delimiter=";"))
+    for given in (new, lines, frame, frame[frame.columns[::-1]], dict(frame), frame.to_numpy(),
+                  frame.to_numpy().tolist()):
+        assert_allclose(model.predict_proba(given), expected, atol=1e-6)
+    numbers = frame.assign(age=pd.to_numeric(frame["age"], errors="coerce"), member=frame["member"] == "yes",
+                           zone=frame["zone"].astype(float))
+    assert_allclose(model.predict_proba(numbers), expected, atol=1e-6)
+    with pytest.warns(UserWarning, match=r"'color' holds texts that it did not in training, such as \['pink'\]"):
+        model.predict([new[0] | {"color": "pink"}])
+    for column, cell, message in (("age", "old", "column 'age' holds 'old' in row 0, where training had numbers"),
+                                  ("member", "maybe", "where training had yes and no")):
+        with pytest.raises(ValueError, match=message):
+            model.predict([new[0] | {column: cell}])
+    with pytest.raises(ValueError, match=r"X lacks the columns \['age'\]"):
+        model.predict(frame.drop(columns="age"))
 
 
 def test_a_model_of_tags_predicts_in_several_threads_at_once(tmp_path):
@@ -154,12 +205,31 @@ def test_what_is_wrong_with_the_points_is_said(tmp_path):
         other.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="NaN"):
         other.predict(np.full((2, 5), np.nan))
-    with pytest.raises(ValueError, match="type object"):
+    with pytest.raises(ValueError, match="column 0 holds 'x' in row 0"):
         other.predict(np.full((2, 5), "x", dtype=object))
     assert other.predict(np.empty((0, 5))).shape == (0,)
     cosine = GraphKernelRidge(graph=KNNGraph(metric="cosine"), scale="none").fit(X, np.where(LABELED, CODES, -1))
     with pytest.raises(ValueError, match="zero rows"):
         exported(cosine, tmp_path).predict(np.zeros((2, 5)))
+
+
+@pytest.mark.slow
+def test_a_missing_number_in_onnx_is_the_mean_of_its_column(tmp_path):
+    table = pd.DataFrame(X, columns=list("abcde")).assign(kind=np.where(LABELED, Y, ""))
+    table.loc[::9, "b"] = np.nan
+    spec = {"name": "t", "data": {"source": str(tmp_path / "t.csv"), "test": {"none": True},
+                                  "read": {"target": "kind", "when_missing": "impute", "when_text": "one_hot"}},
+            "labels": {"given": True}, "model": {"kind": "svm"}}
+    table.to_csv(tmp_path / "t.csv", index=False)
+    result = dssl.run(spec, workspace=tmp_path / "w", execution=InProcess(1))
+    new = NEW.astype(np.float32)
+    new[::7, 1] = np.nan
+    model = numpy_model.load(result.export(tmp_path / "m.dssl.zip"))
+    assert_array_equal(model.predict(new), result.predict(pd.DataFrame(new, columns=list("abcde"))))
+    assert_array_equal(by_onnx(result.export(tmp_path / "m.onnx"), new)["label"], model.predict(new))
+    table.assign(color=np.where(X[:, 1] > 0, "red", "blue")).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ParameterError, match="columns of text, such as 'color', cannot be written as ONNX"):
+        dssl.run(spec, workspace=tmp_path / "w", execution=InProcess(1)).export(tmp_path / "m.onnx")
 
 
 def test_columns_with_names_are_taken_by_name(tmp_path):

@@ -181,6 +181,8 @@ def test_its_report_says_which_clusters_there_are(tmp_path, feature_map, model):
     assert "KernelKMeans 60 points" in text
     assert "The model found 2 clusters. Their sizes are 40, 20." in text
     assert model in text
+    assert "The sizes of the clusters." in text
+    assert 'aria-label="Number of points of each cluster: 2 bars"' in html
 
 
 @pytest.mark.slow

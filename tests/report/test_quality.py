@@ -131,6 +131,40 @@ def test_without_test_points_the_errors_of_held_out_labels_are_drawn():
     assert "All models are compared on the same test points" in html
 
 
+def test_the_model_is_drawn_first_and_the_guess_last_whatever_their_order(monkeypatch):
+    drawn = []
+    monkeypatch.setattr("dssl.report.sections.quality.error_plot", lambda scores, by: drawn.append(scores))
+    by_labels = example_run(3)[0]["gain"]["by_labels"]
+    scores = {**by_labels["scores"], "majority": {"error": 0.6, "interval": [0.5, 0.7]}}
+    for names in (("base", "majority", "model"), ("majority", "model", "base")):
+        run = RunRecord({}, {"gain": {"by_labels": {**by_labels, "scores": {name: scores[name] for name in names}}}})
+        quality_section(run)
+        assert [name for name, *_ in drawn.pop()] == ["model", "base", "majority"]
+
+
+def test_without_test_points_each_class_is_judged_by_its_held_out_labels():
+    by_labels = example_run(3)[0]["gain"]["by_labels"]
+    by_labels["scores"]["model"]["confusion"] = [[20, 0, 0], [0, 20, 0], [0, 12, 8]]
+    run = RunRecord({"labels": {"classes": ["ant", "bee", "cow"], "n_labeled": 60}}, {"gain": {"by_labels": by_labels}})
+    section = quality_section(run)
+    text = plain(section.html)
+    assert "held-out labels recall (95 % interval)" in text
+    assert "Recall is the share of the held-out labels of a class" in text
+    low, high = interval_of_share(0.4, 20)
+    assert f"cow 20 40.0 % ({100 * low:.1f} to {100 * high:.1f} %) 100.0 %" in text
+    steps = in_order(run, REPORT_TEXT, section, [None])[2].html
+    assert "12 of the 20 held-out labels of cow are taken for bee" in steps
+
+
+def test_without_any_evidence_the_predictions_are_counted():
+    why = {"gain": {"by_labels": {"n": 0, "why": "no label is held out"}}}
+    counts = {"made": True, "classes": [f"class {code}" for code in range(25)], "counts": [*range(24), 5000]}
+    html = quality_section(RunRecord({"predictions": counts}, why)).html
+    assert "How many of the 5,276 points are predicted as each class. The 20 largest of 25 classes are shown." in html
+    assert "<svg" in html
+    assert "<svg" not in quality_section(RunRecord({"predictions": {"made": False, "n": 10**9}}, why)).html
+
+
 def steps_of(result, facts):
     run = example_record(result, facts)
     others = [None, *(None for _ in range(2))]
@@ -233,6 +267,9 @@ def test_tags_begin_with_the_share_of_labels_that_is_right():
                            "correctly, on 50 test points.")
     assert "would be correct for 60.0 % of them. The model learned from 30 labeled points." in text.replace("  ", " ")
     assert tags_of_run(run).title == quality_section(example_record(*example_run(3))).title
+    assert "Scores of all tags" not in text  # they are in the section of scores
+    by_labels = {"scores": {"model": model}, "n": 50}
+    assert "Scores of all tags" in tags_of_run(RunRecord({}, {"gain": {"by_labels": by_labels}})).html
 
 
 def test_a_model_that_knows_rare_classes_is_pointed_to_balanced_accuracy():

@@ -25,7 +25,7 @@ from ...data.source_files import Source
 from ...data.source_reader import column_names_of
 from ...data.sources import find_source
 from ...data.targets import MAX_NAMES
-from ...estimators.export import export_model
+from ...estimators.export import cells_of_table, export_model
 from ...estimators.predict_to import predict_to_zarr
 from ...execution.tasks import Execution
 from ...learners.model import Model, stored_models
@@ -92,12 +92,15 @@ class FittedPipeline:
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model to one file, which NumPy alone can predict with; see `PointPredictor.export`.
 
-        Raises DataError: text or missing cells became numbers, which the file does not know of.
+        The columns of a table whose text and missing cells became numbers are described in it.
         """
-        require(not self.dataset.get("columns"), "the points were made of text or missing cells", error=DataError,
-                why="an exported model predicts numbers as they are", fix="predict with `dssl predict`")
-        return export_model(path, self.model, self.scaling, None, self.dataset.get("feature_names"),
-                            overwrite=overwrite)
+        columns = Columns.of(self.dataset)
+        if columns is None:
+            names, cells = self.dataset.get("feature_names"), None
+        else:
+            names = None if columns.names is None else list(columns.names)
+            cells = cells_of_table(columns, self.read, self.dataset.get("decimal"))
+        return export_model(path, self.model, self.scaling, None, names, cells, overwrite=overwrite)
 
     def write(self, X: Rows, out: Path, execution: Execution, *, reject: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from ..page import Section, Table
+from ..plots import MAX_BARS, counts_plot
 from ..record import RunRecord
 from ..rendering import rendered
 from ..report_text import Baseline, ReportText
@@ -20,10 +21,14 @@ def clusters_section(run: RunRecord, report_text: ReportText, baselines: Sequenc
     accuracy = finite(run.metrics.get("accuracy"))
     plain = finite(at(run.scores, "euclidean", "accuracy"))
     meanings = {"model": report_text.model} | {baseline.name: baseline.meaning for baseline in baselines}
+    counts, points = made.get("counts") or [], picture(sample) if sample.get("picture") else None
+    drawn = sorted(enumerate(counts), key=lambda cluster: -cluster[1])[:MAX_BARS]
+    sizes = None if points or not drawn else counts_plot([(str(code), count) for code, count in drawn],
+                                                         "points of each cluster")
     return Section("answer", "Which clusters are there?", rendered(
-        "clusters.html", counts=made.get("counts") or [], chosen=made.get("chosen"), unassigned=made.get("no_cluster"),
-        max_sizes=MAX_SIZES, accuracy=accuracy, plain=plain, scores=_scores(run, meanings),
-        picture=picture(sample) if sample.get("picture") else None))
+        "clusters.html", counts=counts, chosen=made.get("chosen"), unassigned=made.get("no_cluster"),
+        max_sizes=MAX_SIZES, accuracy=accuracy, plain=plain, scores=_scores(run, meanings), picture=points,
+        sizes=sizes, n_drawn=len(drawn)))
 
 
 def _scores(run: RunRecord, meanings: dict[str, str]) -> Table:

@@ -102,14 +102,14 @@ def _of_classes(run: RunRecord) -> list[NextStep]:
     if never:
         steps.append(NextStep(f"Label points of {listed(never, 5)}: no row is predicted as "
                               f"{'it' if len(never) == 1 else 'one of them'}."))
-    rows = class_rows_of(run)
+    rows, point = class_rows_of(run), "test point" if run.metrics else "held-out label"
     if len(rows) < 3:  # every point is predicted as one of two classes
         return steps
     worst = max(rows, key=lambda row: row.min_share_taken, default=None)
     if worst is not None and worst.n_taken > 1 and worst.min_share_taken > OFTEN and worst.name not in never:
         steps.append(NextStep(
             f"Label more points that are predicted as {worst.name} or {worst.taken_for}: {number(worst.n_taken)} of "
-            f"the {counted(worst.n, 'test point')} of {worst.name} are taken for {worst.taken_for}.", "quality"))
+            f"the {counted(worst.n, point)} of {worst.name} are taken for {worst.taken_for}.", "quality"))
     return steps
 
 

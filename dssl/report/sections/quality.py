@@ -10,7 +10,7 @@ from markupsafe import Markup
 from ...base.wilson import interval_of_share
 from ..error_metric import SHARE, ErrorMetric, errors_among, metric_of
 from ..page import Section, Table
-from ..plots import MAX_CLASSES, classes_plot, error_plot, values_plot
+from ..plots import MAX_BARS, MAX_CLASSES, classes_plot, counts_plot, error_plot, values_plot
 from ..record import RunRecord, Scores, interval_at, scores_at
 from ..rendering import rendered
 from ..text import ABSENT, at, counted, finite, number, percent, plain_label, with_interval
@@ -31,8 +31,10 @@ def quality_section(run: RunRecord) -> Section | None:
         return None
     rows, by = class_rows_of(run), metric_of(scores_at(run.by_labels, "scores", "model"))
     true, predicted = (run.at("scores", "shown", name) or [] for name in ("true", "predicted"))
-    drawing, caption = None, ""
-    if not run.metrics:
+    drawing, caption, points = None, "", "test points" if run.metrics else "held-out labels"
+    if not run.metrics and not run.by_labels.get("n"):
+        drawing, caption = _predicted_drawing(run)
+    elif not run.metrics:
         held_out = replace(by, axis=by.held_out_axis, name=f"{by.bare_noun} on held-out labels")
         drawing, caption = errors_drawing(at(run.by_labels, "scores") or {}, held_out, "held-out labels", "below")
     elif rows:
@@ -48,7 +50,9 @@ def quality_section(run: RunRecord) -> Section | None:
         caption = f"The predictions against the true values of {shown}. On the dotted line they are equal."
     return Section("quality", TITLE, rendered(
         "quality.html", sentences=sentences, evidence=evidence, drawing=drawing, caption=caption,
-        classes=_class_table(rows), more=max(0, len(rows) - MAX_ROWS)))
+        points=points,
+        classes=_class_table(rows, points),
+        more=max(0, len(rows) - MAX_ROWS)))
 
 
 def errors_drawing(scores: Mapping[str, Scores], by: ErrorMetric, points: str, place: str) -> tuple[Markup | None, str]:
@@ -56,11 +60,28 @@ def errors_drawing(scores: Mapping[str, Scores], by: ErrorMetric, points: str, p
 
     points : what they are of. place : where the paired test is told.
     """
-    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in scores.items()
+    in_order = sorted(scores.items(), key=lambda row: (row[0] != "model", row[0] == by.guess[0]))
+    known = [(name, error, by.interval_among(each) or (error, error)) for name, each in in_order
              if (error := finite(at(each, by.key))) is not None]
     caption = (f"{by.title} with its 95 % interval. All models are compared on the same {points}, so the paired test "
                f"{place} says more than whether the intervals overlap.")
     return (error_plot(known, by), caption) if known else (None, "")
+
+
+def _predicted_drawing(run: RunRecord) -> tuple[Markup | None, str]:
+    """Return the drawing of how many points are predicted as each class, and its caption; None where it is not known.
+
+    It is what can be seen of predictions without any evidence: a class too many or too few.
+    """
+    predictions = run.stage("predictions")
+    counts = [int(count) for count in predictions.get("counts") or []]
+    if not counts or run.at("split", "tags"):
+        return None, ""
+    names = [plain_label(str(name), 40) for name in predictions["classes"]]
+    drawn = sorted(zip(names, counts, strict=True), key=lambda row: -row[1])[:MAX_BARS]
+    few = f" The {MAX_BARS} largest of {number(len(counts))} classes are shown." if len(drawn) < len(counts) else ""
+    return (counts_plot(drawn, "points predicted as each class"),
+            f"How many of the {counted(sum(counts), 'point')} are predicted as each class.{few}")
 
 
 def _of_test_points(metrics: Scores) -> str:
@@ -152,7 +173,7 @@ def _of_guess(metrics: Scores, scores: Mapping[str, Scores]) -> list[str]:
 
 
 class ClassRow:
-    """A class of n test points: the share that is right and its 95 % interval, and what the others are taken for.
+    """A class of n points: the share that is right and its 95 % interval, and what the others are taken for.
 
     n_taken, min_share_taken : how many are taken for one other class, and the lower bound of their share.
     precise : the share of the points predicted as it that are of it, with its interval; None where there are none.
@@ -179,22 +200,23 @@ def interval_of(share: float, n: int) -> tuple[float, float]:
 
 
 def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[Any]) -> list[ClassRow]:
-    """Return a row for each class that has test points."""
+    """Return a row for each class that has test points, or held-out labels."""
     counts = np.asarray(confusion, np.int64)
     names = [plain_label(str(classes[code]) if code < len(classes) else str(code), 40) for code in range(len(counts))]
     return [ClassRow(code, names, counts) for code in range(len(counts)) if counts[code].any()]
 
 
 def class_rows_of(run: RunRecord) -> list[ClassRow]:
-    """Return the same of a run; none without test points or classes."""
-    return class_rows(run.metrics.get("confusion") or [], run.at("split", "classes") or [])
+    """Return the same of a run, of test points or without any of held-out labels; none without classes."""
+    scores = run.metrics or scores_at(run.by_labels, "scores", "model")
+    return class_rows(scores.get("confusion") or [], run.at("split", "classes") or run.at("labels", "classes") or [])
 
 
-def _class_table(rows: list[ClassRow]) -> Table:
+def _class_table(rows: list[ClassRow], points: str) -> Table:
     if not rows:
         return Table()
     shown = sorted(rows, key=lambda row: row.right)[:MAX_ROWS] if len(rows) > MAX_ROWS else rows
-    head = ("class", "test points", "recall (95 % interval)", "precision (95 % interval)", "mistaken for")
+    head = ("class", points, "recall (95 % interval)", "precision (95 % interval)", "mistaken for")
     return Table(head, [
         (row.name, number(row.n), with_interval(percent, row.right, row.interval),
          with_interval(percent, row.precise, row.precise_interval),

@@ -15,7 +15,7 @@ BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
     "error": ("error", percent), "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
     "roc_auc": ("AUC", number), "log_loss": ("log loss", number),
     "average_precision": ("mean average precision", number), "f1_micro": ("micro F1", percent),
-    "calibration_error": ("calibration error", number),
+    "ranking_loss": ("ranking loss", number), "calibration_error": ("calibration error", number),
     "rmse": ("rmse from the codes ±1", number), "mae": ("mean absolute error", number), "r2": ("R²", number),
 }
 
@@ -39,7 +39,7 @@ def scores_section(run: RunRecord) -> Section | None:
     head = ("", by.name, *(title for title, _ in beside.values()), "gain of the model", by.test,
             f"training {errors.key}")
     return Section("scores", "Scores", rendered(
-        "scores.html", metrics={"n_test": metrics.get("n_test")}, head=head, rows=rows,
+        "scores.html", metrics={key: metrics.get(key) for key in ("n_test", "n_whole")}, head=head, rows=rows,
         confused=_confused(run)))
 
 

@@ -18,10 +18,12 @@ COLUMNS = {"hamming_loss": "Hamming loss", "f1_macro": "macro F1", "f1_micro": "
 TEST, HELD_OUT = "test points", "labeled points, each predicted without its own labels"
 
 
-def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled: int | None = None) -> Section:
+def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled: int | None = None, *,
+                 has_scores: bool = False) -> Section:
     """Return what the page begins with: the scores of models by name, of which the first is the model.
 
-    points : `TEST` or `HELD_OUT`, which points they are of. n_labeled : how many the model learned from.
+    points : `TEST` or `HELD_OUT`, which points they are of. n_labeled : how many the model learned from. has_scores :
+    whether the page has these scores of all tags in a section of their own.
     """
     model = next(iter(scores.values()))
     known = [tag for tag in model["by_tag"] if finite(tag["error"]) is not None]
@@ -33,7 +35,8 @@ def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled
         "tags.html", answer=_answer(model, points), evidence=_evidence(scores, points, n_labeled), drawing=drawing,
         caption=f"The share of the known labels of each tag that is predicted correctly, with its 95 % interval.{few}",
         head=("", *COLUMNS.values()), n_whole=model["n_whole"],
-        rows=[(name, *(number(each[column]) for column in COLUMNS)) for name, each in scores.items()],
+        rows=[] if has_scores else [(name, *(number(each[column]) for column in COLUMNS))
+                                    for name, each in scores.items()],
         tags=[(plain_label(str(tag["tag"]), 40), number(tag["known"]), number(tag["with_it"]), percent(tag["error"]),
                *(number(tag[name]) for name in ("f1", "average_precision", "calibration_error")))
               for tag in model["by_tag"]]))
@@ -68,7 +71,8 @@ def tags_of_run(run: RunRecord) -> Section | None:
     scores: Mapping[str, Mapping[str, Any]] = run.scores if run.metrics else at(run.by_labels, "scores") or {}
     if "by_tag" not in (scores.get("model") or {}):
         return None
-    return tags_section(scores, TEST if run.metrics else HELD_OUT, run.at("labels", "n_labeled"))
+    return tags_section(scores, TEST if run.metrics else HELD_OUT, run.at("labels", "n_labeled"),
+                        has_scores=bool(run.metrics))
 
 
 def tags_answer(in_words: str) -> Section:
