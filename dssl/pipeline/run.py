@@ -241,7 +241,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
             result["verdict"] = Verdict.of(result, made.kind.report_text, unread,
                                            all_labeled=all_labeled(stages),
                                            draws=redrawn_by(made.given.to_dict())).sentences
-        if "unreachable" in stages.get("health", {}):  # not of a kind without labels
+        # Not of a kind without labels, and without any label that is no news of these points.
+        if "unreachable" in stages.get("health", {}) and stages["labels"].get("n_labeled") != 0:
             result["unreachable"] = write_unreachable(folder, made.artifact("health"),
                                                       made.kind.report_text.unreachable)
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},

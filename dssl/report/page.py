@@ -78,7 +78,10 @@ FRAME = Markup('<iframe srcdoc="{}" title="Report" style="width: 100%; height: 8
 
 
 class Page(Markup):
-    """A whole page, which a notebook shows in a frame of its own."""
+    """A whole page, which a notebook shows in a frame of its own, and a console by its size."""
+
+    def __repr__(self) -> str:
+        return f"<report, {len(self):,} characters of HTML: report(\"report.html\") writes it>"
 
     def _repr_html_(self) -> str:
         return FRAME.format(str(self))

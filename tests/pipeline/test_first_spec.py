@@ -1,6 +1,7 @@
 """`dssl init`: what is seen in a file, what is chosen of it, and that the spec which is written runs as it is."""
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -74,6 +75,15 @@ def test_a_far_row_is_named_and_the_ranges_are_those_of_the_others(here):
     done = init("t.csv")
     assert f"row 41 (line 43, id {frame.loc[41, 'id']}), counted from 0, lies far from all others" in done.stdout
     assert "the widest range of a column is" in done.stdout
+
+
+def test_numbers_that_a_run_refuses_are_named(here):
+    draw = np.random.default_rng(0).normal(size=(80, 2)) * [1e39, 1]
+    pd.DataFrame(draw, columns=["a", "b"]).assign(kind=["x", "y"] * 40).to_csv("large.csv", index=False)
+    said = init("large.csv", "--target", "kind").stdout
+    largest = f"{np.abs(draw[:, 0]).max():.2g}"
+    assert f"a run refuses numbers too large for float32: a (up to {largest}); correct them, or leave" in said
+    assert re.search(r"the widest range of a column is \de\+39 times the narrowest", said)
 
 
 def test_columns_without_names_are_called_by_their_numbers(here):

@@ -99,6 +99,8 @@ def test_class_vectors_classify_a_table_whose_targets_are_all_missing(table, tmp
                for name, classes in (("texts.csv", "name"), ("texts.npy", NAMES))]
     predictions = [pd.read_csv(result.folder / "predictions_all.csv")["label"] for result in results]
     assert_array_equal(*predictions)
+    assert not results[0].unreachable.get("count"), "without any label that is no news of a point"
+    assert not (results[0].folder / "unreachable.csv").exists()
     model = SemiSupervisedClassifier(class_embeddings=CENTERS, classes=NAMES).fit(table[FEATURES])
     assert (predictions[0] == model.transduction_).mean() > 0.99
     assert (predictions[0] == table["true"]).mean() > 0.95

@@ -26,3 +26,4 @@ def test_a_report_is_a_page_in_a_frame():
     (inside,) = re.findall('srcdoc="([^"]*)"', report._repr_html_())
     assert html.unescape(inside) == report
     assert report.startswith("<!")
+    assert repr(report) == f'<report, {len(report):,} characters of HTML: report("report.html") writes it>'

@@ -225,6 +225,12 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         float(extents.largest[j] - extents.smallest[j]) for j, record in enumerate(records)
         if record.name not in excluded and record.kind in ("number", "integer")
         and extents.largest[j] > extents.smallest[j]]
+    sizes = np.zeros(len(records)) if extents is None else np.maximum(np.abs(extents.smallest), np.abs(extents.largest))
+    large = [f"{record.name} (up to {size:.2g})" for record, size in zip(records, sizes, strict=False)
+             if size > np.finfo(np.float32).max and record.name not in excluded]
+    if large:
+        refused = f"a run refuses numbers too large for float32: {_some(large)}; correct them, or leave the columns out"
+        out.add(f"# {refused}", message=refused)
     if extents is not None and extents.outliers and extents.outliers["n_rows"]:
         identifier = next((record.name for record in records if record.finding == "identifier"), None)
         file_rows = FileRows.of(look.reader, look.scan.n_rows)
@@ -234,7 +240,9 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     chosen = "ranges of the columns" if task == "clustering" else "ranges of the columns and the labels"
     scale = f"the run chooses it from the {chosen}"
     if spans:
-        scale += f"; the widest range of a column is {max(spans) / min(spans):,.1f} times the narrowest"
+        ratio = max(spans) / min(spans)
+        shown = f"{ratio:,.1f}" if ratio < 1e9 else f"{ratio:.2g}"
+        scale += f"; the widest range of a column is {shown} times the narrowest"
     out.add("# scale: auto", scale, message=f"data.scale: auto: {scale}")
 
 
