@@ -83,7 +83,7 @@ def test_numbers_that_a_run_refuses_are_named(here):
     said = init("large.csv", "--target", "kind").stdout
     largest = f"{np.abs(draw[:, 0]).max():.2g}"
     assert f"a run refuses numbers too large for float32: a (up to {largest}); correct them, or leave" in said
-    assert re.search(r"the widest range of a column is \de\+39 times the narrowest", said)
+    assert re.search(r"the widest range of a column is \d(\.\d)?e\+3\d times the narrowest", said)
 
 
 def test_columns_without_names_are_called_by_their_numbers(here):
