@@ -35,11 +35,14 @@ def test_the_site_is_built_without_a_warning_and_has_all_names_keys_and_commands
     assert all(f">{kind}<" in keys for kind in KINDS)
     assert all(f"dssl {name}" in commands for name, command in main.commands.items() if not command.hidden)
     assert len(list((tmp_path / "html" / "gallery_of_examples").glob("plot_*.html"))) == len(EXAMPLES) >= 14
-    for page in (tmp_path / "html").rglob("*.html"):
-        if "_static" in page.parts:  # templates of the theme
-            continue
-        for link in re.findall(r'href="(?!https?:|mailto:|data:|file:)([^"#?]+)', page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name} links {link}"
+    texts = {page: page.read_text(encoding="utf-8") for page in (tmp_path / "html").rglob("*.html")
+             if "_static" not in page.parts}  # which has templates of the theme
+    anchors = {page: set(re.findall(r' id="([^"]+)"', text)) for page, text in texts.items()}
+    for page, text in texts.items():
+        for link, anchor in re.findall(r'href="(?!https?:|mailto:|data:)([^"#?]*)[^"#]*#?([^"]*)"', text):
+            target = (page.parent / link).resolve() if link else page
+            assert target.exists(), f"{page.name} links {link}"
+            assert not anchor or anchor in anchors.get(target, {anchor}), f"{page.name} links {link}#{anchor}"
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ from .submit import cancel_command, logs_command, status_command, submit_command
 from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
+NO_CACHE = "cannot cache function"  # of Numba's error when no folder can be written
 PERMISSIONS = "ask for permission to read or write it, or name another path (--workspace FOLDER, --out FILE)"
 HINTS = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for a larger quota",
             errno.EACCES: PERMISSIONS, errno.EPERM: PERMISSIONS, errno.EROFS: "name a folder to write to",
@@ -90,8 +91,14 @@ class Commands(click.Group):
         except (click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:
-            ctx.obj.failed(error, 1)
-            raise
+            if NO_CACHE not in str(error):
+                ctx.obj.failed(error, 1)
+                raise
+            message = explain("compiled functions can be stored nowhere", fix="set NUMBA_CACHE_DIR to such a folder",
+                              why="neither the folder of dssl nor the cache of this user can be written")
+            click.echo(f"error: {message}", err=True)
+            ctx.obj.failed(error, 1, message)
+            ctx.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.obj = Outcome("--json" in args)

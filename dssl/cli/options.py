@@ -94,6 +94,7 @@ on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callb
 on_or_threads_option = click.option("--on", "runtime", default=IN_PROCESS, metavar="WHERE", callback=_runtime_of,
                             help="A cluster description (YAML) or a scheduler's address, whose workers share the "
                                  "blocks of rows. Default: threads of this process.")
+run_argument = click.argument("name", metavar="[RUN]", required=False)
 quiet_option = click.option("--quiet", is_flag=True, help="Do not show progress.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 safe_csv_option = click.option("--safe-csv", is_flag=True, help="In CSV files, put an apostrophe before text "

@@ -22,6 +22,7 @@ from .options import (
     opened,
     planned,
     quiet_option,
+    run_argument,
     shaped,
     workspace_option,
 )
@@ -133,14 +134,17 @@ def _print_plan(made: Plan) -> None:
 
 
 @click.command("report")
-@click.argument("run_id", required=False)
+@run_argument
 @workspace_option
-def report_command(run_id: str | None, workspace: str) -> None:
-    """Print the path of a run's report (the newest by default)."""
+def report_command(name: str | None, workspace: str) -> None:
+    """Print the path of a report: that of RUN (its folder, result.json or identity), or the newest."""
+    from ..pipeline.submission import find_run
     from ..storage.artifacts import Workspace
 
-    reports = sorted(Workspace.at(workspace).root.glob(f"runs/{run_id or '*'}/report.html"),
+    opened = Workspace.at(workspace)
+    folders = opened.runs if name is None else [find_run(opened, name)]
+    reports = sorted((report for folder in folders if (report := folder / "report.html").is_file()),
                      key=lambda path: path.stat().st_mtime_ns)
-    require(bool(reports), f"{workspace} has no report{f' of run {run_id}' if run_id else ''}", error=DataError,
+    require(bool(reports), f"{workspace if name is None else folders[0]} has no report", error=DataError,
             why="a report is written at the end of a run", fix="run a pipeline first, or check --workspace")
     click.echo(str(reports[-1]))

@@ -19,7 +19,15 @@ from rich.table import Table
 
 from ..base.errors import TERMINATED, ClusterError, DataError, LockedError, require
 from ..base.units import time_text
-from .options import console, json_option, planned_whole, quiet_option, require_folder, workspace_option
+from .options import (
+    console,
+    json_option,
+    planned_whole,
+    quiet_option,
+    require_folder,
+    run_argument,
+    workspace_option,
+)
 
 if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
@@ -29,7 +37,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 1.0  # seconds between two checks of a run's folder
 QUERY_EVERY = 15.0  # seconds between two queries of an engine
-run_argument = click.argument("name", metavar="[RUN]", required=False)
 
 
 def runtime_of(submission: Submission) -> Runtime:

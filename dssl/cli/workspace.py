@@ -185,8 +185,9 @@ def _state(result: RunResult | None, known: Mapping[str, Any]) -> str:
 
 def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False)
-    for name in head:
-        table.add_column(name, justify="right" if name in ("time", "on disk", "intermediate") else "left", no_wrap=True)
+    for i, name in enumerate(head):
+        is_size = name in ("time", "on disk", "intermediate")
+        table.add_column(name, justify="right" if is_size else "left", no_wrap=is_size or i == 0 or name == "address")
     for row in rows:
         table.add_row(*row)
     if title:

@@ -80,7 +80,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         Whether the best candidate is fitted to all labels, on the graph of the
         search.
     workspace : str, Path or None
-        A folder, by its path or file:// URL, that every worker can open. Graphs and
+        A folder, by its path or ``file://`` URL, that every worker can open. Graphs and
         the scores of finished fits are kept there as a pipeline keeps its
         artifacts: under a digest of the rows, labels, weights, folds, parameters
         and the version of the code. A search that was killed, or one of a larger

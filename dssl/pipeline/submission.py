@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast
 from .. import __version__
 from ..base.digest import digest
 from ..base.errors import COME_BACK, TERMINATED, ClusterError, DataError, require
-from ..storage.files import read_json, write_file, write_json
+from ..storage.files import path_at, read_json, write_file, write_json
 from ..storage.manifests import BEGUN, PUBLISHED, libraries
 from .records import STAGES, STATUS, new_run_id, stages_of
 from .secrets import require_no_secret
@@ -358,10 +358,16 @@ def state_of(folder: Path, knows: Knows) -> RunState:
 
 
 def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False) -> Path:
-    """Return the folder of a run by its name or the beginning of it, of None the newest; raise DataError.
+    """Return the folder of a run; raise DataError if there is none, or more than one.
 
+    name : the run's folder, its result.json, its identity or the beginning of that; None means the newest run.
     submitted : of None the newest that was submitted.
     """
+    if name is not None:
+        path = path_at(name)
+        folder = path.parent if path.name == "result.json" else path
+        if folder.parent.name == "runs" and folder.is_dir():
+            return folder
     matching = [path for path in workspace.runs if name is None or path.name.startswith(name)]
     if name is None and submitted:
         matching = [path for path in matching if (path / DESCRIPTION).is_file()]

@@ -253,9 +253,14 @@ def test_report_shows_the_newest(made, workspace):
                               "--json").stdout) for _ in range(3)]  # perhaps within one second
     assert invoke("report", "--workspace", workspace).stdout.strip() == done[-1]["report"]
     assert invoke("report", done[0]["run"], "--workspace", workspace).stdout.strip() == done[0]["report"]
+    folder = workspace / "runs" / done[0]["run"]
+    for name in (done[0]["run"][:-2], folder, folder / "result.json"):  # wherever a run is named, all of these name it
+        assert invoke("report", name, "--workspace", workspace).stdout.strip() == done[0]["report"]
     missing = invoke("report", "20200101T000000-abcdef", "--workspace", workspace)
     assert missing.exit_code == 1
-    assert "no report of run 20200101T000000-abcdef" in missing.stderr
+    assert "no run 20200101T000000-abcdef" in missing.stderr
+    (folder / "report.html").unlink()
+    assert f"{folder} has no report" in invoke("report", folder, "--workspace", workspace).stderr
 
 
 def test_ingest(made, tmp_path):
@@ -518,7 +523,8 @@ def test_inspect(made, workspace):
     assert (found["kind"], found["name"]) == ("run", "trees")
     text = invoke("inspect", run, "--workspace", workspace).stdout
     assert text.startswith(f"run {run} of trees: done in ")
-    for part in ("test error", "on disk", "covariance", "n_landmarks: 30", "runs/" + run, "intermediate"):
+    for part in ("majority", "McNemar's test", "test error", "on disk", "covariance", "n_landmarks: 30", "runs/" + run,
+                 "intermediate"):
         assert part in text
     assert "duplicates" not in text  # a default
     assert "{" not in text

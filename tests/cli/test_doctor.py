@@ -1,7 +1,10 @@
 """What doctor finds: a sound machine, and one fault after the other."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,24 @@ def test_a_library_that_is_too_old_or_missing(monkeypatch):
     assert one(checks, "numpy").level == one(checks, "no-such-library").level == "problem"
     assert 'pip install "numpy>=99"' in one(checks, "numpy").fix
     assert worst(checks) == "problem"
+
+
+def test_compiled_code_is_kept_where_numba_keeps_it(tmp_path):
+    asked = subprocess.run([sys.executable, "-m", "dssl.cli", "doctor", "--json", "--workspace", tmp_path / "work"],
+                           env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, capture_output=True,
+                           text=True)
+    found, = (check["found"] for check in json.loads(asked.stdout)["checks"] if check["name"] == "compiled code")
+    assert found.startswith(f"is kept in folders such as {tmp_path / 'cache'}")
+
+
+def test_compiled_code_that_can_be_kept_nowhere():
+    refuse = ("import tempfile\ndef refuse(*args, **named): raise PermissionError(13, 'no')\n"
+              "tempfile.TemporaryFile = refuse\nfrom dssl.cli.main import main\nmain(['doctor'])")
+    asked = subprocess.run([sys.executable, "-c", refuse], capture_output=True, text=True)
+    assert asked.returncode == 1
+    assert asked.stderr.startswith("error: compiled functions can be stored nowhere\n  why: ")
+    assert "NUMBA_CACHE_DIR" in asked.stderr
+    assert "Traceback" not in asked.stderr
 
 
 def test_threads_that_are_no_number(monkeypatch):

@@ -172,6 +172,7 @@ def test_another_version_does_not_take_part(submission):
 def test_a_run_is_found_by_the_beginning_of_its_name(place, submission):
     assert find_run(place, submission.folder.name[:12]) == submission.folder
     assert find_run(place, None) == submission.folder
+    assert find_run(place, str(submission.folder)) == find_run(place, f"{submission.folder}/") == submission.folder
     later = place.root / "runs" / "99991231T235959-a-run-of-its-own-process"
     later.mkdir()
     assert find_run(place, None) == later
