@@ -10,6 +10,7 @@ from math import sqrt
 
 MIN_PAIRS = 6  # discordant points of one sign that are significant: 2 / 2^6 < 1 - CONFIDENCE
 CONFIDENCE = 0.95
+SOLVER_ROUNDING = 1e-6  # of an error, below which a difference is that of the solver
 Z = 1.959963984540054  # of a normal variable that much is within as many standard deviations
 
 

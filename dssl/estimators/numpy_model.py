@@ -122,8 +122,9 @@ class Model:
             if self.cells is None and all(column.dtype.kind in "biuf" for column in columns):
                 return np.stack(columns, axis=1)
         else:
-            rows = X if hasattr(X, "dtype") else np.asarray(X, object)
-            rows = np.asarray(rows)
+            rows = np.asarray(X)
+            if rows.dtype.kind not in "biuf":  # cells of several types would all become text
+                rows = np.asarray(X, object)
             if rows.ndim != 2 or rows.shape[1] != self.n_features:
                 raise ValueError(f"X has shape {rows.shape}, the model was fitted on {self.n_features} features")
             if self.cells is None and rows.dtype.kind in "biuf":

@@ -8,6 +8,7 @@ from scipy.special import expit, log_softmax, softmax
 from ..base.digest import JsonObject
 
 CALIBRATION = "calibration"  # the attribute of a model
+FOLDS = 5  # of held-out labels, where there are many, or each fold needs a fit
 MAX_LOG_RATIO = 15.0  # by which the log-likelihood of a constant may exceed that of a slope
 MAX_STEPS, STEP_TOLERANCE = 100, 1e-9  # of Newton's method; of parameters whose scale is 1
 

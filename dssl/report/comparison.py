@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..base.wilson import MIN_PAIRS
+from ..base.wilson import MIN_PAIRS, SOLVER_ROUNDING
 from .error_metric import ErrorMetric
 from .record import Attributes, PairedTest, Scores, interval_at
 from .text import at, counted, finite, p_value
 
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
-ROUNDING = 1e-6  # of that error
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Comparison:
 
     def is_negligible(self, by: ErrorMetric) -> bool:
         """Return whether the difference is real, but too small to matter."""
-        return self.clear and self.is_within(NEGLIGIBLE, by) and not self.is_within(ROUNDING, by)
+        return self.clear and self.is_within(NEGLIGIBLE, by) and not self.is_within(SOLVER_ROUNDING, by)
 
     def figures(self, by: ErrorMetric) -> str:
         """Return the difference, its interval and its test.
@@ -54,7 +53,7 @@ class Comparison:
         Such as: 14.0 percentage points lower (95 % interval 9.1 to 18.6; McNemar's test, p = 0.0032).
         """
         change = by.change(self.gain)
-        if self.is_within(ROUNDING, by):
+        if self.is_within(SOLVER_ROUNDING, by):
             change = "practically no difference" if self.gain else "no difference"
         interval = "" if self.interval is None else f"95 % interval {by.change_interval(self.interval)}; "
         return f"{change} ({interval}{by.test}, {p_value(self.p)})"

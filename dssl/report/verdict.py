@@ -7,7 +7,8 @@ were held out, and balanced accuracy. So no sentence below the headline says oth
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .comparison import ROUNDING, Comparison, negligible, seen_by_test
+from ..base.wilson import SOLVER_ROUNDING
+from .comparison import Comparison, negligible, seen_by_test
 from .error_metric import ErrorMetric, metric_of
 from .page import Level
 from .record import DRAWS, Attributes, Result, RunRecord, Scores, redrawn_by, scores_at
@@ -76,7 +77,7 @@ class Verdict:
             answer = self.labels_answer
         if base is None:
             return False
-        return base.is_negligible(self.by) or (answer == UNCLEAR and base.is_within(ROUNDING, self.by))
+        return base.is_negligible(self.by) or (answer == UNCLEAR and base.is_within(SOLVER_ROUNDING, self.by))
 
     @property
     def labels_answer(self) -> str | None:

@@ -16,10 +16,10 @@ from ..learners.class_prior import LABELS, ClassPrior
 from ..learners.metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..learners.model import spaced_values
 from ..learners.prior_shift import prior_shift
-from ..learners.probabilities import Calibration
+from ..learners.probabilities import FOLDS, Calibration
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Rows, block_rng
-from .calibration import FOLDS, ONE_BY_ONE, can_calibrate
+from .calibration import ONE_BY_ONE, can_calibrate
 from .candidates import CandidateScores
 from .comparison import HELPED, unlabeled_verdict
 from .folds import labeled_folds

@@ -10,12 +10,11 @@ import numpy as np
 
 from ..learners.class_prior import LABELS, ClassPrior
 from ..learners.prior_shift import PriorShift, calibration_labels, prior_shift
-from ..learners.probabilities import Calibration, fit_calibration
+from ..learners.probabilities import FOLDS, Calibration, fit_calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
 from ..learners.target.target import Classes, Target
 from .folds import labeled_folds
 
-FOLDS = 5
 ONE_BY_ONE = 200  # labels, up to which a fold has one label of each class
 CALIBRATIONS = 10  # upper bound, for the scores of one repetition
 

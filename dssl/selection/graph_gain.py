@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.wilson import interval_of_share
+from ..base.wilson import SOLVER_ROUNDING, interval_of_share
 from ..learners.metrics import LOSSES, SQUARED, PointMetric
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
@@ -27,7 +27,6 @@ MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
 ALL_LABELED = "all training points are labeled: there are no unlabeled points that could help"
-ROUNDING = 1e-6  # of the error without the graph, below which a difference is that of the solver
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -83,7 +82,7 @@ class Gain:
             f", 95 % interval {number(self.difference_interval[0])} to {number(self.difference_interval[1])}{unit}")
         sizes = f"; {NO_SIZES}" if self.without_class_sizes else ""
         graph, pronoun = ("the graph", "it") if self.all_labeled else ("the unlabeled points", "them")
-        is_same = abs(self.difference) <= ROUNDING * self.baseline
+        is_same = abs(self.difference) <= SOLVER_ROUNDING * self.baseline
         difference = "no difference" if is_same else (
             f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}")
         verdict = UNCLEAR if is_same and self.verdict in (HELPED, HURT) else self.verdict

@@ -10,6 +10,7 @@ from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..losses import SQUARES
+from ..probabilities import FOLDS
 from .closed_form import closed_form_of, closed_form_of_features, closed_form_values, label_features
 from .dense import DenseTask
 from .gram import GramSystem, folds_in_first_pass, folds_that_fit, gram_matrices, gram_system, solve_from_gram
@@ -22,7 +23,6 @@ from .system import NystromSystem
 
 FLOPS, SPARSE_FLOPS, ENTRY_SECONDS, READ_BYTES = 4e10, 1.5e9, 3e-9, 8e9  # of one core, a second, or seconds an entry
 USUAL_ITERATIONS = 25
-FOLDS = 5  # of a fit's labels, as in `selection/calibration.py`
 NOT_COMPARED: Mapping[str, float] = {}  # the expected seconds of solvers without an alternative
 
 

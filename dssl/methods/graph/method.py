@@ -29,14 +29,14 @@ from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, Repetitions, calibration_solver
 from ...learners.on_graph.model import graph_model, scored, signed
 from ...learners.on_graph.vertex_labels import VertexValues
-from ...learners.probabilities import CALIBRATION, Calibration, calibration_attributes, of_log_probabilities
+from ...learners.probabilities import CALIBRATION, FOLDS, Calibration, calibration_attributes, of_log_probabilities
 from ...learners.target.coding import margins_of
 from ...learners.target.target import Classes, Target
 from ...report.report_text import Baseline, ReportText
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
 from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior
-from ...selection.calibration import FOLDS, ONE_BY_ONE, can_calibrate, shift_of
+from ...selection.calibration import ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut

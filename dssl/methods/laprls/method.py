@@ -23,11 +23,11 @@ from ...learners.laprls.penalties import MAX_LABELS, Penalties, PenaltyScale, by
 from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
+from ...learners.probabilities import FOLDS
 from ...report.report_text import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import laprls_section
 from ...selection.by_labels import LabelFolds
-from ...selection.calibration import FOLDS
 from ...selection.folds import FoldParams
 from ...selection.probable_penalties import automatic_folds
 from ..plan_inputs import PlanInputs, guessing_unless

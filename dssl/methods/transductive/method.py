@@ -14,10 +14,10 @@ from ...execution.cost import Cost, cost_of, gram_seconds
 from ...kernels.landmarks import landmark_count, landmarks_cost
 from ...learners.linear.transductive import fit_bytes, fit_seconds, landmarks_that_fit
 from ...learners.model import predict_cost
+from ...learners.probabilities import FOLDS
 from ...report.report_text import Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import transductive_section
-from ...selection.calibration import FOLDS
 from ...selection.halving import rungs_of
 from ..plan_inputs import PlanInputs, guessing_unless
 from ..step import Method, Step, cost_of_test_points
