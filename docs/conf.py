@@ -17,6 +17,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
               "sphinx_copybutton", "sphinx_design", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["gallery", "gallery_of_examples/*.md5"]
 nitpicky = False
+toc_object_entries_show_parents = "hide"  # with them a name is wider than the sidebar
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3

@@ -1,4 +1,5 @@
-// What the themes leave out: tables that scroll can be reached by key, and links and folds have names.
+// What the themes leave out: tables that scroll can be reached by key, cells of sentences are wide enough, and links and
+// folds have names.
 document.addEventListener("DOMContentLoaded", () => {
   const reach = () => {
     for (const table of document.querySelectorAll(".bd-article table")) {
@@ -6,6 +7,9 @@ document.addEventListener("DOMContentLoaded", () => {
       else table.removeAttribute("tabindex");
     }
   };
+  for (const cell of document.querySelectorAll(".bd-article td")) {
+    if (cell.textContent.length > 60) cell.classList.add("sentences");
+  }
   reach();
   addEventListener("resize", reach);
   for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
