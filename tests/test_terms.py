@@ -11,6 +11,7 @@ PACKAGE = Path(dssl.__file__).parent
 REPOSITORY = PACKAGE.parent
 
 IDENTIFIERS = {  # names of variables, attributes, parameters, functions and classes, and keys; what to write instead
+    "found": "what it is: selected, predicted, neighbors, ...", "own": "whose it is: of_model, learner, ...",
     "told": "message, evidence or from_file", "untold": "no evidence, uninformative",
     "structure": "spectral_concentration", "carriers": "landmarks", "kept_rows": "result cache",
     "judged": "held_out, or examined", "Judge": "candidate evaluator", "joint": "vectorized",
@@ -26,7 +27,8 @@ HELD_OUT = ("dssl/learners/", "dssl/selection/")  # where nothing is held but la
 ENDINGS = ("py", "html", "md", "yaml", "rst")  # of the files that are read
 TEXT = ("n_carriers", "n_subsample", "abstain", "unreached", "untold", "beyond_range", "far_rows", "least_workers",
         "carriers", "sample learner", "subsample")  # that begin no word, in pages and pipeline files too
-ALLOWED = {  # older keys, which are answered with those of today, and samples of rows and of signs
+ALLOWED = {  # older keys, which are answered with those of today, samples of rows and of signs, an option of kubectl
+    "dssl/runtime/kubernetes.py": {"found"}, "dssl/runtime/schedules/kubernetes.py": {"found"},
     "dssl/pipeline/mistakes.py": {"n_carriers", "n_subsample", "most"}, "dssl/kernels/multiscale.py": {"subsample"},
     "dssl/knn/projection.py": {"subsample"}, "dssl/knn/search.py": {"subsample"}}
 
@@ -70,7 +72,7 @@ def test_what_is_looked_for_is_found(tmp_path, monkeypatch):
     (tmp_path / "c.py").write_text("class SubsampleGraph:\n    rows = draw_subsample(most)\n    kept = held\n")
     (tmp_path / "dssl" / "selection").mkdir(parents=True)
     (tmp_path / "dssl" / "selection" / "d.py").write_text("held = folds[0]\n")
-    assert set(old_terms_in(tmp_path / "a.py")) == {"structure", "facts", "far"}
+    assert set(old_terms_in(tmp_path / "a.py")) == {"found", "structure", "facts", "far"}
     assert set(old_terms_in(tmp_path / "b.md")) == {"abstain"}
     assert set(old_terms_in(tmp_path / "c.py")) == {"SubsampleGraph", "draw_subsample", "most"}
     assert set(old_terms_in(tmp_path / "dssl" / "selection" / "d.py")) == {"held"}

@@ -17,7 +17,7 @@ graph = KNNGraph().build(X)  # once for all fits
 rates, draws = (1, 2, 5, 10), 2
 errors = {"dssl": [], "SVC": []}
 for rate in rates:
-    found = {name: [] for name in errors}
+    of_draws = {name: [] for name in errors}
     for draw in range(draws):
         rng = np.random.default_rng([rate, draw])
         y = np.full(len(X), -1)
@@ -25,9 +25,9 @@ for rate in rates:
             y[rng.choice(np.flatnonzero(truth == digit), rate, replace=False)] = digit
         hidden = y == -1
         model = SemiSupervisedClassifier(scale="none").fit(X, y, graph=graph)
-        found["dssl"].append(np.mean(model.transduction_[hidden] != truth[hidden]))
-        found["SVC"].append(1 - SVC().fit(X[~hidden], y[~hidden]).score(X[hidden], truth[hidden]))
-    for name, values in found.items():
+        of_draws["dssl"].append(np.mean(model.transduction_[hidden] != truth[hidden]))
+        of_draws["SVC"].append(1 - SVC().fit(X[~hidden], y[~hidden]).score(X[hidden], truth[hidden]))
+    for name, values in of_draws.items():
         errors[name].append(values)
 for name, values in errors.items():
     print(name, {rate: f"{np.mean(value):.1%}" for rate, value in zip(rates, values, strict=True)})

@@ -36,17 +36,17 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Check:
-    """The result of a check. name : of what was checked. found : its state. fix : what to do, unless it is ok."""
+    """The result of a check. name : of what was checked. state : of it. fix : what to do, unless it is ok."""
 
     name: str
     level: Level
-    found: str
+    state: str
     fix: str = ""
 
     @classmethod
-    def unless(cls, passed: bool, level: Level, name: str, found: str, fix: str) -> "Check":
+    def unless(cls, passed: bool, level: Level, name: str, state: str, fix: str) -> "Check":
         """Return an ok if the check has passed, or else a check of this level with its fix."""
-        return cls(name, "ok", found) if passed else cls(name, level, found, fix)
+        return cls(name, "ok", state) if passed else cls(name, level, state, fix)
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)

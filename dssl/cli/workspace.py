@@ -210,7 +210,7 @@ def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, sour
     for check in examine(workspace, runtime, source):
         checks.append(check)
         if not as_json:
-            click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.found}"
+            click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.state}"
                        + (f"\n          fix: {check.fix}" if check.fix else ""))
     if as_json:
         click.echo(json.dumps({"status": worst(checks), "checks": [check.to_dict() for check in checks]}, indent=1))

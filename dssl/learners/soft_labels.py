@@ -58,9 +58,9 @@ class SoftLabels:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """How much the learner, `own`, and each of some others, (k,), count."""
+    """How much the `learner`, and each of some others, (k,), count."""
 
-    own: float
+    learner: float
     others: np.ndarray
 
 
@@ -153,47 +153,47 @@ def log_odds(P: np.ndarray) -> np.ndarray:
     return centered
 
 
-def pool(target: Target, weights: Weights, own: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the pool of own values (n, c) and those of others (k, n, c): log probabilities, or quantities."""
-    values = weights.own * own + np.tensordot(weights.others, others, 1)
+def pool(target: Target, weights: Weights, learned: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the pool of learned values (n, c) and those of others (k, n, c): log probabilities, or quantities."""
+    values = weights.learner * learned + np.tensordot(weights.others, others, 1)
     return log_softmax(values, axis=1) if isinstance(target, Classes) else values
 
 
-def pool_weights(target: Target, own: np.ndarray, others: np.ndarray, weight: np.ndarray | None) -> Weights:
-    """Return the weights by which held-out own values (l, c) and those of others (k, l, c) say the labels of a target.
+def pool_weights(target: Target, learned: np.ndarray, others: np.ndarray, weight: np.ndarray | None) -> Weights:
+    """Return the weights by which held-out learned values (l, c) and those of others (k, l, c) predict the labels.
 
     Of classes both are centered log probabilities, 0 where nothing is known. weight (l,) : of the labels.
     """
-    if not len(own):
+    if not len(learned):
         return Weights(1.0, np.zeros(len(others)))
-    w = np.ones(len(own)) if weight is None else weight / weight.mean()
+    w = np.ones(len(learned)) if weight is None else weight / weight.mean()
     if not isinstance(target, Classes):
-        return _mean_weights(target.columns(), own, others, w)
-    rows, k = np.arange(len(own)), len(others)
+        return _mean_weights(target.columns(), learned, others, w)
+    rows, k = np.arange(len(learned)), len(others)
 
     def objective(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         a, b = np.exp(parameters[0]), parameters[1:]
-        logs = log_softmax(a * own + np.tensordot(b, others, 1), axis=1)
+        logs = log_softmax(a * learned + np.tensordot(b, others, 1), axis=1)
         excess = np.exp(logs)
         excess[rows, target.coded] -= 1
         excess *= w[:, None]
         value = parameters[0]**2 / (2 * OWN_DEVIATION**2) + (RATE * b + b**2 / (2 * DEVIATION**2)).sum()
-        gradient = np.concatenate([[a * (excess * own).sum() + parameters[0] / OWN_DEVIATION**2],
+        gradient = np.concatenate([[a * (excess * learned).sum() + parameters[0] / OWN_DEVIATION**2],
                                    (excess * others).sum(axis=(1, 2)) + RATE + b / DEVIATION**2])
         return float(value - w @ logs[rows, target.coded]), gradient
 
-    found = library("scipy.optimize").minimize(objective, np.zeros(1 + k), jac=True, method="L-BFGS-B",
+    minimum = library("scipy.optimize").minimize(objective, np.zeros(1 + k), jac=True, method="L-BFGS-B",
                                                bounds=[(-4.0, 2.0), *[(0.0, MAX_WEIGHT)] * k]).x
-    return Weights(float(np.exp(found[0])), found[1:])
+    return Weights(float(np.exp(minimum[0])), minimum[1:])
 
 
-def _mean_weights(Y: np.ndarray, own: np.ndarray, others: np.ndarray, w: np.ndarray) -> Weights:
+def _mean_weights(Y: np.ndarray, learned: np.ndarray, others: np.ndarray, w: np.ndarray) -> Weights:
     """Return weights >= 0 of sum 1 that minimize the squares, plus `PENALTY` mean squares times the others' weights.
 
     The mean square is the least that the learner or one of the others has.
     """
     root = np.sqrt(w)[:, None]
-    differences = np.stack([(root * (each - own)).ravel() for each in (*others, Y)], axis=1)
+    differences = np.stack([(root * (each - learned)).ravel() for each in (*others, Y)], axis=1)
     A, residual = differences[:, :-1], differences[:, -1]
     losses = [float(residual @ residual), *((residual[:, None] - A) ** 2).sum(axis=0)]
     unit = min(losses) / len(Y)
@@ -205,14 +205,15 @@ def _mean_weights(Y: np.ndarray, own: np.ndarray, others: np.ndarray, w: np.ndar
     return Weights(1 - float(b.sum()), b)
 
 
-def cross_fitted_pool(target: Target, own: np.ndarray, others: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def cross_fitted_pool(target: Target, learned: np.ndarray, others: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """Return the pool (l, c) at the labels, each with the weights of other labels."""
-    values, labels = np.array(own), np.arange(len(own))
-    groups = [labels[first::GROUPS] for first in range(min(GROUPS, len(own)))]
+    values, labels = np.array(learned), np.arange(len(learned))
+    groups = [labels[first::GROUPS] for first in range(min(GROUPS, len(learned)))]
     for group in groups:
         rest = np.setdiff1d(labels, group)
         if not len(rest):
             rest = group
-        weights = pool_weights(target.take(rest), own[rest], others[:, rest], None if weight is None else weight[rest])
-        values[group] = pool(target, weights, own[group], others[:, group])
+        weights = pool_weights(target.take(rest), learned[rest], others[:, rest],
+                               None if weight is None else weight[rest])
+        values[group] = pool(target, weights, learned[group], others[:, group])
     return values

@@ -181,7 +181,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
                                               # The report of a run with several labels a point has no curve.
                                               curve=context.fit is not None or context.side is None),
                                  **({} if shares is None else {"without_class_sizes": True})}
-    on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.own
+    on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.held_out_learner
     known = np.flatnonzero(np.isfinite(on_graph).all(axis=1))
     weights = None if weight is None else weight[fitted.positions[known]]
     gain = gain_of(held_out.take(known), coding, on_graph[known], fitted.held_out_supervised[known], weights,
@@ -197,12 +197,12 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     return {"models": described, **compared, "choice": choice}
 
 
-def _pool(own: Fit, other: OtherModel, graph: Graph, points: Rows, params: AutomaticParams, execution: Execution,
+def _pool(fit: Fit, other: OtherModel, graph: Graph, points: Rows, params: AutomaticParams, execution: Execution,
           target: Target, weight: np.ndarray | None) -> AutomaticFit:
     """Return the pool of a fit and of another model; known class sizes count after both are pooled."""
     sizes, fitted = params.prior.sizes, None
     if can_learn(target):
-        fitted = own(target, weight) if sizes is None else own(target.with_prior(EQUAL), weight, class_sizes=None)
+        fitted = fit(target, weight) if sizes is None else fit(target.with_prior(EQUAL), weight, class_sizes=None)
     return pooled_automatic(fitted, other.soft_labels(target, weight), graph, points, target, weight, sizes,
                             params.graph, params.family.random_state, execution)
 

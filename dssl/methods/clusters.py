@@ -47,7 +47,7 @@ LABEL_ROWS = 1 << 20  # in a chunk
 
 @dataclass(frozen=True, kw_only=True)
 class ClustersModel(ModelSection):
-    """How many clusters there are, and from how many points and starts they are found.
+    """How many clusters there are, and from how many points and starts they are selected.
 
     Parameters
     ----------
@@ -194,8 +194,8 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     kernel, = params.kernels.on(points)
     features = context.parts.within("features")
     source = source_of(context, params.feature_map)
-    found = selected_clusters(points, kernel, params.feature_map, source, kmeans, params.rule, execution, features)
-    clusters = found.clusters
+    selected = selected_clusters(points, kernel, params.feature_map, source, kmeans, params.rule, execution, features)
+    clusters = selected.clusters
     models: dict[str, Model] = {"model": clusters.model}
     if params.baselines and not points.is_sparse:
         models["euclidean"] = euclidean(points, replace(kmeans, n_clusters=len(clusters.counts)), context)
@@ -203,7 +203,8 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     context.parts.write_range(0, {"labels": clusters.labels})
     described = context.write_models(models)
     attributes_of_step = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
-            "feature_map": params.feature_map.name, "features": found.features.attributes, "chosen": found.evidence,
+            "feature_map": params.feature_map.name, "features": selected.features.attributes,
+            "chosen": selected.evidence,
             "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
             "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
             "peak_rss_bytes": process_peak()}

@@ -339,7 +339,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
                       **probabilities}
     described = context.write_models(models)
     compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
-    return models, {"models": {name: {**described[name], **own} for name, own in attributes.items()}, **compared}
+    return models, {"models": {name: {**described[name], **each} for name, each in attributes.items()}, **compared}
 
 
 def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, report_text: ReportText) -> Step:

@@ -72,7 +72,7 @@ def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray
     coding = scored(target)
     if len(pooled.positions):
         return other_model_evidence(
-            target.take(pooled.positions), coding, pooled.held_out, pooled.own, pooled.held_out_other,
+            target.take(pooled.positions), coding, pooled.held_out, pooled.held_out_learner, pooled.held_out_other,
             None if weight is None else weight[pooled.positions],
             WRONG_CLASS if isinstance(target, Classes) else SQUARED, pooled.attributes)
     if not isinstance(coding, ClassCoding):

@@ -169,8 +169,8 @@ class PlanInputs:
         shared: list[Shared] = ["", *("labels" if before == count == labels["n_labeled"] else "graph"
                                       for before, count in pairwise(counts))]
         return [replace(self, labeled_points=Bounded.known(count), follows=follows, attributes={
-            name: found["of_tags"][number] if "of_tags" in found else found
-            for name, found in self.attributes.items()}) for number, (count, follows) in enumerate(
+            name: made["of_tags"][number] if "of_tags" in made else made
+            for name, made in self.attributes.items()}) for number, (count, follows) in enumerate(
                 zip(counts, shared, strict=True))]
 
     def cost_of_tags(self, cost: Callable[["PlanInputs"], Cost]) -> Cost:

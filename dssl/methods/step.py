@@ -271,7 +271,7 @@ class Context:
             self.fit.fitted = fitted
             return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.attributes}
         receipt, = self.execution.map([ModelsTask(fit)], self.parts)
-        attributes: dict[str, Any] = receipt["found"]
+        attributes: dict[str, Any] = receipt["reported"]
         if self.side is not None:
             self.side.models.update(stored_models(self.parts, attributes["models"]).open())
         return attributes
@@ -300,7 +300,7 @@ def stored_form(models: Mapping[str, Model]) -> tuple[dict[str, np.ndarray], dic
 
 @dataclass(frozen=True)
 class ModelsTask:
-    """Fit models and write them; the receipt has `found`, what is reported of them, with their attributes by name."""
+    """Fit models and write them; the receipt has `reported`, what is said of them, with their attributes by name."""
 
     fit: Callable[[], FittedModels]
 
@@ -308,7 +308,7 @@ class ModelsTask:
         fitted = self.fit()
         arrays, described = stored_form(fitted.models)
         out.write(**arrays)
-        return {"found": {"models": described, **fitted.attributes}}
+        return {"reported": {"models": described, **fitted.attributes}}
 
 
 def cost_of_test_points(f: PlanInputs, kernel: Kernel, m: int, n_models: int, n_columns: int, predicted: int,

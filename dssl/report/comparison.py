@@ -67,7 +67,7 @@ def negligible(by: ErrorMetric) -> str:
 
 def seen_by_test(by: ErrorMetric, pair: PairedTest) -> str:
     """Return which differences a paired test on these points could have seen."""
-    n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "found"))
+    n, smallest, power_limit = (finite(at(pair, key)) for key in ("n", "smallest", "detectable"))
     few = "With so few predictions" if n is None else f"With {counted(int(n), 'prediction')}"
     if smallest is None and n is not None and n >= MIN_PAIRS and not finite(at(pair, "gain")):
         return "Both models do equally well on each point, so nothing tells them apart."

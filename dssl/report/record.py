@@ -77,8 +77,8 @@ class PairedTest(TypedDict, total=False):
     """The gain over another model on the same n points.
 
     interval : the 95 % interval of the gain on new points, without 0 where the p-value is below 0.05; None where it is
-    unknown. smallest : the smallest gain that these points can distinguish from chance. found : the gain that would be
-    distinguished in four of five such sets.
+    unknown. smallest : the smallest gain that these points can distinguish from chance. detectable : the gain that
+    would be distinguished in four of five such sets.
     """
 
     n: int
@@ -86,7 +86,7 @@ class PairedTest(TypedDict, total=False):
     interval: Sequence[float] | None
     p_value: float
     smallest: float | None
-    found: float | None
+    detectable: float | None
     power: float
 
 

@@ -74,11 +74,11 @@ class CandidateScores:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Return the candidate that `to_json` wrote."""
-        own = {"fold_errors", "fold_deviation", "n_folds", "scores"}
+        lists = {"fold_errors", "fold_deviation", "n_folds", "scores"}
         scores = {key: value for key, value in fields.items()
                   if key.removesuffix("_repetitions").removesuffix("_se") in SCORE_NAMES}
         errors = fields.get("fold_errors")
-        return cls({key: value for key, value in fields.items() if key not in scores and key not in own}, scores,
+        return cls({key: value for key, value in fields.items() if key not in scores and key not in lists}, scores,
                    None if errors is None else tuple(errors), fields.get("fold_deviation"), fields.get("n_folds"),
                    fields.get("scores"))
 

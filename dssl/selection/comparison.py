@@ -38,8 +38,8 @@ class PairedComparison:
     """Two models on the same n points, by a paired test.
 
     gain : decrease of the error, or of the rmse, from `baseline`, that of the other model. smallest : the smallest
-    difference that can be significant on these points; found : the smallest that is significant in four of five such
-    test sets; None if there is none. power : the probability of detecting half the error of the other model (for
+    difference that can be significant on these points; detectable : the smallest that is significant in four of five
+    such test sets; None if there is none. power : the probability of detecting half the error of the other model (for
     quantities half its mean square), but at least 1 %. interval : the 95 % interval of the gain, which contains 0
     exactly where the test is not significant (`paired_interval.py`); None where it is unknown. standard_error : of the
     gain, only by `compare_in_scoring`.
@@ -50,7 +50,7 @@ class PairedComparison:
     baseline: float
     p_value: float
     smallest: float | None
-    found: float | None
+    detectable: float | None
     power: float
     interval: list[float] | None = None
     standard_error: float = 0.0

@@ -14,13 +14,13 @@ from .graph_gain import Gain, gain_of
 MIN_LABELS = 5  # that are held out, for a test
 
 
-def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, own: np.ndarray, other: np.ndarray,
+def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, learned: np.ndarray, other: np.ndarray,
                          weight: np.ndarray | None, metric: PointMetric, attributes: JsonObject) -> dict[str, Any]:
     """Return what held-out values (h, c) of the pool, of the learner and of the other model alone say; JSON.
 
     attributes : of the pool (`Pooled.attributes`). Labels that the learner cannot hold out are not compared.
     """
-    known = np.flatnonzero(np.isfinite(own).all(axis=1))
+    known = np.flatnonzero(np.isfinite(learned).all(axis=1))
     if len(known) < MIN_LABELS:
         return {**attributes, "in_words": _uncompared(attributes)}
     labels, label_weight = target.take(known), None if weight is None else weight[known]
@@ -28,7 +28,7 @@ def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, own
     def gain(baseline: np.ndarray) -> Gain:
         return gain_of(labels, coding, pooled[known], baseline[known], label_weight, metric)
 
-    own_gain, gain_over_other = gain(own), gain(other)
+    own_gain, gain_over_other = gain(learned), gain(other)
     return {**attributes, "gain": own_gain.described(), "gain_over_other": gain_over_other.described(),
             "in_words": _in_words(own_gain, gain_over_other, attributes)}
 
@@ -58,20 +58,20 @@ def _uncompared(attributes: JsonObject) -> str:
             "to hold some out and compare")
 
 
-def _in_words(own: Gain, of_other: Gain, attributes: JsonObject) -> str:
-    unit, scale = (" %", 100.0) if own.metric in ("error", "balanced error") else ("", 1.0)
+def _in_words(gain: Gain, of_other: Gain, attributes: JsonObject) -> str:
+    unit, scale = (" %", 100.0) if gain.metric in ("error", "balanced error") else ("", 1.0)
 
     def shown(value: float) -> str:
         return f"{scale * value:.1f}{unit}" if unit else f"{value:.4g}"
 
     verdict = {HELPED: "the other model helps", HURT: "the other model does not help"}.get(
-        own.verdict, "no clear gain by the other model")
+        gain.verdict, "no clear gain by the other model")
     of_graph = {HELPED: "labels and graph help it", HURT: "it is better alone"}.get(
         of_other.verdict, "no clear gain over it alone")
     if not _counts(attributes):
-        return (f"on the {own.n} held-out labels the {own.metric} is {shown(own.baseline)}, and "
+        return (f"on the {gain.n} held-out labels the {gain.metric} is {shown(gain.baseline)}, and "
                 f"{shown(of_other.baseline)} for the other model alone, which is not used, because the labels do not "
                 "show that it adds anything")
-    return (f"the {own.n} held-out labels are predicted with {own.metric} {shown(own.with_graph)} with the other "
-            f"model, {shown(own.baseline)} without it and {shown(of_other.baseline)} by it alone: {verdict} "
-            f"(p = {own.p_value:.2g}), and {of_graph} (p = {of_other.p_value:.2g})")
+    return (f"the {gain.n} held-out labels are predicted with {gain.metric} {shown(gain.with_graph)} with the other "
+            f"model, {shown(gain.baseline)} without it and {shown(of_other.baseline)} by it alone: {verdict} "
+            f"(p = {gain.p_value:.2g}), and {of_graph} (p = {of_other.p_value:.2g})")

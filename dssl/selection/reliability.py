@@ -50,9 +50,9 @@ def reliability_of(probabilities: np.ndarray, correct: np.ndarray) -> JsonObject
     filled = counts > 0
     variances = np.bincount(bins, c * (1 - c))
     by_chance = np.minimum(np.sqrt(2 / np.pi * variances), 2 * variances).sum() / n
-    rows = [{"n": int(size), "probability": float(own / size), "correct": float(right / size),
+    rows = [{"n": int(size), "probability": float(total / size), "correct": float(right / size),
              "interval": interval_of_share(float(right / size), int(size))}
-            for size, own, right in zip(counts[filled], np.bincount(bins, c)[filled], np.bincount(bins, r)[filled],
+            for size, total, right in zip(counts[filled], np.bincount(bins, c)[filled], np.bincount(bins, r)[filled],
                                         strict=True)]
     return {"n": n, "calibration_error": expected_calibration_error(c, r, bins), "by_chance": float(by_chance),
             "probability": float(c.mean()), "correct": float(r.mean()),

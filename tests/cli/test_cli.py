@@ -548,7 +548,7 @@ def test_doctor(tmp_path):
     assert found.exit_code == 1
     document = json.loads(found.stdout)
     assert document["status"] == "problem"
-    assert all(set(check) == {"name", "level", "found", "fix"} for check in document["checks"])
+    assert all(set(check) == {"name", "level", "state", "fix"} for check in document["checks"])
 
 
 def test_a_moved_workspace_predicts(made, workspace, tmp_path):

@@ -30,7 +30,7 @@ def test_this_machine_and_a_new_workspace(tmp_path, monkeypatch):
     assert {"Python", "libraries", "machine", "threads", "compiled code", "DSSL_DATA", "workspace", "disk",
             "file system", "extra cloud"} <= set(levels(checks))
     assert worst(checks) != "problem"
-    assert "numpy" in one(checks, "libraries").found
+    assert "numpy" in one(checks, "libraries").state
     assert all(check.fix for check in checks if check.level != "ok")
     assert not (tmp_path / "work").exists()
 
@@ -48,7 +48,7 @@ def test_compiled_code_is_kept_where_numba_keeps_it(tmp_path):
     asked = subprocess.run([sys.executable, "-m", "dssl.cli", "doctor", "--json", "--workspace", tmp_path / "work"],
                            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, capture_output=True,
                            text=True)
-    found, = (check["found"] for check in json.loads(asked.stdout)["checks"] if check["name"] == "compiled code")
+    found, = (check["state"] for check in json.loads(asked.stdout)["checks"] if check["name"] == "compiled code")
     assert found.startswith(f"is kept in folders such as {tmp_path / 'cache'}")
 
 
@@ -74,7 +74,7 @@ def test_a_data_folder(monkeypatch, tmp_path):
     assert doctor.check_data().level == "warning"
     (tmp_path / "points.npz").write_bytes(b"PK")
     monkeypatch.setenv("DSSL_DATA", str(tmp_path))
-    assert doctor.check_data().found.endswith("1 data sets")
+    assert doctor.check_data().state.endswith("1 data sets")
 
 
 def test_a_workspace_that_is_in_the_way_or_elsewhere(tmp_path):
@@ -91,7 +91,7 @@ def test_a_cluster_that_is_not_there(tmp_path):
     (tmp_path / "gone.yaml").write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
     check, = check_cluster(tmp_path / "gone.yaml", tmp_path)
     assert check.level == "problem"
-    assert "no scheduler answers" in check.found
+    assert "no scheduler answers" in check.state
     assert "dask scheduler" in check.fix
 
 
@@ -100,7 +100,7 @@ def test_a_cluster_that_is_not_there(tmp_path):
 def test_workers_are_compared(cluster_client, tmp_path):
     checks = list(check_workers(OnDask(cluster_client), tmp_path / "work"))
     assert levels(checks) == {"versions": "ok", "memory of workers": "ok", "workspace on workers": "ok"}
-    assert "2 workers can open" in one(checks, "workspace on workers").found
+    assert "2 workers can open" in one(checks, "workspace on workers").state
     large = OnDask(cluster_client, memory_budget=1 << 40)
     assert one(list(check_workers(large, tmp_path)), "memory of workers").level == "problem"
 
@@ -110,12 +110,12 @@ def test_what_a_cluster_does_about_workers_that_stop(cluster_client, monkeypatch
     execution = OnDask(cluster_client)
     found = list(check_settings(execution))
     assert levels(found) == {"worker-ttl": "warning", "allowed-failures": "ok", "pausing": "warning"}  # Dask's own
-    assert "after 300 seconds" in one(found, "worker-ttl").found
-    assert "at 80% of" in one(found, "pausing").found
+    assert "after 300 seconds" in one(found, "worker-ttl").state
+    assert "at 80% of" in one(found, "pausing").state
     monkeypatch.setattr(execution, "settings", lambda: ClusterSettings(60.0, 0, ()))
     assert levels(check_settings(execution)) == {"worker-ttl": "ok", "allowed-failures": "warning", "pausing": "ok"}
     monkeypatch.setattr(execution, "settings", lambda: ClusterSettings(None, 0, ()))
-    assert "forever" in one(list(check_settings(execution)), "worker-ttl").found
+    assert "forever" in one(list(check_settings(execution)), "worker-ttl").state
 
 
 @pytest.mark.cluster
@@ -131,7 +131,7 @@ def test_a_source_that_workers_see_otherwise(cluster_client, tmp_path, monkeypat
     monkeypatch.setattr(execution, "ask_workers", lambda question, paths: {"w1": [None], "w2": [3], "w3": [8]})
     found = check_source_on_workers(execution, str(path))
     assert found.level == "problem"
-    assert found.found == f"w1: {path} is not there, here 8; w2: {path} has 3 bytes, here 8"
+    assert found.state == f"w1: {path} is not there, here 8; w2: {path} has 3 bytes, here 8"
 
 
 @pytest.mark.cluster
@@ -140,7 +140,7 @@ def test_a_worker_of_another_version(cluster_client, tmp_path, monkeypatch):
                         _version_cached(name))
     found = one(list(check_workers(OnDask(cluster_client), tmp_path)), "versions")
     assert found.level == "problem"
-    assert "here 9.9.9" in found.found
+    assert "here 9.9.9" in found.state
     assert os.listdir(tmp_path) == []
 
 
@@ -149,7 +149,7 @@ def test_a_workspace_in_an_object_store(s3, cluster_client):
     assert one(list(doctor.check_workspace("s3://nobody-made-it/work")), "workspace").level == "problem"
     cluster_client.run(os.environ.update, {name: os.environ[name] for name in os.environ if name.startswith("AWS_")})
     found = one(list(doctor.check_workers(OnDask(cluster_client), resolved_path(s3))), "workspace on workers")
-    assert (found.level, found.found) == ("ok", f"2 workers can open {s3}")
+    assert (found.level, found.state) == ("ok", f"2 workers can open {s3}")
     assert not resolved_path(s3).is_dir()
 
 

@@ -63,9 +63,9 @@ def test_weights_of_classes_have_the_highest_posterior_probability():
         P = reference.logarithmic_pool(np.exp(own), [np.exp(other)], a, [b])
         return np.log(P[np.arange(60), codes]).sum() - np.log(a)**2 / (2 * 0.5**2) - RATE * b - b**2 / (2 * 3.0**2)
 
-    best = posterior(found.own, found.others[0])
+    best = posterior(found.learner, found.others[0])
     assert found.others[0] > 0
-    assert all(posterior(found.own * (1 + da), max(found.others[0] + db, 0.0)) <= best + 1e-6
+    assert all(posterior(found.learner * (1 + da), max(found.others[0] + db, 0.0)) <= best + 1e-6
                for da in (-0.1, 0, 0.1) for db in (-0.1, 0, 0.1))
 
 
@@ -80,7 +80,7 @@ def test_weights_of_quantities_have_the_least_penalized_squares():
     def loss(b):
         return float(((own + b[0] * (first - own) + b[1] * (second - own) - Y)**2).sum()) + PENALTY * unit * sum(b)
 
-    assert_allclose(found.own + found.others.sum(), 1)
+    assert_allclose(found.learner + found.others.sum(), 1)
     assert all(loss(found.others + step) >= loss(found.others) - 1e-9
                for step in rng.normal(scale=0.05, size=(50, 2)) if (found.others + step >= 0).all()
                and (found.others + step).sum() <= 1)

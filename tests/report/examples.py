@@ -73,7 +73,7 @@ def example_labels(n: int) -> dict[str, Any]:
               "base_interval": [0.15 / share**0.3, 0.26 / share**0.3]}
              for share in (0.25, 0.5, 0.95)]
     return {"n": n, "folds": 5, "scores": errors, "unlabeled_data": "no clear difference", "curve": curve,
-            "over_base": {"n": n, **example_pair(0.12, 0.07), "smallest": 6 / n, "found": 0.35, "power": 0.2}}
+            "over_base": {"n": n, **example_pair(0.12, 0.07), "smallest": 6 / n, "detectable": 0.35, "power": 0.2}}
 
 
 def example_sample(classes: list[str], n_labeled: int) -> dict[str, Any]:

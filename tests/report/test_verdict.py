@@ -159,8 +159,8 @@ def test_only_what_was_drawn_is_to_be_drawn_again(labels, test, words):
 
 @pytest.mark.parametrize(("pair", "words"), [
     ({"n": 5, "smallest": None}, "With 5 predictions, no difference between two such models"),
-    ({"n": 105, "smallest": 1.4, "found": None}, "With 105 predictions, no difference between two such models"),
-    ({"n": 6, "smallest": 1.0, "found": None}, "With 6 predictions, a difference below 100.0 percentage points"),
+    ({"n": 105, "smallest": 1.4, "detectable": None}, "With 105 predictions, no difference between two such models"),
+    ({"n": 6, "smallest": 1.0, "detectable": None}, "With 6 predictions, a difference below 100.0 percentage points"),
     ({"n": 60, "smallest": None, "gain": 0.1}, "With 60 predictions, no difference between two such models"),
     ({"n": 60, "smallest": None}, "Both models do equally well on each point")])
 def test_what_a_test_can_see_is_at_most_a_whole(pair, words):
@@ -211,7 +211,7 @@ def test_labels_that_chose_among_many_say_so():
 def test_without_test_points_a_model_no_better_than_the_majority_is_called_that():
     scores = {"model": {"error": 0.4, "interval": [0.25, 0.6]}, "base": {"error": 0.3, "interval": [0.2, 0.5]},
               "majority": {"error": 0.3, "interval": [0.2, 0.5], "predicts": "oak"}}
-    pair = {"n": 30, "gain": -0.1, "p_value": 0.5, "smallest": 0.2, "found": 0.25}
+    pair = {"n": 30, "gain": -0.1, "p_value": 0.5, "smallest": 0.2, "detectable": 0.25}
     by_labels = {"n": 30, "folds": 30, "scores": scores, "over_base": pair, "over_majority": pair,
                  "unlabeled_data": "too few points to tell"}
     verdict = Verdict.of({"metrics": {}, "gain": {"by_labels": by_labels}}, REPORT_TEXT)
@@ -264,7 +264,7 @@ def test_a_useless_model_is_told_which_columns_it_lacks_and_what_to_do():
         {"name": "x", "finding": None}, {"name": "comment", "finding": "free text"},
         {"name": "code", "finding": "identifier"}, {"name": "same", "finding": "constant"})])
     scores = {"error": 0.5, "error_low": 0.4, "error_high": 0.6, "n_test": 100}
-    pair = {"gain": 0.0, "p_value": 1.0, "n": 100, "smallest": 0.06, "found": 0.1}
+    pair = {"gain": 0.0, "p_value": 1.0, "n": 100, "smallest": 0.06, "detectable": 0.1}
     result = {"metrics": scores, "gain": {"over_majority": pair},
               "baselines": {"majority": scores | {"predicts": "a"}}}
     sentences = Verdict.of(result, REPORT_TEXT, unread).sentences

@@ -235,8 +235,8 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         identifier = next((record.name for record in records if record.finding == "identifier"), None)
         file_rows = FileRows.of(look.reader, look.scan.n_rows)
         called = [] if file_rows is None else file_rows.called(extents.outliers["rows"][:SHOWN_ROWS], identifier)
-        found = describe_outlier_rows(extents.outliers, look.scan.feature_names, called)
-        out.messages.append(f"{found}; if that is a code of a missing cell, mark it as missing")
+        outliers = describe_outlier_rows(extents.outliers, look.scan.feature_names, called)
+        out.messages.append(f"{outliers}; if that is a code of a missing cell, mark it as missing")
     chosen = "ranges of the columns" if task == "clustering" else "ranges of the columns and the labels"
     scale = f"the run chooses it from the {chosen}"
     if spans:

@@ -158,8 +158,8 @@ class _Links:
 
 @dataclass(frozen=True)
 class JoinRangeTask:
-    """Write `own` (r,), the number in the range of each vertex's component; and of each component `below`, `points` and
-    `vertices` (c,), these for the ranges of `below` too.
+    """Write `component` (r,), the number in the range of each vertex's component; and of each component `below`,
+    `points` and `vertices` (c,), these for the ranges of `below` too.
 
     links : how many parts of links the ranges behind it have written.
     """
@@ -178,7 +178,7 @@ class JoinRangeTask:
             component = roots[asked["below"] - start]
             np.add.at(points, component, asked["points"])
             np.add.at(vertices, component, asked["vertices"])
-        out.write(own=roots, below=below, points=points, vertices=vertices)
+        out.write(component=roots, below=below, points=points, vertices=vertices)
         asks = below >= 0
         receipt = scatter(out, below[asks] // graph.range_rows, len(graph.ranges), below=below[asks],
                           points=points[asks], vertices=vertices[asks])
@@ -214,7 +214,7 @@ class NumberRangeTask:
     def __call__(self, out: PartWriter) -> Receipt:
         graph, (start, _) = self.graph, self.graph.ranges[self.index]
         joined, answers = graph.joined(self.index).read(0), graph.of("answers")
-        roots, below, points, vertices = (joined[name] for name in ("own", "below", "points", "vertices"))
+        roots, below, points, vertices = (joined[name] for name in ("component", "below", "points", "vertices"))
         number = np.empty(len(below), id_type(graph.arrays.v))
         number[below < 0] = np.arange(self.first, self.first + int((below < 0).sum()))
         earlier = below // graph.range_rows

@@ -129,7 +129,7 @@ class PermutedLists:
 
     def _search(self, spread: Parts, leaves: int, width: Round, number: int) -> None:
         entries, random_state = self.search.k + width.extra, self.search.random_state
-        searched, _ = self.search.steps.map("found", lambda step_parts: [
+        searched, _ = self.search.steps.map("searched", lambda step_parts: [
             SearchTask(self.ordered, spread, entries, width.candidates, random_state, number, leaf)
             for leaf in range(leaves)], used=[spread])
         self._merge(searched, leaves, self.stored, entries)

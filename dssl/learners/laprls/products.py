@@ -201,7 +201,7 @@ def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: 
 class BlockKernels:
     """The kernel of a block's vertices (b, s), and those of chunks of its halo with their columns of E."""
 
-    own: np.ndarray
+    rows: np.ndarray
     E: sp.csr_array
     halo: list[tuple[sp.csr_array, np.ndarray]]
     with_energy: bool  # False: E has no entries and there is no halo
@@ -209,7 +209,7 @@ class BlockKernels:
     @property
     def nbytes(self) -> int:
         matrices = [self.E, *(columns for columns, _ in self.halo)]
-        return self.own.nbytes + sum(K.nbytes for _, K in self.halo) + sum(
+        return self.rows.nbytes + sum(K.nbytes for _, K in self.halo) + sum(
             A.data.nbytes + A.indices.nbytes + A.indptr.nbytes for A in matrices)
 
 
@@ -281,7 +281,7 @@ class SystemProductTask:
         total = np.zeros(P.shape)
         for index, start, stop, lines in problem.blocks(self.first, self.last):
             kernels = self._kernels(index, start, stop, landmarks, bool(energy.any()))
-            V = times(kernels.own, P)
+            V = times(kernels.rows, P)
             U = V * points
             if energy.any():
                 EV = kernels.E @ V
@@ -296,7 +296,7 @@ class SystemProductTask:
                 rows = np.unique(lines["position"])
                 training = weight[rows].sum(axis=1)[:, None] - np.where(held_out >= 0, weight[rows][:, held_out], 0.0)
                 U[rows] += training * V[rows]
-            add_product(total, kernels.own, U)
+            add_product(total, kernels.rows, U)
         return out.write(total=total)
 
     def _kernels(self, index: int, start: int, stop: int, landmarks: LandmarkMap, with_energy: bool) -> BlockKernels:

@@ -33,7 +33,7 @@ from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, LastKernelRows, members_bytes
 from .many_labels import HeldOutLoss, fit_many_labels
 from .model import GraphModel, graph_model, signed
-from .pooled import OwnValues, Pooled, fit_pool
+from .pooled import LearnerValues, Pooled, fit_pool
 from .vertex_labels import VertexValues
 
 MAX_LABELS = 2000  # of the blend
@@ -191,27 +191,27 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                         calibration=of_log_probabilities(len(target.names)))
 
 
-def pooled_automatic(own: AutomaticFit | None, soft: SoftLabels, graph: Graph, rows: Rows, target: Target,
+def pooled_automatic(fit: AutomaticFit | None, soft: SoftLabels, graph: Graph, rows: Rows, target: Target,
                      weight: np.ndarray | None, class_sizes: ClassSizes | None, knn: KNNGraph, random_state: int,
                      execution: Execution) -> AutomaticFit:
-    """Return the pool (`pooled.py`) of an automatic fit and another model; own : None where labels are too few for one.
+    """Return the pool (`pooled.py`) of an automatic fit and another model; fit : None where labels are too few for one.
 
-    New points have the weighted mean of their nearest vertices. With class sizes, of which `own` knows nothing, the
-    pool becomes the cut with these sizes. The supervised baseline of a pool without `own` is the other model alone.
+    New points have the weighted mean of their nearest vertices. With class sizes, of which `fit` knows nothing, the
+    pool becomes the cut with these sizes. The supervised baseline of a pool without `fit` is the other model alone.
 
     Raises BudgetError : the index of the vertices does not fit. NotConverged.
     """
-    pooled = fit_pool(graph, target, weight, soft, None if own is None else OwnValues(
-        own.values[graph.vertices.first], np.ones(len(graph.vertices), bool), own.positions, own.held_out,
-        own.calibration), random_state, execution)
+    pooled = fit_pool(graph, target, weight, soft, None if fit is None else LearnerValues(
+        fit.values[graph.vertices.first], np.ones(len(graph.vertices), bool), fit.positions, fit.held_out,
+        fit.calibration), random_state, execution)
     values, calibration = pooled.with_class_sizes(class_sizes, graph, target, weight, execution)
     model = graph_model(graph, rows, values, target, knn, execution)
-    attributes = {**(own.attributes if own else {}), **values.attributes, "unreachable": 0}
-    if own is None:
+    attributes = {**(fit.attributes if fit else {}), **values.attributes, "unreachable": 0}
+    if fit is None:
         supervised: Model = replace(model, values_at=pooled.other)
         held_out_supervised, of_supervised = pooled.held_out_other, pooled.calibration
     else:
-        supervised, of_supervised = own.supervised, own.calibration_supervised
-        held_out_supervised = own.held_out_supervised[np.isin(own.positions, pooled.positions)]
+        supervised, of_supervised = fit.supervised, fit.calibration_supervised
+        held_out_supervised = fit.held_out_supervised[np.isin(fit.positions, pooled.positions)]
     return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.positions, pooled.held_out,
                         held_out_supervised, attributes, None, calibration, of_supervised, pooled)

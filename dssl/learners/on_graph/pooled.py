@@ -28,7 +28,7 @@ SHARPENED = 3.0  # root mean square of the log probabilities of classes that no 
 
 
 @dataclass(frozen=True, eq=False)
-class OwnValues:
+class LearnerValues:
     """What a learner says without the other model.
 
     values (v, c) : at the vertices, as `signed`. reachable (v,) bool : from a label. positions
@@ -49,16 +49,16 @@ class Pooled:
 
     on_vertices : the values, of classes log probabilities. Where the learner reaches none, those of the other model if
     held-out labels say that it is better than chance; if they do not, the vertices are unreachable. positions (h,) : of
-    the held-out labels; held_out, held_out_other, own (h, c) : their cross-fitted values by the pool, of the
-    other model and of the learner alone, as `signed`, NaN where the learner knows no other label of the class. other
-    (v, c) : what the other model says alone, as `signed`. calibration : of the pool; None for quantities.
+    the held-out labels; held_out, held_out_other, held_out_learner (h, c) : their cross-fitted values by the pool, of
+    the other model and of the learner alone, as `signed`, NaN where the learner knows no other label of the class.
+    other (v, c) : what the other model says alone, as `signed`. calibration : of the pool; None for quantities.
     """
 
     on_vertices: VertexValues
     positions: np.ndarray
     held_out: np.ndarray
     held_out_other: np.ndarray
-    own: np.ndarray
+    held_out_learner: np.ndarray
     other: np.ndarray
     calibration: Calibration | None
     attributes: JsonObject
@@ -73,11 +73,11 @@ class Pooled:
         return values, of_log_probabilities(len(target.names))
 
 
-def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: SoftLabels, own: OwnValues | None,
+def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: SoftLabels, learner: LearnerValues | None,
              random_state: int, execution: Execution) -> Pooled:
     """Return the pool of what a learner and another model say.
 
-    own : None where there are too few labels to learn from. Soft labels of duplicates are averaged. Raises
+    learner : None where there are too few labels to learn from. Soft labels of duplicates are averaged. Raises
     NotConverged.
     """
     of_labels = graph.vertices.vertex[target.labeled]
@@ -89,9 +89,9 @@ def fit_pool(graph: Graph, target: Target, weight: np.ndarray | None, soft: Soft
                 SoftLabels(smooth, list(zip(folds, smooth_held_out, strict=True))))
     members = [(each.values, each.at_labels(of_labels)) for each in opinions]
     if isinstance(target, Classes):
-        return _of_classes(target, weight, members, own)
-    assert own is not None
-    return _of_quantities(target, weight, members, own)
+        return _of_classes(target, weight, members, learner)
+    assert learner is not None
+    return _of_quantities(target, weight, members, learner)
 
 
 def _by_vertex(graph: Graph, values: np.ndarray) -> np.ndarray:
@@ -105,25 +105,25 @@ def _by_vertex(graph: Graph, values: np.ndarray) -> np.ndarray:
 
 
 def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],
-                own: OwnValues | None) -> Pooled:
+                learner: LearnerValues | None) -> Pooled:
     logs = [(log_odds(values), log_odds(at_labels)) for values, at_labels in members]
     sizes = [float(np.sqrt((values**2).mean())) or 1.0 for values, _ in logs]
     others = np.stack([values / size for (values, _), size in zip(logs, sizes, strict=True)])
     at_labels = np.stack([each / size for (_, each), size in zip(logs, sizes, strict=True)])
     k, even = len(members), np.zeros(others[0].shape)
-    if own is None:
+    if learner is None:
         weights, positions = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
         log_values, fitted_to, calibrated = even, 0, np.arange(0)
         own_held_out = own_values = np.zeros((0, even.shape[1]))
     else:
         unseen, unseen_at_labels = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
-        log_values = _log_probabilities(target, own.values, own, unseen)
-        known = np.isfinite(at_labels[:, own.positions]).all(axis=(0, 2))
-        positions, values = own.positions[known], own.held_out[known]
+        log_values = _log_probabilities(target, learner.values, learner, unseen)
+        known = np.isfinite(at_labels[:, learner.positions]).all(axis=(0, 2))
+        positions, values = learner.positions[known], learner.held_out[known]
         # The only label of a class is predicted wrong without itself, so that it judges the other model alone.
         calibrated = calibration_labels(target, values, positions)
         own_held_out = np.zeros((len(positions), even.shape[1]))
-        own_held_out[calibrated] = _log_probabilities(target, values, own, unseen_at_labels[positions])[calibrated]
+        own_held_out[calibrated] = _log_probabilities(target, values, learner, unseen_at_labels[positions])[calibrated]
         own_values, fitted_to = np.full(own_held_out.shape, np.nan), len(positions)
         own_values[calibrated] = own_held_out[calibrated]
         weights = pool_weights(target.take(positions), own_held_out, at_labels[:, positions], _taken(weight, positions))
@@ -135,16 +135,16 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
     shift = 0.0 if decision is None else decision
     reachable = np.ones(len(even), bool)
-    if own is not None and not own.reachable.all():
+    if learner is not None and not learner.reachable.all():
         nothing = np.zeros_like(own_held_out)
         elsewhere = pool_weights(labels, nothing, at_labels[:, positions], label_weight)
         of_others = cross_fitted_pool(labels, nothing, at_labels[:, positions], label_weight)
-        reachable = own.reachable | _is_informative(labels, of_others)
-        logs_at_vertices = np.where(own.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
+        reachable = learner.reachable | _is_informative(labels, of_others)
+        logs_at_vertices = np.where(learner.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
         VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), positions,
         signed(held_out + shift, target), signed(of_other, target), signed(own_values, target),
-        signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.own,
+        signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.learner,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
 
 
@@ -163,7 +163,7 @@ def _taken(weight: np.ndarray | None, positions: np.ndarray) -> np.ndarray | Non
     return None if weight is None else weight[positions]
 
 
-def _log_probabilities(target: Classes, values: np.ndarray, own: OwnValues, other: np.ndarray) -> np.ndarray:
+def _log_probabilities(target: Classes, values: np.ndarray, learner: LearnerValues, other: np.ndarray) -> np.ndarray:
     """Return the centered log probabilities (v, n_classes) of a learner's values (v, c).
 
     Scores that nothing is calibrated on have the mean square 1. A class without labels, of which the learner knows
@@ -172,9 +172,9 @@ def _log_probabilities(target: Classes, values: np.ndarray, own: OwnValues, othe
     coding = scored(target)
     assert isinstance(coding, ClassCoding)
     present = np.isin(np.arange(len(target.names)), target.coded)
-    calibration = own.calibration
+    calibration = learner.calibration
     if calibration is None:
-        margins = margins_of(own.values, coding)
+        margins = margins_of(learner.values, coding)
         calibration = Calibration(1 / (float(np.sqrt((margins**2).mean())) or 1.0), present)
     P = calibration.probabilities(margins_of(values, coding))
     unseen = ~calibration.present
@@ -196,15 +196,15 @@ def _decision(target: Classes, weight: np.ndarray | None, held_out: np.ndarray,
 
 
 def _of_quantities(target: Target, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],
-                   own: OwnValues) -> Pooled:
+                   learner: LearnerValues) -> Pooled:
     others, at_labels = (np.stack(list(each)) for each in zip(*members, strict=True))
-    known = np.isfinite(at_labels[:, own.positions]).all(axis=(0, 2)) & np.isfinite(own.held_out).all(axis=1)
-    positions = own.positions[known]
-    labels, label_weight, own_held_out = target.take(positions), _taken(weight, positions), own.held_out[known]
+    known = np.isfinite(at_labels[:, learner.positions]).all(axis=(0, 2)) & np.isfinite(learner.held_out).all(axis=1)
+    positions = learner.positions[known]
+    labels, label_weight, own_held_out = target.take(positions), _taken(weight, positions), learner.held_out[known]
     weights = pool_weights(labels, own_held_out, at_labels[:, positions], label_weight)
-    values = pool(target, weights, own.values, others)
+    values = pool(target, weights, learner.values, others)
     return Pooled(VertexValues(values, np.ones(len(values), bool)), positions,
                   cross_fitted_pool(labels, own_held_out, at_labels[:, positions], label_weight),
                   at_labels[0][positions], own_held_out, others[0], None,
-                  {"labels": len(positions), "own_weight": weights.own, "weight": float(weights.others[0]),
+                  {"labels": len(positions), "own_weight": weights.learner, "weight": float(weights.others[0]),
                    "smoothed_weight": float(weights.others[-1])})

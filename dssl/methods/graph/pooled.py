@@ -10,7 +10,7 @@ from ...learners.class_prior import EQUAL
 from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, calibration_solver
 from ...learners.on_graph.model import scored, signed
-from ...learners.on_graph.pooled import OwnValues, Pooled, fit_pool
+from ...learners.on_graph.pooled import LearnerValues, Pooled, fit_pool
 from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.probabilities import Calibration
 from ...learners.target.target import Classes, Target
@@ -29,7 +29,7 @@ class PooledLearner:
     random_state: int
     execution: Execution
 
-    def own_values(self, target: Target, weight: np.ndarray | None) -> OwnValues | None:
+    def own_values(self, target: Target, weight: np.ndarray | None) -> LearnerValues | None:
         """Return what the learner says by itself and without class sizes; None where labels are too few for one."""
         if not can_learn(target):
             return None
@@ -53,10 +53,10 @@ class PooledLearner:
         if not isinstance(plain, Classes):
             # The mean of the labels, where none is reachable.
             values = np.where(fitted.reachable[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
-            return OwnValues(values, np.ones(len(values), bool), labels, at_labels, None)
+            return LearnerValues(values, np.ones(len(values), bool), labels, at_labels, None)
         shift = shift_of(plain, lambda: at_labels, scored(plain), values[fitted.reachable], weight, learner.assumed)
         values = np.where(fitted.reachable[:, None], values + shift.columns, 0.0)
-        return OwnValues(values, fitted.reachable, labels, at_labels + shift.columns, shift.calibration)
+        return LearnerValues(values, fitted.reachable, labels, at_labels + shift.columns, shift.calibration)
 
     def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
         """Return the pool; known class sizes do not count yet."""

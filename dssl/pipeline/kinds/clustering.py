@@ -32,20 +32,20 @@ def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
     made = context.attributes("models")
     models, k = stored_models(context.inputs["models"].parts, made["models"]).open(), len(made["counts"])
     labels = context.rows("models", "labels").read_all()
-    found: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
-    found["model"]["inertia"] = made["inertia"]
+    scored: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
+    scored["model"]["inertia"] = made["inertia"]
     for name in ("train", "test"):
         target = known_target(context, name)
         if target is None or not len(target.labeled):
             continue
         assert isinstance(target, Classes)
         points = context.points(name)
-        for own, model in models.items():
-            clusters = labels if (own, name) == ("model", "train") else assigned(model, points, context)
+        for of, model in models.items():
+            clusters = labels if (of, name) == ("model", "train") else assigned(model, points, context)
             scores = clustering_scores(target.coded, clusters[target.labeled])
-            found[own] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
-            found[own]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
-    return {"metrics": found.pop("model"), "baselines": found}
+            scored[of] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
+            scored[of]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
+    return {"metrics": scored.pop("model"), "baselines": scored}
 
 
 def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:

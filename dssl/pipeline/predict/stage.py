@@ -154,7 +154,7 @@ def _notes(attributes: Attributes) -> list[str]:
             "asked for; set predictions.format to parquet or csv to predict all of them"]
 
 
-PREDICTIONS = Stage("predictions", 3, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
+PREDICTIONS = Stage("predictions", 4, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
                     make_predictions, hint="set predictions.format to none", notes=_notes)
 
 
@@ -256,7 +256,7 @@ class AllPredictions:
         pieces: dict[str, list[np.ndarray]] = {}
         for name, (start, stop) in ranges.items():
             parts = self.artifacts["predictions"].parts.within(name)
-            empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "found"))
+            empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "predicted"))
             columns = {"row": self.split.parts.rows(name).read(start, stop)}
             role = np.full(stop - start, PARTS.index(name))
             if self.known:

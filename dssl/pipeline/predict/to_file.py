@@ -63,7 +63,7 @@ class Answers(Output):
     def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
         answer = _answer(model.coding, np.zeros((1, model.n_columns)))
-        arrays: dict[str, tuple[tuple[int, ...], Any]] = {"found": (answer.shape[1:], answer.dtype),
+        arrays: dict[str, tuple[tuple[int, ...], Any]] = {"predicted": (answer.shape[1:], answer.dtype),
                                                           "empty": ((), bool)}
         if isinstance(model.coding, ClassCoding):
             arrays["sure"] = ((), np.float64)
@@ -83,7 +83,7 @@ class Answers(Output):
         unsupported (b,) bool : of which the model says nothing.
         """
         empty, answer = rejected_rows(unsupported & self.reject, self.outliers, start), _answer(coding, values)
-        arrays = {"found": answer, "empty": empty}
+        arrays = {"predicted": answer, "empty": empty}
         if isinstance(coding, TagCoding):
             of_tags = values if self.calibration is None else self.calibration.probabilities(values)
             arrays["probabilities"] = np.where(empty[:, None], np.nan, of_tags)
@@ -170,7 +170,7 @@ class PredictionTable:
     cells: Original | None = None
 
     def __len__(self) -> int:
-        return len(self.parts.rows("found"))
+        return len(self.parts.rows("predicted"))
 
     @property
     def sure(self) -> str:
@@ -190,7 +190,7 @@ class PredictionTable:
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield all rows, `block` by block."""
-        for first, last in row_ranges(len(self), self.parts.rows("found").chunk_rows):
+        for first, last in row_ranges(len(self), self.parts.rows("predicted").chunk_rows):
             for start, stop in row_ranges(last - first, LINES):
                 yield self.block(first + start, first + stop)
 
@@ -199,7 +199,7 @@ class PredictionTable:
         def read(name: str) -> np.ndarray:
             return self.parts.rows(name).read(start, stop)
 
-        empty, values = read("empty"), read("found")
+        empty, values = read("empty"), read("predicted")
         labels = shown_labels(self.coding, values)
         name = self.coding.written_as
         columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": column for j, column in enumerate(labels.T)}
@@ -312,7 +312,7 @@ def write_h5ad(out: Path, table: PredictionTable) -> None:
 
 
 def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
-    for first, last in row_ranges(len(table), table.parts.rows("found").chunk_rows):
+    for first, last in row_ranges(len(table), table.parts.rows("predicted").chunk_rows):
         columns = columns_of_cells(replace(table, names=None, of_all=False).block(first, last), table.coding)
         if table.of_all:
             columns["dssl_probabilities"] = table.parts.rows("probabilities").read(first, last)
@@ -352,7 +352,7 @@ def csv_cells(column: np.ndarray, rounded: bool) -> list[Any]:
 
 def write_array(out: Path, table: PredictionTable) -> None:
     """Write labels or values as one array in NumPy's format; or the probabilities of all classes in their place."""
-    name = "probabilities" if table.of_all else "found"
+    name = "probabilities" if table.of_all else "predicted"
     rows_of_parts = [table.parts.rows(part) for part in (name, "empty")]
 
     def block(start: int, stop: int) -> np.ndarray:
