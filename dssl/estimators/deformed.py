@@ -143,8 +143,8 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
     eta : float or "auto"
         The weight of the graph against the base kernel, 0 to 1e8; 0 is the base
         kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
-        by their exact leave-one-out residuals on the labels and by the spectral
-        concentration of the graph.
+        by their leave-one-out residuals on the labels, of more than 3,000 labels
+        by those of a sample, and by the spectral concentration of the graph.
     loss : "squared" or "hinge"
         The loss of the labels: "squared" fits each class against the rest, "hinge"
         a model for each pair of classes. Where labels are few, the intercept of
@@ -280,8 +280,8 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
     eta : float or "auto"
         The weight of the graph against the base kernel, 0 to 1e8; 0 is the base
         kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
-        by their exact leave-one-out residuals on the labels and by the spectral
-        concentration of the graph.
+        by their leave-one-out residuals on the labels, of more than 3,000 labels
+        by those of a sample, and by the spectral concentration of the graph.
     graph : KNNGraph or None
         How the graph is made from the points; None takes the defaults. A graph that
         is already made is passed to `fit`.

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from ..base.errors import DataError, explain, require
-from ..storage.blocks import block_rng
+from ..storage.blocks import block_rng, row_ranges
 from ..storage.csr import as_rows, stack_points
 from .base import Kernel, diagonal_of
+from .gram import BLOCK_BYTES
 from .points import require_finite
 
 AUTO = "auto"
@@ -109,9 +111,9 @@ def absolute_eta(A: np.ndarray, eta: float) -> float:
     return eta * float(np.trace(A)) / len(A)
 
 
-def check_share(K: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
-    """Raise ParameterError if less than `MIN_SHARE` of the base kernel is left in K (l, l) on its points (l, d)."""
-    left = float(np.trace(K))
+def check_share(diagonal: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
+    """Raise ParameterError if less than `MIN_SHARE` of the base kernel is left in a diagonal (l,) at points (l, d)."""
+    left = float(diagonal.sum())
     whole = float(diagonal_of(base, points).sum())
     require(left >= MIN_SHARE * whole, f"eta={eta:g} leaves {left / max(whole, 1e-300):.1g} of the base kernel at "
             "the labeled points", why="it is a difference of nearly equal numbers, of which few digits are correct",
@@ -222,8 +224,32 @@ class KernelMean:
     weights: Sequence[float]
 
     def __call__(self, X: Any, Z: Any, /) -> np.ndarray:
-        """Return the kernel of X (n, d) and Z (m, d), arrays or sparse rows, shape (n, m)."""
-        return np.asarray(sum(weight * part(X, Z) for part, weight in zip(self.parts, self.weights, strict=True)))
+        """Return the kernel of X (n, d) and Z (m, d), arrays or sparse rows, shape (n, m); if X is Z it is symmetric.
+
+        It is the only array of this size: the base kernel is evaluated once, a few rows at a time.
+        """
+        base, total = self.parts[0].kernel, float(sum(self.weights))
+        K = np.empty((X.shape[0], Z.shape[0]))
+        tiles = list(row_ranges(X.shape[0], max(1, BLOCK_BYTES // (8 * max(1, Z.shape[0])))))
+        for start, stop in tiles:
+            np.multiply(base(X[start:stop], Z), total, out=K[start:stop])
+        deformed = [(part, weight) for part, weight in zip(self.parts, self.weights, strict=True)
+                    if part.factor is not None and weight]
+        if X is not Z:
+            for part, weight in deformed:
+                V_X, V_Z = part.features(X), part.features(Z)
+                for start, stop in tiles:
+                    K[start:stop] -= weight * (V_X[:, start:stop].T @ V_Z)
+            return K
+        np.fill_diagonal(K, total * diagonal_of(base, X))
+        for part, weight in deformed:  # K.T is in the order of BLAS: its lower triangle is the upper one of K
+            dsyrk(-weight, part.features(X), beta=1.0, c=K.T, trans=1, lower=1, overwrite_c=1)
+        for start, stop in tiles:
+            K[start:stop, :start] = K[:start, start:stop].T
+            square = K[start:stop, start:stop]
+            square[:] = np.triu(square) + np.triu(square, 1).T
+        np.fill_diagonal(K, np.maximum(np.diagonal(K), 0.0))
+        return K
 
     def diagonal(self, X: Any) -> np.ndarray:
         """Return K(x_i, x_i), shape (n,)."""

@@ -36,6 +36,7 @@ from .scores import (
 TRAINING_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, in a point of the learning curve
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where the draws of a share begin in a class: small draws lie within the larger ones
 MAX_CURVE_LABELS = 500  # above which there is no curve
+MAX_REFITTED = 5000  # labels above which one fold is held out where each fold needs a fit
 CURVE_STREAM = 17  # of the seed
 NO_CLAIM = "no claim"  # where the model was selected among more candidates than its base
 
@@ -44,8 +45,9 @@ NO_CLAIM = "no claim"  # where the model was selected among more candidates than
 class LabelFolds:
     """The held-out folds of l labels.
 
-    compared : folds of about one label of each class. curve : for each draw the number of training labels, and one fold
-    of all other labels. no_curve, why : the reasons if there is no curve, or no comparison.
+    compared : folds of about one label of each class, or a single one, see `MAX_REFITTED`. curve : for each draw the
+    number of training labels, and one fold of all other labels. no_curve, why : the reasons if there is no curve, or no
+    comparison.
     """
 
     compared: list[np.ndarray]
@@ -68,17 +70,19 @@ class LabelFolds:
         if sizes.max(initial=0) < 2 or (len(sizes) == 1 and len(strata) < 3):
             return cls([], [])
         smallest = int(sizes[sizes > 1].min())
-        n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest
-        folds = labeled_folds(strata, max(2, n_folds), random_state)
+        if a_fit_each and len(strata) > MAX_REFITTED:
+            folds = labeled_folds(strata, FOLDS, random_state)[:1]
+        else:
+            n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest
+            folds = labeled_folds(strata, max(2, n_folds), random_state)
         if len(strata) > MAX_CURVE_LABELS:
             return cls(folds, [], f"it is computed for at most {MAX_CURVE_LABELS} labels")
         return cls(folds, _draws(strata, random_state)) if curve else cls(folds, [])
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int], **options: Any) -> "LabelFolds":
-        """Return the folds of labels of classes of these sizes, for a plan; any more than `MAX_CURVE_LABELS` are alike.
-        """
-        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_CURVE_LABELS + 1)), **options)
+        """Return the folds of labels of classes of these sizes, for a plan; any more than `MAX_REFITTED` are alike."""
+        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_REFITTED + 1)), **options)
 
     @property
     def repetitions(self) -> list[list[np.ndarray]]:

@@ -16,6 +16,7 @@ from ..learners.target.target import Classes, Target
 from .folds import labeled_folds
 
 ONE_BY_ONE = 200  # labels, up to which a fold has one label of each class
+DIVIDED = 500  # points, above which a single fold is divided to calibrate each part on the others
 CALIBRATIONS = 10  # upper bound, for the scores of one repetition
 
 
@@ -67,7 +68,10 @@ def calibration_of(target: Target, values: Callable[[], np.ndarray], coding: Cod
 
 
 def shared_calibrations(folds: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the points that share a calibration, which is fitted to the other folds."""
+    """Return the points that share a calibration, which is fitted to the other folds, or parts of a single large one.
+    """
+    if len(folds) == 1 and len(folds[0]) > DIVIDED:
+        return [folds[0][first::FOLDS] for first in range(FOLDS)]
     return [np.concatenate(folds[first::CALIBRATIONS]) for first in range(min(len(folds), CALIBRATIONS))]
 
 

@@ -23,7 +23,7 @@ from ..graph.regularizer_params import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import Eta, absolute_eta, factor_positive, require_eta
 from ..learners.class_prior import LABELS
-from ..learners.eta import ETAS, eta_shares, kernel_weights, weighted_sum
+from ..learners.eta import ETAS, block_of_gram, eta_shares, kernel_weights, weighted_sum
 from ..learners.held_out.closed_form import held_out_of_gram
 from ..learners.laprls.params import HeldOutPoints
 from ..learners.linear.gram import LearnerParams
@@ -96,7 +96,7 @@ class CrossValidation:
     """The labeled points, the folds of each repetition, and the learner that is fitted without each fold.
 
     kind : "svm" or "ridge". weight : (l,) of the labeled points, 1 by default. scoring : an additional score.
-    complete : whether every score is computed.
+    complete : whether every score is computed. random_state : of `held_out_sample`.
     """
 
     target: Target
@@ -105,6 +105,7 @@ class CrossValidation:
     weight: np.ndarray | None = None
     scoring: str | None = None
     complete: bool = False
+    random_state: int = 0
 
     @property
     def folds(self) -> list[np.ndarray]:
@@ -179,8 +180,10 @@ def held_out_means(grams: Iterable[Sequence[np.ndarray]], validation: CrossValid
         training = np.setdiff1d(np.arange(len(fold_grams[0])), fold)
         weight = None if validation.weight is None else validation.weight[training]
         inner = [K[np.ix_(training, training)] for K in fold_grams]
-        shares = eta_shares(inner, validation.target.take(training), weight, concentration)
-        yield weighted_sum(fold_grams, kernel_weights(inner, shares, weight)), float(shares[0])
+        target = validation.target.take(training)
+        shares = eta_shares(map(block_of_gram, inner), target, weight, concentration, validation.random_state)
+        weights = kernel_weights([np.diagonal(K) for K in inner], shares, weight)
+        yield weighted_sum(fold_grams, weights), float(shares[0])
 
 
 def search_base(base: Kernel, X_l: np.ndarray, params: GridParams,

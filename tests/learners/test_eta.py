@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import AUTO, KernelMean, deform, require_eta
-from dssl.learners.eta import ETAS, EVEN, deform_by, eta_prior, eta_shares
+from dssl.learners.eta import ETAS, EVEN, block_of_gram, deform_by, eta_prior, eta_shares, held_out_sample
 from dssl.learners.target.target import Classes, Quantities
 
 
@@ -45,15 +45,17 @@ def test_shares_are_by_what_refits_without_each_label_get_wrong(random_state, we
     losses = np.array([float(w / w.mean() @ ((by_refits(K, Y, w) - Y) ** 2).sum(axis=1)) for K in grams])
     unit = losses.min() / len(Y) if quantities else 1.0
     expected = eta_prior(concentration) * np.exp(-(losses - losses.min()) / (2 * unit))
-    assert_allclose(eta_shares(grams, target, weight, concentration), expected / expected.sum(), rtol=1e-6)
+    shares = eta_shares(map(block_of_gram, grams), target, weight, concentration)
+    assert_allclose(shares, expected / expected.sum(), rtol=1e-6)
 
 
 def test_with_one_label_a_class_the_prior_decides():
     grams = [np.eye(3) * scale for scale in (1.0, 0.2, 0.1)]
     expected = eta_prior(3.0) / eta_prior(3.0).sum()
-    assert_allclose(eta_shares(grams, Classes(np.arange(3), np.arange(3), np.arange(3)), None, 3.0), expected)
+    target = Classes(np.arange(3), np.arange(3), np.arange(3))
+    assert_allclose(eta_shares(map(block_of_gram, grams), target, None, 3.0), expected)
     quantity = Quantities(np.arange(1), np.ones(1))
-    assert_allclose(eta_shares([K[:1, :1] for K in grams], quantity, None, 3.0), expected)
+    assert_allclose(eta_shares([block_of_gram(K[:1, :1]) for K in grams], quantity, None, 3.0), expected)
 
 
 def test_the_less_structure_the_more_the_base_kernel_counts_for():
@@ -63,27 +65,77 @@ def test_the_less_structure_the_more_the_base_kernel_counts_for():
     assert all(eta_prior(concentration)[1:].tolist() == [0.5, 0.5] for concentration in (None, 2.0))
 
 
+def many_labels(n_classes=3, m=60):
+    X_S, A, _, _ = problem(3)
+    points = np.random.default_rng(1).normal(size=(m, 2))
+    sizes = [m - 6 * (n_classes - 1), *[6] * (n_classes - 1)]
+    return X_S, A, points, Classes(np.arange(m), np.repeat(np.arange(n_classes), sizes), np.arange(n_classes))
+
+
+def test_many_labels_are_sampled_with_the_frequencies_of_their_classes(monkeypatch):
+    *_, target = many_labels(m=600)
+    monkeypatch.setattr("dssl.learners.eta.MAX_HELD_OUT", 100)
+    monkeypatch.setattr("dssl.learners.eta.MAX_TRAINING", 300)
+    test, train = held_out_sample(target, 7)
+    assert (len(test), len(train), len(np.intersect1d(test, train))) == (100, 300, 0)
+    assert np.bincount(target.coded[test]).tolist() == [98, 1, 1]
+    assert np.bincount(target.coded[train]).tolist() == [294, 3, 3]
+    again, other = held_out_sample(target, 7), held_out_sample(target, 8)
+    assert np.array_equal(test, again[0])
+    assert not np.array_equal(test, other[0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("quantities", [False, True])
+def test_the_shares_of_many_labels_are_by_what_a_fit_to_the_others_gets_wrong_on_a_sample(
+        weighted, quantities, monkeypatch):
+    monkeypatch.setattr("dssl.learners.eta.MAX_EXACT", 50)
+    X_S, A, points, target = many_labels()
+    rng = np.random.default_rng(4)
+    if quantities:
+        target = Quantities(target.labeled, rng.normal(size=(60, 2)))
+    weight = rng.uniform(0.5, 2, 60) if weighted else None
+    w, Y = np.ones(60) if weight is None else weight, target.indicators()
+    test, train = held_out_sample(target, 0)
+    losses, grams = [], [deform(RBF(1.0), X_S, A, eta)(points, points) for eta in ETAS]
+    for K in grams:
+        scale = np.average(np.diagonal(K)[train], weights=w[train])
+        mean = np.average(Y[train], axis=0, weights=w[train])
+        alpha = np.linalg.solve(K[np.ix_(train, train)] / scale + np.diag(0.1 / w[train]), Y[train] - mean)
+        residuals = K[np.ix_(test, train)] @ alpha / scale + mean - Y[test]
+        losses.append(w[test] / w[test].mean() @ (residuals**2).sum(axis=1))
+    unit = min(losses) / len(test) if quantities else 1.0
+    expected = eta_prior(1.5) * np.exp(-(np.array(losses) - min(losses)) / (2 * unit))
+    expected /= expected.sum()
+    assert_allclose(eta_shares(map(block_of_gram, grams), target, weight, 1.5), expected, rtol=1e-6)
+    found, K = deform_by(AUTO, RBF(1.0), X_S, A, points, target, weight, 1.5)
+    assert_allclose(found.shares, expected, rtol=1e-6)
+    assert_allclose(K, sum(share * each / np.average(np.diagonal(each), weights=w)
+                           for share, each in zip(expected, grams, strict=True)), atol=1e-9)
+    assert np.array_equal(K, K.T)
+
+
 @pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])
 def test_the_expansion_in_the_base_kernel_is_the_function(eta):
     X_S, A, points, target = problem(0)
-    found = deform_by(eta, RBF(1.0), X_S, A, points, target)
+    found, K = deform_by(eta, RBF(1.0), X_S, A, points, target)
     new, coef = np.random.default_rng(1).normal(size=(6, 2)), np.random.default_rng(2).normal(size=(len(points), 3))
     base, centers, expanded = found.kernel.expansion(points, coef)
     assert_allclose(base(new, centers) @ expanded, found.kernel(new, points) @ coef, atol=1e-10)
-    assert_allclose(found.kernel(points, points), found.K, atol=1e-12)
-    assert_allclose(found.kernel.diagonal(points), np.diagonal(found.K), atol=1e-12)
+    assert_allclose(found.kernel(points, points), K, atol=1e-12)
+    assert_allclose(found.kernel.diagonal(points), np.diagonal(K), atol=1e-12)
     assert len(centers) == len(points) + (len(X_S) if eta else 0)
     if eta == AUTO:
-        assert np.trace(found.K) / len(points) == pytest.approx(1), "each part counts for a mean diagonal of its share"
+        assert np.trace(K) / len(points) == pytest.approx(1), "each part counts for a mean diagonal of its share"
         assert [(row["eta"], row["share"]) for row in found.described()] == list(zip(ETAS, found.shares, strict=True))
-        given = deform_by(eta, RBF(1.0), X_S, A, points, target, shares=np.array([1.0, 0.0, 0.0]))
-        assert_allclose(given.K, RBF(1.0)(points, points), atol=1e-12)
+        _, given = deform_by(eta, RBF(1.0), X_S, A, points, target, shares=np.array([1.0, 0.0, 0.0]))
+        assert_allclose(given, RBF(1.0)(points, points), atol=1e-12)
 
 
 @pytest.mark.parametrize("eta", [0.0, 3.0, AUTO])
 def test_what_the_graph_and_what_the_base_kernel_says_sum_to_the_function_at_the_landmarks(eta):
     X_S, A, points, target = problem(0)
-    found = deform_by(eta, RBF(1.0), X_S, A, points, target)
+    found, _ = deform_by(eta, RBF(1.0), X_S, A, points, target)
     coef = np.random.default_rng(2).normal(size=(len(points), 2))
     off, values = found.at_other_points(X_S, points, coef)
     assert isinstance(off, KernelMean)

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Polynomial
-from dssl.learners.linear.gram import LearnerParams, fit_gram, mean_diagonal, ridge
+from dssl.learners.linear.gram import LearnerParams, fit_gram, mean_diagonal, ridge, ridge_with_held_out
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.learners.target.coding import OneVsOne, OneVsRest, class_pairs
 from dssl.learners.target.target import Classes, Quantities
@@ -226,3 +226,22 @@ def test_a_free_intercept_is_that_of_least_squares_and_norm():
     assert_allclose(coef * scale, expected[1:])
     assert_allclose(ridge(K, Y, 3.0, weight, unpenalized_intercept=0.25)[1],
                     0.25 * expected[0] + 0.75 * ridge(K, Y, 3.0, weight)[1])
+
+
+@pytest.mark.parametrize("unpenalized", [0.0, 0.4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_fold_is_held_out_of_the_factor_of_the_fit(weighted, unpenalized):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(15, 20))
+    K, Y, fold = root @ root.T, rng.normal(size=(15, 2)), np.array([2, 5, 11])
+    weight = rng.uniform(0.5, 2, 15) if weighted else None
+    coef, intercept, held_out = ridge_with_held_out(K, Y, fold, 3.0, weight, unpenalized)
+    expected = ridge(K, Y, 3.0, weight, unpenalized)
+    assert_allclose(coef, expected[0], atol=1e-10)
+    assert_allclose(intercept, expected[1], atol=1e-10)
+    train = np.setdiff1d(np.arange(15), fold)
+    # The penalty is that of all points: of fewer, the mean diagonal differs.
+    part, of_train = K[np.ix_(train, train)], None if weight is None else weight[train]
+    C = 3.0 * mean_diagonal(part, of_train) / mean_diagonal(K, weight)
+    refit, its_intercept = ridge(part, Y[train], C, of_train, unpenalized)
+    assert_allclose(held_out, K[np.ix_(fold, train)] @ refit + its_intercept, atol=1e-10)

@@ -11,6 +11,7 @@ from dssl import LaplaceLearningRegressor, LapRLSRegressor, MultiscaleKernelRegr
 from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.by_labels import LabelFolds, by_labels, corrected_for_selection, nested_error
+from dssl.selection.calibration import shared_calibrations
 from dssl.selection.candidates import CandidateScores
 from dssl.selection.held_out_scores import HeldOut
 
@@ -31,6 +32,23 @@ def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(
         assert set(target.strata()[seen]) == set(target.strata())
     assert sorted(np.concatenate(folds.compared)) == [
         place for place, code in enumerate(target.strata()) if (target.strata() == code).sum() > 1]
+
+
+def test_one_fold_of_many_labels_is_held_out_where_each_needs_a_fit():
+    target = classes(3000, 2500, 3)
+    (fold,), = LabelFolds.of(target, 3, a_fit_each=True).repetitions
+    assert np.bincount(target.coded[fold], minlength=3)[:2].tolist() == pytest.approx([600, 500], abs=1)
+    assert len(fold) == pytest.approx(5503 / 5, abs=1)
+    assert sum(map(len, LabelFolds.of(target, 3).compared)) == 5503
+    assert len(LabelFolds.of_sizes([30_000, 25_000], a_fit_each=True).compared) == 1
+    assert len(LabelFolds.of_sizes([300, 250], a_fit_each=True).compared) == 5
+
+
+def test_a_single_large_fold_is_calibrated_in_parts():
+    parts = shared_calibrations([np.arange(0, 3000, 2)])
+    assert len(parts) == 5
+    assert sorted(np.concatenate(parts)) == list(range(0, 3000, 2))
+    assert [part.tolist() for part in shared_calibrations([np.arange(40)])] == [list(range(40))]
 
 
 def test_small_draws_lie_within_larger_ones():

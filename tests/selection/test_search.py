@@ -11,7 +11,7 @@ from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import AUTO, absolute_eta, landmark_deformation
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
-from dssl.learners.eta import ETAS, eta_shares
+from dssl.learners.eta import ETAS, block_of_gram, eta_shares
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.metrics import HINGE
 from dssl.learners.target.target import Classes, Quantities
@@ -105,7 +105,7 @@ def test_eta_auto_takes_its_shares_from_the_labels_outside_a_fold(kind):
         grams = [landmark_deformation(kernel, X_S[left], A[np.ix_(left, left)], absolute_eta(A, eta))(X_l, X_l)
                  for eta in ETAS]
         inner = [K[np.ix_(kept, kept)] for K in grams]
-        shares = eta_shares(inner, target.take(kept), None, 2.5)
+        shares = eta_shares(map(block_of_gram, inner), target.take(kept), None, 2.5)
         K = sum(share * item / (np.trace(of_kept) / len(kept))
                 for share, item, of_kept in zip(shares, grams, inner, strict=True))
         coef, intercept, coding = fit_gram(K[np.ix_(kept, kept)], target.take(kept), LearnerParams(

@@ -48,7 +48,8 @@ class DeformedEvaluator:
 
     def scores_of(self, candidates: Sequence[DeformedCandidate], folds: Repetitions) -> list[CandidateScores]:
         """Return the scores of each candidate, with C as their parameter; eta 0 is the base kernel alone."""
-        validation = CrossValidation(self.target, folds, self.problem.learning.kind, self.weight, self.scoring)
+        validation = CrossValidation(self.target, folds, self.problem.learning.kind, self.weight, self.scoring,
+                                     random_state=self.problem.learning.random_state)
         scored = dict[DeformedCandidate, CandidateScores]()
         for bandwidth in dict.fromkeys(each.bandwidth for each in candidates):
             of_kernel = [each for each in candidates if each.bandwidth == bandwidth]

@@ -21,7 +21,7 @@ from ...data.scaling.rows import scaled_rows
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
 from ...kernels.landmark_inverse import columns_cost, n_solves, product_cost
-from ...learners.eta import ETAS
+from ...learners.eta import ETAS, MAX_EXACT
 from ...report.report_text import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
@@ -115,20 +115,25 @@ def n_landmarks(f: PlanInputs, p: DeformedKernelParams) -> int:
     return f.attribute("landmarks", "n_landmarks", size)
 
 
-def _training_bytes(f: PlanInputs, p: DeformedKernelParams) -> tuple[int, int, int]:
+def _training_bytes(f: PlanInputs, p: DeformedKernelParams, matrices: int) -> tuple[int, int, int]:
     """Return what a task of the training reads, and the upper and lower bound of what it holds.
 
     Held: all covariances; to deform a kernel with one of them, it permuted, a Gram matrix, a sum with it and its
-    temporary, and a factor, of "auto" another; and kernels of the labels. Before these, points are taken out of chunks:
-    one as it is stored, decompressed, and copied.
+    temporary, and a factor, of "auto" another; and so many matrices (l, l) of the labels. Before these, points are
+    taken out of chunks: one as it is stored, decompressed, and copied.
     """
     s, m, d, powers = n_landmarks(f, p), f.n_labeled, f.width, len(p.powers)
     several = p.has_several_etas
     read = 8 * s * s * powers + min(f.n, 3 * max(s, m, SAMPLED)) * f.row_bytes
     chunk = min(f.n, scaled_rows(f.n, f.row_bytes, f.x_chunk, f.budget)) * f.row_bytes
     held = max(8 * s * s * (powers + 5 + several) + 24 * (s + m) * d
-               + 8 * m * (3 * m + 3 * s) + several * 8 * m * 4 * m, 3 * chunk)
+               + 8 * m * (matrices * m + 3 * s), 3 * chunk)
     return read, held, 8 * s * s * (powers + 3)
+
+
+def _exact_matrices(p: DeformedKernelParams) -> int:
+    """Return the matrices of the labels that are held where those of all etas are."""
+    return 3 + 4 * p.has_several_etas
 
 
 def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
@@ -143,7 +148,7 @@ def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
     pairs = 1 if p.search == ALL else len(grid.power) * len(grid.eta)  # of some combinations, a task each
     tasks = names * (min(len(p.kernels.bandwidths) * pairs, p.search.n_candidates or len(p.kernels.bandwidths) *
                          pairs) + 1)
-    read, held, lower = _training_bytes(f, p)
+    read, held, lower = _training_bytes(f, p, _exact_matrices(p))
     columns = max(1, f.n_classes * (f.n_classes - 1) // 2) if p.learner == "svm" else f.n_outputs
     values = 8 * m * columns * len(p.grid.C) * p.cv.repetitions
     kernels = len(ETAS) - 1 if p.has_several_etas else 1
@@ -153,8 +158,11 @@ def search_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 
 
 def fit_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
-    """Return that of one task, which makes one deformed kernel after the other."""
-    read, held, lower = _training_bytes(f, p)
+    """Return that of one task, which makes one deformed kernel after the other.
+
+    Of more than `MAX_EXACT` labels it holds a Gram matrix and its factor, or its part and a copy of a pair of classes.
+    """
+    read, held, lower = _training_bytes(f, p, _exact_matrices(p) if f.n_labeled <= MAX_EXACT else 3)
     points = n_landmarks(f, p) + f.n_labeled
     models = len(p.baselines) + 1
     return cost_of(1, read, models * points * (f.row_bytes + 8 * f.n_outputs), held + FITTED, lower,
@@ -163,7 +171,8 @@ def fit_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
 
 def _deformed_seconds(m: float, s: float) -> float:
     """Return the estimated seconds of a deformed kernel on m labels and a learner in it: factor, solve and values."""
-    return gram_seconds(s / 6, s) + gram_seconds(m / 2, s) + gram_seconds(s, m) + gram_seconds(m, m)
+    learned = m if m <= MAX_EXACT else m / 2  # factors in place of inverses
+    return gram_seconds(s / 6, s) + gram_seconds(m / 2, s) + gram_seconds(s, m) + gram_seconds(learned, m)
 
 
 def _landmarks_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
@@ -205,7 +214,7 @@ COVARIANCE_STEPS = (
          _product_cost, _FEWER, section=solver_section))
 STEPS = (
     *COVARIANCE_STEPS,
-    Step("selection", 14, ("points", "labels", "landmarks", "covariance"), _search, make_selection, search_cost,
+    Step("selection", 15, ("points", "labels", "landmarks", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
     Step("models", 14, ("points", "labels", "landmarks", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_landmarks or labels"))

@@ -25,8 +25,8 @@ from ...knn.params import NeighborParams
 from ...knn.search import find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.eta import Deformation, deform_by
-from ...learners.linear.gram import LearnerParams, fit_gram
-from ...learners.linear.kernel_model import expand
+from ...learners.linear.gram import LearnerParams, fit_gram, ridge_with_held_out
+from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.coding import Coding
@@ -140,7 +140,8 @@ class SearchTask:
     def __call__(self, out: PartWriter) -> Receipt:
         problem, target = self.problem, self.problem.target()
         validation = CrossValidation(target, some_folds(self.cv.repeated(target), self.n_folds), problem.learning.kind,
-                                     problem.weight(target), self.scoring, self.complete)
+                                     problem.weight(target), self.scoring, self.complete,
+                                     problem.learning.random_state)
         candidates = search_grid(problem, self.name, self.bandwidth, self.grid, validation)
         return {"name": self.name, "grid": [candidate.to_json(complete=True) for candidate in candidates]}
 
@@ -243,54 +244,85 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
     choices : power, eta, C and bandwidth, by name.
     """
     target, compares = problem.target(), bool(problem.learning.baselines)
-    weight = problem.weight(target)
-    X_S, X_l = problem.points.take(problem.landmarks()), problem.points.take(target.labeled)
     models = dict[str, Model]()
     shares = None  # of the model's etas, which the control takes too
     folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
     held_out_by_model = dict[str, list[HeldOut]]()
-    fits, of_model = list[HeldOut](), list[HeldOut]()
+    of_model = list[HeldOut]()
     for name in ("model", *problem.learning.baselines):
-        chosen = choices[name]
-        base = problem.base(chosen["bandwidth"])
-        kernel: Any = base
-        learner = LearnerParams(kind=problem.learning.kind, C=chosen["C"])
-        attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled)}
-        if name == "base":
-            K = kernel(X_l, X_l)
-        else:
-            A = problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]]
-            deformed = deform_by(chosen["eta"], base, X_S, A, X_l, target, weight,
-                                 concentration=problem.concentration_of(name).get(chosen["power"]),
-                                 shares=shares if name == "shuffled" else None)
-            kernel, K, attributes["eta"] = deformed.kernel, deformed.K, deformed.described()
-            shares = deformed.shares if name == "model" else shares
-            learner = replace(learner, unpenalized_intercept=deformed.unpenalized_intercept)
-        coef, intercept, coding = fit_gram(K, target, learner, weight)
-        attributes |= {**target.training_metrics(K @ coef + intercept, coding),
-                  "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
-        is_held_out = name in ("model", "base")
-        if is_held_out:
-            fits = [HeldOut(target, *_held_out_values(K, target, learner, each, weight), each, weight)
-                    for each in folds.repetitions]
+        fit = fit_model(problem, target, name, choices[name], folds if name in ("model", "base") else None,
+                        shares if name == "shuffled" else None)
         # A control is moved as the model is.
-        model, calibration, moved = with_prior(expand(kernel, X_l, coef, intercept, coding, attributes), target,
-                                               fits if is_held_out else of_model, problem.points)
-        if is_held_out:
+        model, calibration, moved = with_prior(fit.model, target, of_model if fit.held_out is None else fit.held_out,
+                                               problem.points)
+        if fit.held_out is not None:
             held_out_by_model[name] = moved
         if name == "model":
-            of_model = fits
-            function = Expansion(deformed, X_l, coef)
-            model = replace(model, attributes={**attributes, **calibration_attributes(calibration)})
+            assert fit.held_out is not None
+            assert fit.function is not None
+            of_model, function, shares = fit.held_out, fit.function, fit.function.deformation.shares
+            model = replace(model, attributes={**model.attributes, **calibration_attributes(calibration)})
         models[name] = model
     compared = {"by_labels": by_labels(target, folds, held_out_by_model)} if compares else {}
     return DeformedModels(models, compared, function)
 
 
-def _held_out_values(K: np.ndarray, target: Target, learner: LearnerParams,
-              folds: Sequence[np.ndarray], weight: np.ndarray | None) -> tuple[Coding, np.ndarray]:
-    values, coding = held_out([K] * len(folds), target, folds, learner, weight)
-    return coding, values
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A model; its function where its kernel is deformed; and its values at labels held out, where these are asked for.
+    """
+
+    model: KernelModel
+    function: Expansion | None
+    held_out: list[HeldOut] | None
+
+
+def fit_model(problem: DeformedProblem, target: Target, name: str, chosen: Mapping[str, Any],
+              folds: LabelFolds | None, shares: np.ndarray | None) -> FittedModel:
+    """Return the model of a name. chosen : power, eta, C and bandwidth. folds : to be held out. shares : of eta "auto".
+
+    Memory: the Gram matrix of the labels and its factor.
+    """
+    weight, base = problem.weight(target), problem.base(chosen["bandwidth"])
+    X_l = problem.points.take(target.labeled)
+    learner = LearnerParams(kind=problem.learning.kind, C=chosen["C"])
+    kernel: Any = base
+    deformation: Deformation | None = None
+    attributes: dict[str, Any] = {"name": name, "n_labeled": len(target.labeled)}
+    if name == "base":
+        K = kernel(X_l, X_l)
+    else:
+        X_S = problem.points.take(problem.landmarks())
+        deformation, K = deform_by(
+            chosen["eta"], base, X_S, problem.covariances(name, (chosen["power"],), X_S)[chosen["power"]], X_l, target,
+            weight, problem.concentration_of(name).get(chosen["power"]), shares, problem.learning.random_state)
+        kernel, attributes["eta"] = deformation.kernel, deformation.described()
+        learner = replace(learner, unpenalized_intercept=deformation.unpenalized_intercept)
+    coef, intercept, coding, held_out = _fit_and_hold_out(K, target, learner, folds, weight)
+    attributes |= {**target.training_metrics(K @ coef + intercept, coding),
+                   "parameters": {key: chosen[key] for key in ("power", "eta", "C", "bandwidth")}}
+    return FittedModel(expand(kernel, X_l, coef, intercept, coding, attributes),
+                       None if deformation is None else Expansion(deformation, X_l, coef),
+                       None if folds is None else held_out)
+
+
+def _fit_and_hold_out(K: np.ndarray, target: Target, learner: LearnerParams, folds: LabelFolds | None,
+                      weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, Coding, list[HeldOut]]:
+    """Return coefficients (l, c), intercept (c,) and coding of the learner, and the values of each held-out repetition.
+
+    For the squared loss a single fold, of many labels, is held out of the factor of the fit.
+    """
+    repetitions = [] if folds is None else folds.repetitions
+    if learner.kind == "ridge" and [len(each) for each in repetitions] == [1]:
+        fold, = repetitions[0]
+        coef, intercept, at_fold = ridge_with_held_out(K, target.each_column(), fold, learner.C, weight,
+                                                       learner.unpenalized_intercept)
+        values = np.full((len(K), at_fold.shape[1]), np.nan)
+        values[fold] = at_fold
+        return coef, intercept, target.coding, [HeldOut(target, target.coding, values, [fold], weight)]
+    coef, intercept, coding = fit_gram(K, target, learner, weight)
+    fits = [(each, *held_out([K] * len(each), target, each, learner, weight)) for each in repetitions]
+    return coef, intercept, coding, [HeldOut(target, its, values, each, weight) for each, values, its in fits]
 
 
 def landmark_graph_covariance(X_S: Any, graph: LandmarkGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:

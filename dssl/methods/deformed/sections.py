@@ -88,8 +88,8 @@ class DeformedModel(ClassModel):
     eta : float or "auto"
         The weight of the graph against the base kernel, 0 to 1e8; 0 is the base
         kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
-        by their exact leave-one-out residuals on the labels and by the spectral
-        concentration of the graph.
+        by their leave-one-out residuals on the labels, of more than 3,000 labels
+        by those of a sample, and by the spectral concentration of the graph.
     n_landmarks : int or "auto"
         The number of landmarks, at which functions are measured: the labeled points,
         as many as fit, and a random draw of the others; all points where there are
