@@ -1,6 +1,7 @@
 """How the site is built: `python -m sphinx -W -b html docs FOLDER`."""
 
 import sys
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -34,6 +35,9 @@ sphinx_gallery_conf = {
     "reference_url": {"dssl": None}, "abort_on_example_error": True, "remove_config_comments": True,
     "within_subsection_order": "FileNameSortKey", "show_memory": False, "min_reported_time": 10,
     "write_computation_times": False}
+
+# A warning of an example is shown without the path and the line of the code that gives it.
+warnings.formatwarning = lambda message, category, *where, **line: f"{category.__name__}: {message}\n"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dssl"

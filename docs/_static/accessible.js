@@ -8,7 +8,9 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   };
   for (const cell of document.querySelectorAll(".bd-article td")) {
-    if (cell.textContent.length > 60) cell.classList.add("sentences");
+    const text = cell.textContent.trim();
+    if (text.length > 60) cell.classList.add("sentences");
+    else if (/^[+−-]?\d/.test(text) && text.length <= 30) cell.classList.add("figures");
   }
   reach();
   addEventListener("resize", reach);
