@@ -31,7 +31,7 @@ for name, model in (("SVC", SVC()), ("nearest", KNeighborsClassifier(1))):
 print({name: f"{value:.1%}" for name, value in accuracy.items()})
 
 # %%
-# **Picture.**
+# **Picture.** Accuracy on the 1,777 images without a label.
 
 figure, axis = plt.subplots(figsize=(6, 2.5))
 bars = axis.barh(list(accuracy)[::-1], list(accuracy.values())[::-1], color="tab:blue")

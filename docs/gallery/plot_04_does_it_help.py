@@ -6,6 +6,8 @@ When unlabeled points do not help
 rely on it.
 """
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits, make_classification
@@ -21,7 +23,7 @@ for name, (X, truth) in sets.items():
     labeled = rng.choice(len(X), 60, replace=False)
     y[labeled] = truth[labeled]
     model = SemiSupervisedClassifier().fit(X, y)
-    print(f"{name}: {model.evidence_['in_words']}\n")
+    print(fill(f"{name}: {model.evidence_['in_words']}", 85), "\n")
     gains[name] = np.mean(model.transduction_ == truth)
 
 # %%

@@ -29,10 +29,11 @@ suggested = suggest_labels(X, count=max(counts), graph=graph).ids
 ours = [accuracy(suggested[:count]) for count in counts]
 random = [np.mean([accuracy(np.random.default_rng(seed).permutation(len(X))[:count]) for seed in range(2)])
           for count in counts]
-print({count: f"suggested {a:.1%}, at random {b:.1%}" for count, a, b in zip(counts, ours, random, strict=True)})
+for count, a, b in zip(counts, ours, random, strict=True):
+    print(f"{count} labels: suggested {a:.1%}, at random {b:.1%}")
 
 # %%
-# **Picture.**
+# **Picture.** Accuracy with suggested labels, and with as many at random (mean of two draws).
 
 figure, axis = plt.subplots(figsize=(6, 3))
 axis.plot(counts, ours, marker="o", label="suggested")

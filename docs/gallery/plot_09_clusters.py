@@ -26,7 +26,7 @@ labels = {"KMeans": KMeans(4, n_init=10, random_state=0).fit_predict(X),
 print({name: f"{adjusted_rand_score(truth, values):.2f}" for name, values in labels.items()})
 
 # %%
-# **Picture.**
+# **Picture.** One color for each cluster.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
 for axis, (name, values) in zip(axes, labels.items(), strict=True):

@@ -5,6 +5,8 @@ A boosted model and the graph
 **Problem.** On tables gradient boosting is what one takes. What can unlabeled rows add to it?
 """
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -26,7 +28,7 @@ for draw in range(3):
         model = SemiSupervisedClassifier(base_estimator=base).fit(X, y)
         errors[name].append(np.mean(model.transduction_[hidden] != truth[hidden]))
 print({name: f"{np.mean(values):.1%}" for name, values in errors.items()})
-print(model.evidence_["in_words"])
+print(fill(model.evidence_["in_words"], 85))
 
 # %%
 # **Picture.** Three draws of 40 labels.
