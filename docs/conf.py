@@ -18,6 +18,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
               "sphinx_copybutton", "sphinx_design", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["gallery", "gallery_of_examples/*.md5"]
 nitpicky = False
+smartquotes_action = "qe"  # quotes and ellipses, but not dashes: --json stays an option that can be copied
 toc_object_entries_show_parents = "hide"  # with them a name is wider than the sidebar
 
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
@@ -52,7 +53,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"], "footer_start": ["copyright"], "footer_end": [],
     "navbar_end": ["theme-switcher"]}
 html_sidebars = {page: [] for page in (  # pages that no others are below
-    "start", "guide", "how-it-works", "estimators", "outcomes", "papers")}
+    "start", "guide", "how-it-works", "estimators", "report", "serve", "outcomes", "papers")}
 
 
 def _point_to_pages(app: Sphinx, name: str, content: list[str]) -> None:

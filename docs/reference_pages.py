@@ -155,7 +155,8 @@ def _commands() -> str:
     for path, command, made in _all_commands(main, context):
         usage = made.get_usage().removeprefix("Usage: ")
         text.append(f"\n## {path}\n\n```text\n{usage}\n```\n\n{_cell(command.help or '')}\n")
-        options = [record for param in command.get_params(made) if (record := param.get_help_record(made))]
+        records = [param.get_help_record(made) for param in command.get_params(made)]
+        options = [record for record in records if record and record[1]]  # an argument is in the usage
         if options:
             text.append("\n| option | what it does |\n|---|---|\n")
             text += [f"| `{_cell(names)}` | {_cell(what)} |\n" for names, what in options]

@@ -39,6 +39,8 @@ def test_the_site_is_built_without_a_warning_and_has_all_names_keys_and_commands
              if "_static" not in page.parts}  # which has templates of the theme
     anchors = {page: set(re.findall(r' id="([^"]+)"', text)) for page, text in texts.items()}
     for page, text in texts.items():
+        dashed = re.findall(r"[\s(>\[]–[a-z]\w*", text)
+        assert not dashed, f"{page.name} writes options with a dash: {dashed}"
         for link, anchor in re.findall(r'href="(?!https?:|mailto:|data:)([^"#?]*)[^"#]*#?([^"]*)"', text):
             target = (page.parent / link).resolve() if link else page
             assert target.exists(), f"{page.name} links {link}"
