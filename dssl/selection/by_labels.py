@@ -36,7 +36,7 @@ from .scores import (
 TRAINING_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, in a point of the learning curve
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where the draws of a share begin in a class: small draws lie within the larger ones
 MAX_CURVE_LABELS = 500  # above which there is no curve
-MAX_REFITTED = 5000  # labels above which one fold is held out where each fold needs a fit
+MAX_FOLDED = 5000  # labels above which one fold alone is held out, where that is asked for
 CURVE_STREAM = 17  # of the seed
 NO_CLAIM = "no claim"  # where the model was selected among more candidates than its base
 
@@ -45,8 +45,8 @@ NO_CLAIM = "no claim"  # where the model was selected among more candidates than
 class LabelFolds:
     """The held-out folds of l labels.
 
-    compared : folds of about one label of each class, or a single one, see `MAX_REFITTED`. curve : for each draw the
-    number of training labels, and one fold of all other labels. no_curve, why : the reasons if there is no curve, or no
+    compared : folds of about one label of each class, or a single one of many labels. curve : for each draw the number
+    of training labels, and one fold of all other labels. no_curve, why : the reasons if there is no curve, or no
     comparison.
     """
 
@@ -56,21 +56,26 @@ class LabelFolds:
     why: str = "no class has two labels, so none can be held out"
 
     @classmethod
-    def of(cls, target: Target, random_state: int = 0, *, a_fit_each: bool = False, curve: bool = True) -> "LabelFolds":
-        """Return the folds; none if no class has two labels. a_fit_each : see `calibration_folds`."""
+    def of(cls, target: Target, random_state: int = 0, *, a_fit_each: bool = False, one_of_many: bool = False,
+           curve: bool = True) -> "LabelFolds":
+        """Return the folds; none if no class has two labels.
+
+        a_fit_each : see `calibration_folds`. one_of_many : whether one fold alone is held out of more than `MAX_FOLDED`
+        labels.
+        """
         if target.coded.ndim > 1 and target.coded.shape[1] > 1:
             return cls([], [], why="the errors of several quantities are not compared")
-        return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, curve=curve)
+        return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, one_of_many=one_of_many, curve=curve)
 
     @classmethod
     def of_strata(cls, strata: np.ndarray, random_state: int = 0, *, a_fit_each: bool = False,
-                  curve: bool = True) -> "LabelFolds":
+                  one_of_many: bool = False, curve: bool = True) -> "LabelFolds":
         """Return the folds of labels of these classes (l,), zeros of quantities."""
         sizes = np.bincount(strata)
         if sizes.max(initial=0) < 2 or (len(sizes) == 1 and len(strata) < 3):
             return cls([], [])
         smallest = int(sizes[sizes > 1].min())
-        if a_fit_each and len(strata) > MAX_REFITTED:
+        if one_of_many and len(strata) > MAX_FOLDED:
             folds = labeled_folds(strata, FOLDS, random_state)[:1]
         else:
             n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest
@@ -81,8 +86,9 @@ class LabelFolds:
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int], **options: Any) -> "LabelFolds":
-        """Return the folds of labels of classes of these sizes, for a plan; any more than `MAX_REFITTED` are alike."""
-        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_REFITTED + 1)), **options)
+        """Return the folds of labels of classes of these sizes, for a plan; any more than `MAX_CURVE_LABELS` are alike.
+        """
+        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_CURVE_LABELS + 1)), **options)
 
     @property
     def repetitions(self) -> list[list[np.ndarray]]:

@@ -380,3 +380,18 @@ def test_points_far_from_all_others_have_no_support():
     assert support[-1] == 0
     with pytest.raises(NotFittedError):
         LapSVC().support(X)
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+def test_many_labels_hold_one_fold_out_and_decide_eta_by_a_sample(loss, monkeypatch):
+    X, y, new = blobs(n=200, n_labeled=50)
+    few = LapSVC(loss=loss, **SMALL).fit(X, y)
+    assert (few.by_labels_["folds"], few.by_labels_["n"]) == (5, 100)
+    monkeypatch.setattr("dssl.selection.by_labels.MAX_FOLDED", 90)
+    monkeypatch.setattr("dssl.learners.eta.MAX_EXACT", 90)
+    many = LapSVC(loss=loss, **SMALL).fit(X, y)
+    assert (many.by_labels_["folds"], many.by_labels_["n"]) == (1, 20)
+    assert many.evidence_["eta"] != few.evidence_["eta"]
+    assert sum(row["share"] for row in many.evidence_["eta"]) == pytest.approx(1)
+    assert (many.predict(new) == few.predict(new)).mean() > 0.9
+    assert_array_equal(LapSVC(loss=loss, **SMALL).fit(X, y).predict_proba(new), many.predict_proba(new))

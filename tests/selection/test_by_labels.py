@@ -34,14 +34,14 @@ def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(
         place for place, code in enumerate(target.strata()) if (target.strata() == code).sum() > 1]
 
 
-def test_one_fold_of_many_labels_is_held_out_where_each_needs_a_fit():
+def test_one_fold_of_many_labels_is_held_out_where_that_is_asked_for():
     target = classes(3000, 2500, 3)
-    (fold,), = LabelFolds.of(target, 3, a_fit_each=True).repetitions
+    (fold,), = LabelFolds.of(target, 3, a_fit_each=True, one_of_many=True).repetitions
     assert np.bincount(target.coded[fold], minlength=3)[:2].tolist() == pytest.approx([600, 500], abs=1)
     assert len(fold) == pytest.approx(5503 / 5, abs=1)
-    assert sum(map(len, LabelFolds.of(target, 3).compared)) == 5503
-    assert len(LabelFolds.of_sizes([30_000, 25_000], a_fit_each=True).compared) == 1
-    assert len(LabelFolds.of_sizes([300, 250], a_fit_each=True).compared) == 5
+    assert sum(map(len, LabelFolds.of(target, 3, a_fit_each=True).compared)) == 5503
+    few = classes(300, 250)
+    assert len(LabelFolds.of(few, 3, a_fit_each=True, one_of_many=True).compared) == 5
 
 
 def test_a_single_large_fold_is_calibrated_in_parts():

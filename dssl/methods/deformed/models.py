@@ -246,7 +246,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
     target, compares = problem.target(), bool(problem.learning.baselines)
     models = dict[str, Model]()
     shares = None  # of the model's etas, which the control takes too
-    folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, curve=compares)
+    folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, one_of_many=True, curve=compares)
     held_out_by_model = dict[str, list[HeldOut]]()
     of_model = list[HeldOut]()
     for name in ("model", *problem.learning.baselines):
