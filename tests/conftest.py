@@ -67,7 +67,7 @@ def dssl_data() -> Path:
 def s3_server():
     """The environment of clients of an S3 server on loopback, with a bucket named "bucket"; set for this session."""
     pytest.importorskip("obstore", reason="the extra `cloud` is not installed")
-    pytest.importorskip("moto", reason="moto[server] is not installed")
+    pytest.importorskip("moto", reason="moto, with flask and flask-cors, is not installed")
     from tests.objects import moto
 
     with moto() as environment, pytest.MonkeyPatch.context() as patch:
