@@ -122,6 +122,11 @@ class IngestParams:
         """Whether columns are encoded, for which a first pass over the whole file is needed."""
         return self.has_text or self.when_missing != "error"
 
+    @property
+    def missing_texts(self) -> tuple[str, ...]:
+        """The texts that mark a missing cell, beside the usual ones."""
+        return (self.missing,) if isinstance(self.missing, str) else tuple(self.missing or ())
+
     def reader_options(self) -> JsonObject:
         """Return the options that are set and that concern the reader."""
         options = {name: value for name in READER_OPTIONS if (value := getattr(self, name)) is not None}

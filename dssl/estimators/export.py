@@ -19,8 +19,9 @@ from ..base.errors import DsslError, ParameterError, explain, require
 from ..base.missing import MISSING
 from ..data.columns import Columns
 from ..data.ingest_params import IngestParams
-from ..data.readers.cell_text import NUMBER_GAPS, TRUTH, numbers_among
+from ..data.readers.cell_text import BOUND, NUMBER_GAPS, TRUTH, numbers_among
 from ..data.scaling.scaling import Scaling
+from ..data.table_cells import number_format
 from ..graph.weights.rules import Binary, Heat, SelfTuned
 from ..kernels.base import RBF, Cosine, LaplacianKernel, Linear, Polynomial
 from ..knn.exact.blocks import DensePoints
@@ -95,11 +96,12 @@ def cells_of_table(columns: Columns, read: IngestParams, decimal: str | None) ->
 
     read : how the table of the training points was read. decimal : its decimal mark.
     """
-    missing = [read.missing] if isinstance(read.missing, str) else list(read.missing or ())
     words = {word: float(value) for line in TRUTH for value, some in enumerate(line) for word in some}
-    return {"columns": columns.describe()["columns"], "dtype": np.dtype(read.dtype).name, "decimal": decimal or ".",
-            "missing": [*MISSING, *missing], "gaps": list(NUMBER_GAPS), "missing_numbers": numbers_among(missing),
-            "truths": words}
+    missing, format = read.missing_texts, number_format(read, decimal)
+    return {"columns": columns.describe()["columns"], "fills": columns.fill is not None,
+            "dtype": np.dtype(read.dtype).name, "missing": [*MISSING, *missing], "gaps": list(NUMBER_GAPS),
+            "missing_numbers": numbers_among(missing), "truths": words, "decimal": format.decimal,
+            "number": format.pattern, "marks": format.marks, "bound": BOUND}
 
 
 def _is_exported(path: Path) -> bool:

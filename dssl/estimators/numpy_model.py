@@ -15,11 +15,13 @@ import json
 import re
 import warnings
 import zipfile
+from decimal import Decimal
 from itertools import combinations
 
 import numpy as np
 
 FORMAT = 3
+NUMBERS = (int, float, Decimal, np.number, np.bool_)
 BLOCK_NUMBERS = 1 << 24  # of a block of similarities
 
 
@@ -98,7 +100,11 @@ class Model:
         """
         X = self._numbers(X)
         if not np.isfinite(X).all():
-            raise ValueError("X holds NaN or infinite values: drop these rows, or fill the values")
+            row, at = np.argwhere(~np.isfinite(X))[0].tolist()
+            columns = (self.cells or _plain_cells(self.feature_names, self.n_features))["columns"]
+            name = [column["name"] for column in columns for _ in column.get("levels", [0])][at]
+            raise ValueError(f"X holds {X[row, at]} in row {row}, column {at if name is None else name!r}: drop rows "
+                             "with NaN or infinite values, or fill the values")
         root = self.described["model"]
         largest = max(len(array) for array in self.arrays.values())
         height = max(1, BLOCK_NUMBERS // max(largest, 1))
@@ -110,15 +116,20 @@ class Model:
     def _numbers(self, X):
         """Return the rows of an array or a table as numbers (n, d) before scaling."""
         names = self.feature_names
-        if isinstance(X, (list, tuple)) and X and isinstance(X[0], dict):
-            X = {name: [row.get(name) for row in X] for row in X for name in row}
+        if isinstance(X, (list, tuple)) and len(X) == 0:
+            return np.empty((0, self.described["n_features"]))
+        if isinstance(X, (list, tuple)) and isinstance(X[0], dict):
+            X = {name: [row.get(name) for row in X] for name in dict.fromkeys(name for row in X for name in row)}
         if isinstance(X, dict) or (hasattr(X, "columns") and names is not None):
             if names is None:
                 raise ValueError("the columns of the fit have no names: pass rows with the cells in their order")
-            lacking = [name for name in names if name not in (X if isinstance(X, dict) else X.columns)]
+            given = X if isinstance(X, dict) else X.columns
+            lacking = [name for name in names if _stored_as(name, given)[0] not in given]
             if lacking:
                 raise ValueError(f"X lacks the columns {lacking[:10]}")
-            columns = [np.asarray(X[name]) for name in names]
+            columns = [_column(X, names, *_stored_as(name, given)) for name in names]
+            if len({len(column) for column in columns}) > 1:
+                raise ValueError("the columns of X differ in length: pass a cell of each column for every row")
             if self.cells is None and all(column.dtype.kind in "biuf" for column in columns):
                 return np.stack(columns, axis=1)
         else:
@@ -206,8 +217,30 @@ class Model:
 def _plain_cells(names, n_columns):
     """Return the description of columns of numbers without missing cells."""
     columns = [{"name": name, "kind": "number", "fill": None} for name in names or range(n_columns)]
-    return {"columns": columns, "dtype": "float64", "missing": ["", "nan"], "gaps": [], "missing_numbers": [],
-            "decimal": "."}
+    return {"columns": columns, "dtype": "float64", "missing": ["", "nan", "<NA>"], "gaps": [], "missing_numbers": [],
+            "decimal": ".", "number": r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", "marks": "\\s", "bound": "^$"}
+
+
+def _stored_as(name, given):
+    """Return the column of a table that holds a feature, and None or which element of its cells, as `name[0]` says."""
+    element = re.fullmatch(r"(.*)\[(\d+)\]", name, re.DOTALL) if name not in given else None
+    return (element[1], int(element[2])) if element and element[1] in given else (name, None)
+
+
+def _column(X, names, name, element):
+    """Return the cells of a column; or one element of each cell (lists, 10x20) that has as many as `names` say."""
+    cells = np.asarray(X[name])
+    if cells.dtype.kind not in "biuf":  # numbers among texts would become text
+        cells = np.asarray(X[name], object)
+    if cells.ndim == 0:
+        raise ValueError(f"X[{name!r}] is a single cell: pass a list of rows, [row], or a dict of columns")
+    if element is None:
+        return cells
+    elements, count = np.empty(len(cells), object), sum(other.startswith(f"{name}[") for other in names)
+    for row, cell in enumerate(cells):
+        parts = _sides(cell) if isinstance(cell, str) else cell
+        elements[row] = parts[element] if np.ndim(parts) and len(parts) == count else cell
+    return elements
 
 
 def _numbers_of(column, described, cells):
@@ -228,13 +261,15 @@ def _levels_of(column, described, cells):
     gap = described["levels"].index(None) if None in described["levels"] else None
     Z, unseen = np.zeros((len(column), len(described["levels"]))), set()
     for row, cell in enumerate(column):
-        is_number = isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)
-        text = str(int(cell)) if is_number and cell == cell and cell == np.rint(cell) else _text(cell)
-        at = gap if text in cells["missing"] else levels.get(_folded(text))
+        text = _text(cell)
+        mark = "." if isinstance(cell, NUMBERS) else cells["decimal"]
+        whole = re.sub(rf"^([+-]?(?:[1-9]\d*|0))\{mark}0+$", r"\1", text)
+        at = gap if text in cells["missing"] else levels.get(_folded(text), levels.get(_folded(whole)))
         if at is not None:
             Z[row, at] = 1
-        elif text in cells["missing"]:
-            raise ValueError(f"column {described['name']!r} lacks a text in row {row}, and did not in training")
+        elif text in cells["missing"] and not cells["fills"]:
+            raise ValueError(f"column {described['name']!r} has a missing cell in row {row}, and had none in training: "
+                             "fill it, or drop the row")
         else:
             unseen.add(text)
     if unseen:
@@ -244,34 +279,45 @@ def _levels_of(column, described, cells):
 
 
 def _number(cell, row, described, cells):
-    """Return the number in a cell, NaN where it is missing."""
-    if isinstance(cell, (int, float, np.number, np.bool_)):
+    if isinstance(cell, NUMBERS):
         return float(cell)
-    text, unit = _text(cell), described.get("unit") or ""
-    if text in cells["missing"] or text.lower() in cells["gaps"]:
+    text, unit = _plain(cell), described.get("unit") or ""
+    if _text(cell) in cells["missing"] or text.lower() in cells["gaps"]:
         return np.nan
     if described["kind"] == "truth" and text.lower() in cells["truths"]:
         return cells["truths"][text.lower()]
-    digits = re.sub(r"^(?:[<>]=?|[\u2264\u2265])\s*", "", text)
-    if unit and digits.endswith(unit):
-        digits = digits[:-len(unit)].rstrip()
-    mark = cells["decimal"]
-    between = ",' " if mark == "." else ".' "
-    if re.match(rf"[+-]?\d{{1,3}}(?:([{between}])\d{{3}})(?:\1\d{{3}})*(?:{re.escape(mark)}|$)", digits):
-        digits = re.sub(f"[{between}]", "", digits)
-    try:
-        return float(digits if mark == "." else digits.replace(".", "x").replace(mark, "."))
-    except ValueError:
+    number = re.sub(cells["bound"], "", text)
+    if unit and number.endswith(unit):
+        number = number[:-len(unit)].rstrip()
+    if number.lower() in ("true", "false"):
+        return float(number.lower() == "true")
+    if not re.fullmatch(cells["number"], number):
         raise ValueError(f"column {described['name']!r} holds {text!r} in row {row}, where training had "
-                         f"{'yes and no' if described['kind'] == 'truth' else 'numbers'}: pass a number") from None
+                         f"{'yes and no' if described['kind'] == 'truth' else 'numbers'}: pass a number")
+    value = float(re.sub(cells["marks"], "", number).replace(cells["decimal"], "."))
+    value = value / 100 if "%" in number else value
+    return -value if number.startswith("(") else value
 
 
 def _text(cell):
-    return "" if cell is None else re.sub("[\u00a0\u2007\u2009\u202f]", " ", str(cell)).replace("\u2212", "-").strip()
+    return "" if cell is None else str(cell).strip()
+
+
+def _plain(cell):
+    """Return the text of a cell with the blanks, minus and micro signs of a keyboard."""
+    text = re.sub("[\u00a0\u2007\u2009\u202f]", " ", _text(cell))
+    return text.replace("\u2212", "-").replace("\u03bc", "\u00b5").strip()
 
 
 def _folded(text):
     return " ".join(text.split()).casefold()
+
+
+def _sides(cell):
+    """Return the sides of a size, each with the unit of the last one unless it has its own."""
+    sides = re.split(r"\s?[xX×*]\s?", _plain(cell))
+    unit = re.sub(r"^.*[\d\s]", "", sides[-1])
+    return [side + unit if side[-1:].isdigit() else side for side in sides]
 
 
 # Classes from values

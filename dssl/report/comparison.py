@@ -75,7 +75,7 @@ def seen_by_test(by: ErrorMetric, pair: PairedTest) -> str:
         return f"{few}, no difference between two such models can be distinguished from chance, however large it is."
     seen = f"{few}, a difference below {by.difference_in_words(smallest)} cannot be distinguished from chance"
     if power_limit is None:
-        return f"{seen}, and no difference would be detected in four of five such sets."
+        return f"{seen}; even the largest possible one would be missed in more than one of five such sets."
     if power_limit < smallest:
         return f"{seen}."
     return (f"{seen}; a difference of {by.difference_in_words(power_limit)} would be detected in four of five such "

@@ -212,8 +212,9 @@ def test_other_texts_in_a_target_of_numbers_are_named_with_their_lines(tmp_path,
     assert np.isnan(data.y.read(0, N)).sum() == 4
 
 
-def test_text_most_cells_of_which_are_numbers_is_left_out_with_a_word_on_them(tmp_path):
-    cells = [f"{i}.5" if i % 10 else ["free", "tbd"][i // 10 % 2] for i in range(N)]
+@pytest.mark.parametrize("unit", ["", " cm"])
+def test_text_most_cells_of_which_are_numbers_is_left_out_with_a_word_on_them(unit, tmp_path):
+    cells = [f"{i}.5{unit}" if i % 10 else ["free", "tbd"][i // 10 % 2] for i in range(N)]
     record = column(read(tmp_path, price=cells)[0], "price")[1]
     assert record["finding"] == "free text"
     assert "of which 180 are numbers; if the others, such as 'free'" in record["why"]

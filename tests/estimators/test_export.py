@@ -4,6 +4,7 @@ import csv
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from importlib.util import find_spec
 
 import numpy as np
@@ -26,7 +27,7 @@ from dssl import (
     SemiSupervisedRegressor,
     TransductiveSVC,
 )
-from dssl.base.errors import ParameterError
+from dssl.base.errors import DataError, ParameterError
 from dssl.cli.main import main
 from dssl.estimators import numpy_model, onnx_model
 from dssl.execution.in_process import InProcess
@@ -132,6 +133,60 @@ def people(n, decimal, seed=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("decimal", [".", ","])
+def test_the_model_of_a_table_reads_all_forms_of_numbers(decimal, tmp_path):
+    """Currencies, percent, parentheses, bounds, sizes, codes, and missing cells where training had none."""
+    draw, swapped = np.random.default_rng(0), str.maketrans(",.", ".," if decimal == "," else ",.")
+    rows = [{"price": f"{draw.normal(2e3 + 500 * (row % 2), 200):,.2f} €", "share": f"{draw.normal(40, 5):.1f} %",
+             "balance": [f"({draw.uniform(1, 9):.2f})", f"\u2212{draw.uniform(1, 9):.2f}"][row % 3 % 2],
+             "dose": ["<0.5", f"{draw.uniform(0.5, 9):.3f}"][row % 5 > 0],
+             "weight": f"{draw.uniform(1, 3):.3f} \u03bcg",
+             "size": f"{draw.integers(1, 9)}x{draw.integers(10, 90)} mm" if row != 7 else "",
+             "code": str(draw.choice(["5411", "5812.0"])), "color": str(draw.choice(["red", "blue"])),
+             "kind": ["cat", "dog"][row % 2] if row < 60 else ""} for row in range(240)]
+    rows = [{name: cell.translate(swapped) for name, cell in row.items()} for row in rows]
+    table = pd.DataFrame(rows)
+    table[:200].to_csv(tmp_path / "t.csv", index=False, sep=";")
+    new = table[200:].drop(columns="kind").reset_index(drop=True)
+    new.loc[3, ["price", "size", "color"]] = ""
+    new.to_csv(tmp_path / "new.csv", index=False, sep=";")
+    read = {"target": "kind", "when_text": "one_hot", "when_missing": "impute", "categories": ["code"]}
+    result = dssl.run({"name": "t", "data": {"source": str(tmp_path / "t.csv"), "read": read, "test": {"none": True}},
+                       "labels": {"given": True}}, workspace=tmp_path / "w", execution=InProcess(1))
+    fitted = result.model()
+    expected = fitted.predict_proba(fitted.dataset_of(tmp_path / "new.csv", InProcess(1)).X)
+    model = numpy_model.load(result.export(tmp_path / "m.dssl.zip"))
+    assert {"size[0]", "size[1]"} <= set(model.feature_names)
+    for given in (new, new.to_dict("records")):
+        with pytest.warns(UserWarning, match=r"'color' holds texts that it did not in training, such as \[''\]"):
+            assert_allclose(model.predict_proba(given), expected, atol=1e-6)
+    assert_allclose(result.predict_proba(new), expected, atol=1e-6)
+    with pytest.raises(DataError, match="column 'size' holds text: '3x4 cm' in row 0"):
+        result.predict(new.assign(size="3x4 cm".translate(swapped)))
+    amount = float(new["price"][4].removesuffix(" €").translate(str.maketrans("", "", ",."))) / 100
+    mixed = new[4:].to_dict("records")
+    mixed[0] |= {"price": Decimal(f"{amount:.2f}")}  # among texts
+    mixed[1] |= {"code": float(new["code"][5].replace(",", "."))}
+    assert_allclose(model.predict_proba({name: [row[name] for row in mixed] for name in new}), expected[4:], atol=1e-6)
+    for column, cell in (("size", "3x4x5 mm"), ("size", "3x4 cm"), ("price", "1_000"), ("weight", "2 g")):
+        with pytest.raises(ValueError, match=f"column '{column}.* holds .* in row 0, where training had numbers"):
+            model.predict([mixed[2] | {column: cell}])
+
+
+def test_a_table_of_no_rows_a_single_cell_and_columns_of_two_lengths(tmp_path):
+    model = exported(GraphKernelRidge().fit(pd.DataFrame(X, columns=list("abcde")), np.where(LABELED, CODES, -1)),
+                     tmp_path)
+    assert model.predict([]).shape == (0,)
+    assert model.predict_proba({name: [] for name in "abcde"}).shape == (0, 3)
+    with pytest.raises(ValueError, match=r"X\['a'\] is a single cell: pass a list of rows"):
+        model.predict(dict(zip("abcde", NEW[0], strict=True)))
+    with pytest.raises(ValueError, match="differ in length"):
+        model.predict({name: [1.0, 2.0][:1 + (name == "c")] for name in "abcde"})
+    with pytest.raises(ValueError, match="X holds nan in row 1, column 'd'"):
+        model.predict([dict.fromkeys("abcde", 1.0), dict.fromkeys("abce", 1.0)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decimal", [".", ","])
 def test_the_model_of_a_table_reads_tables(decimal, tmp_path):
     rows = people(240, decimal)
     for number, row in enumerate(rows):
@@ -158,15 +213,19 @@ def test_the_model_of_a_table_reads_tables(decimal, tmp_path):
     for given in (new, lines, frame, frame[frame.columns[::-1]], dict(frame), frame.to_numpy(),
                   frame.to_numpy().tolist()):
         assert_allclose(model.predict_proba(given), expected, atol=1e-6)
+    assert_allclose(result.predict_proba(frame[frame.columns[::-1]]), expected, atol=1e-6)
     numbers = frame.assign(age=pd.to_numeric(frame["age"], errors="coerce"), member=frame["member"] == "yes",
                            zone=frame["zone"].astype(float))
     assert_allclose(model.predict_proba(numbers), expected, atol=1e-6)
+    assert_allclose(result.predict_proba(numbers.assign(age=numbers["age"].fillna(999))), expected, atol=1e-6)
     with pytest.warns(UserWarning, match=r"'color' holds texts that it did not in training, such as \['pink'\]"):
         model.predict([new[0] | {"color": "pink"}])
     for column, cell, message in (("age", "old", "column 'age' holds 'old' in row 0, where training had numbers"),
                                   ("member", "maybe", "where training had yes and no")):
         with pytest.raises(ValueError, match=message):
             model.predict([new[0] | {column: cell}])
+        with pytest.raises(DataError, match=f"column '{column}' holds text: '{cell}' in row 0"):
+            result.predict(frame.assign(**{column: cell}))
     with pytest.raises(ValueError, match=r"X lacks the columns \['age'\]"):
         model.predict(frame.drop(columns="age"))
 

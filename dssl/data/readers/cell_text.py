@@ -4,7 +4,7 @@ A number may have a unit (162 cm, 9.8 % vol, $54.2k), or a bound before it (<5),
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -50,6 +50,11 @@ class NumberFormat:
         return _pattern(self.decimal, self.thousands, self.percent)
 
     @property
+    def marks(self) -> str:
+        """The regular expression (RE2) of what a number has beside its digits, sign and decimal mark."""
+        return rf"{CURRENCY}|[%()\s" + "".join(f"\\{mark}" for mark in self.thousands.replace(" ", "")) + "]"
+
+    @property
     def unit_pattern(self) -> str:
         """The regular expression (RE2) of a number and its unit."""
         return rf"^(?P<number>[+-]?(?:{MONEY})?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
@@ -84,6 +89,11 @@ def trimmed(column: Any) -> pa.Array:
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)
     return pc.utf8_trim_whitespace(cells.cast(pa.string()))
+
+
+def trimmed_texts(texts: Iterable[object]) -> pa.Array:
+    """Return what is printed of some cells, without blanks around it."""
+    return trimmed(pa.array([str(text) for text in texts], pa.string()))
 
 
 def plain_text(column: pa.Array) -> pa.Array:
@@ -162,8 +172,7 @@ def numbers(cells: pa.Array, format: NumberFormat, unit: str = "") -> np.ndarray
     text = pc.if_else(pa.array(is_number), parsed.part, "nan")
     lower = pc.utf8_lower(text)
     text = pc.if_else(pc.equal(lower, "true"), "1", pc.if_else(pc.equal(lower, "false"), "0", text))
-    marks = "".join(f"\\{mark}" for mark in format.thousands.replace(" ", ""))
-    bare = pc.replace_substring_regex(text, rf"{CURRENCY}|[%()\s{marks}]", "")
+    bare = pc.replace_substring_regex(text, format.marks, "")
     values = pc.replace_substring(bare, format.decimal, ".").cast(pa.float64()).to_numpy(zero_copy_only=False)
     percent, negative = (as_bools(pc.match_substring(text, mark)) for mark in ("%", "("))
     values = np.where(percent, values / 100, values)

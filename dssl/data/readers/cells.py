@@ -261,8 +261,9 @@ class CellCounts:
         return self.plain and not self.coded and not self.others["."].text.texts and not self.truths[0]
 
     def is_mostly_numbers(self, decimal: str) -> bool:
-        """Return whether at least half of the cells are numbers under a decimal mark, and not codes."""
-        return not self.coded and self.numbers[decimal] >= max(1, self.odd(decimal).texts)
+        """Return whether at least half of the cells are numbers under a decimal mark, in one unit, and not codes."""
+        numbers = self.numbers[decimal] + self.others[decimal].numbers(self.unit(decimal))
+        return not self.coded and numbers >= max(1, self.odd(decimal).texts)
 
     def unit(self, decimal: str) -> str:
         """Return the unit of at least `NUMERIC` of the numbers, not counting other units; "" if there is none."""
@@ -275,8 +276,8 @@ class CellCounts:
         return self.others[decimal].odd(self.unit(decimal))
 
     def odd_as(self, reading: Reading, decimal: str) -> Cells:
-        """Return the cells that do not fit a column of numbers, or of yes and no."""
-        odd = self.others[decimal].odd(reading.unit)
+        """Return the cells that do not fit a column of yes and no, or else of numbers."""
+        odd = self.others[decimal].odd(self.unit(decimal) if reading.kind == "text" else reading.unit)
         if reading.kind != "truth":
             return odd
         return Cells(odd.texts - sum(self.truths[1:]), tuple(

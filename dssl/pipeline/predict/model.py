@@ -24,6 +24,7 @@ from ...data.scaling.scaling import Scaling
 from ...data.source_files import Source
 from ...data.source_reader import column_names_of
 from ...data.sources import find_source
+from ...data.table_cells import as_read
 from ...data.targets import MAX_NAMES
 from ...estimators.export import cells_of_table, export_model
 from ...estimators.predict_to import predict_to_zarr
@@ -259,8 +260,11 @@ class FittedPipeline:
             columns = Columns.of(self.dataset)
             names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
             X = X.set_axis([str(name) for name in X.columns], axis="columns")
-            self._require_features("X", names, list(X.columns))
-            X = X[names] if names else X
+            stored = [column_of(name, list(X.columns)) for name in names]
+            self._require_features("X", [*dict.fromkeys(stored)], list(X.columns))
+            read_as = columns or Columns.of_numbers(names, X.shape[1], {})
+            if names or X.shape[1] == read_as.n_columns:
+                X = as_read(X, read_as.read_as(), self.read, self.dataset.get("decimal"))
             if columns is not None:
                 X = columns.apply(X, columns.order(None, X.shape[1], "X")).X
         rows = Dataset.from_arrays(X).X
