@@ -88,6 +88,14 @@ def test_another_measure_has_its_own_words(metrics, words):
     assert words in plain(quality_section(RunRecord({}, {"metrics": metrics})).html)
 
 
+def test_an_rmse_stands_beside_that_of_the_mean():
+    scores = {"model": {"rmse": 2.5, "interval": [2.0, 3.1]}, "mean": {"rmse": 20.25}}
+    for result in ({"metrics": {**scores["model"], "n_test": 40}, "baselines": {"mean": scores["mean"]}},
+                   {"gain": {"by_labels": {"n": 30, "scores": scores}}}):
+        text = plain(quality_section(RunRecord({}, result)).html)
+        assert "Always predicting the mean of the labels would have an rmse of 20.2." in text
+
+
 def test_without_test_points_the_labels_that_were_held_out_say_how_good():
     by_labels = example_run(3)[0]["gain"]["by_labels"]
     text = plain(quality_section(RunRecord({}, {"gain": {"by_labels": by_labels}})).html)

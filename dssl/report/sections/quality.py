@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from ...base.wilson import interval_of_share
-from ..error_metric import SHARE, ErrorMetric, errors_among, metric_of
+from ..error_metric import ROOT, SHARE, ErrorMetric, errors_among, metric_of
 from ..page import Section, Table
 from ..plots import MAX_BARS, MAX_CLASSES, classes_plot, counts_plot, error_plot, values_plot
 from ..record import RunRecord, Scores, interval_at, scores_at
@@ -162,9 +162,11 @@ def has_other_model(run: RunRecord) -> bool:
 
 
 def _of_guess(metrics: Scores, scores: Mapping[str, Scores]) -> list[str]:
-    """Return what share one class everywhere would get right, without which no share means much."""
+    """Return how good one class, or the mean, would be everywhere, without which no error means much."""
     by = metric_of(metrics)
     guess: Scores = scores.get(by.guess[0]) or {}
+    if by == ROOT and finite(guess.get("rmse")) is not None:
+        return [f"Always predicting the mean of the labels would have an rmse of {number(guess['rmse'])}."]
     if by != SHARE or finite(guess.get("error")) is None or guess.get("predicts") is None:
         return []
     name = guess["predicts"]

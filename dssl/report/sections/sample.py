@@ -56,7 +56,7 @@ def sample_section(run: RunRecord) -> Section | None:
     title = "The points, and which to label next" if {"next", "suggested"} & set(sample) else "The points"
     n, n_examined, calibrated = sample.get("n"), sample.get("n_examined"), bool(sample.get("calibrated"))
     n_labeled = run.at("labels", "n_labeled") or 0
-    command = f"dssl suggest {shlex.quote(str(run.result.get('model', 'RUN')))} --out to_label.csv"
+    command = f"dssl suggest {shlex.quote(str(run.path or 'RUN'))} --out to_label.csv"
     return Section("sample", title, rendered(
         "sample.html", picture=picture(sample), n_examined=n_examined, calibrated=calibrated, command=command,
         is_drawn=n_examined is not None and n and n_examined < n - n_labeled, suggested=sample.get("suggested"),
