@@ -137,9 +137,9 @@ def _are_words(texts: Collection[str]) -> bool:
 def _mostly_numbers(odd: Cells, n: int) -> str:
     """Return a note on a text column in which most cells are numbers, with the way to read it as numbers."""
     texts = ", ".join(text for _, text in odd.shown)
-    which = "these" if odd.texts == len(odd.shown) else "each of the others"
+    rest = "" if len(odd.examples) == len(odd.shown) else ", once it names each of the others"
     return (f", of which {n - odd.texts:,} are numbers; if the others, such as {odd.examples[0][1]!r}, mark missing "
-            f"cells, data.read.missing: [{texts}] makes it a column of numbers, once it names {which}")
+            f"cells, data.read.missing: [{texts}] makes it a column of numbers{rest}")
 
 
 class IdentifierColumns(UserWarning):

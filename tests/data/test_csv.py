@@ -197,8 +197,10 @@ def test_bad_encoding_far_into_the_file_is_located(tmp_path):
 @pytest.mark.parametrize(("text", "message"), [
     ("a,b,y\n1,red,0\n2,3,1\n", r"column 'b' holds text: 'red' in row 0[\s\S]*drop: \[b\]"),
     ("1,2,0\n1,x,0\n", r"column 1 \(counted from 0\) holds text: 'x' in row 1"),
-    ("a,b,y\n1,2,0\n1,2\n", r"points\.csv line 3 \(byte 12\) has 2 fields, the first row has 3"),
-    ("a,b,y\n1,2,0,4\n", "line 2 .* has 4 fields, the first row has 3"),
+    ("a,b,y\n1,2,0\n1,2\n", r"points\.csv line 3 \(byte 12\) has 2 fields between ',', the first row has 3"),
+    ("Measured in May 2024\n\na,b,y\n1,2,0\n", r"line 3 .* has 1 field between blanks, the first row has 4"
+     r"[\s\S]*delete lines above the names of the columns"),
+    ("a,b,y\n1,2,0,4\n", "line 2 .* has 4 fields between ',', the first row has 3"),
     ('a,b,y\n1,2,"0\n1,2,3\n', "line 2 .*opens a quote that never closes"),
     ("", "empty: 0 bytes"),
     ("\n \n", "has no rows"),

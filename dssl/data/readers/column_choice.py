@@ -75,7 +75,8 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
         refuse_same_names({i: names[i] for i in used if names[i]}, file, drop)
     require(len(features) > 0, f"{file} has no feature columns: {len(names)} in all", error=DataError,
             why="points without features cannot be told apart",
-            fix="set `target: none` if no column has labels; for delimited text, set `delimiter:` if it is wrong")
+            fix="set `target: none` if no column has labels; for delimited text, delete lines above the names of the "
+                "columns (titles, dates), and set `delimiter:` if it is wrong")
     return features, chosen
 
 

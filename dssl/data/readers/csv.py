@@ -157,8 +157,11 @@ class CsvReader(TableReader, lines.LineReader):
             raise self._at(alone, "holds a carriage return within a row", "it could end the row or belong to a cell",
                            "convert the line ends: tr '\\r' '\\n'")
         if bad >= 0:
-            raise self._at(bad, f"has {state[lines.BAD_FIELDS]} fields, the first row has {len(records.names)}",
-                           "cells would move into other columns", "correct the line, or set `delimiter:`")
+            mark, count = records.delimiter, int(state[lines.BAD_FIELDS])
+            raise self._at(bad, f"has {count} field{'s' * (count != 1)} between "
+                           f"{'blanks' if mark == WHITESPACE else repr(mark)}, the first row has {len(records.names)}",
+                           "cells would move into other columns", "correct the line, delete lines above the names of "
+                           "the columns (titles, dates), or set `delimiter:`")
         # Record 1 is noted, so that a header is never parsed.
         after = slice(int(records.header), None)
         self._index = lines.LineIndex(index.rows[after] - records.header, index.offsets[after], index.lines[after])
