@@ -1,6 +1,7 @@
 """Cells of a table in memory, read as the cells of a file are: numbers, yes and no, missing cells, and text."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,8 @@ def _numbers(cells: pd.Series, name: str | int, reading: Reading, format: Number
              missing: Sequence[str]) -> pd.Series:
     """Return cells as numbers, NaN where one is missing; cells without any text as they are, but for these."""
     values = cells.astype(object).to_numpy(copy=True) if not pd.api.types.is_numeric_dtype(cells.dtype) else None
-    is_text = np.array([isinstance(cell, str) for cell in values], bool) if values is not None else np.zeros(0, bool)
-    if values is not None and is_text.any():
+    if values is not None and any(isinstance(cell, (str, Decimal)) for cell in values):
+        is_text = np.array([isinstance(cell, str) for cell in values], bool)
         texts = trimmed_texts(values[is_text])
         read = truths(texts, format) if reading.kind == "truth" else numbers(texts, format, reading.unit)
         gone = are_missing(texts, missing) | are_gaps(texts)

@@ -128,7 +128,6 @@ def test_missing_values_are_located_when_they_are_ingested(tmp_path):
     (pa.array(["x", "y"]).dictionary_encode(), r"'bad' holds text: 'x'[\s\S]*when_text: one_hot"),
     (pa.array([datetime.datetime(2020, 1, 1)] * 2), r"timestamp[\s\S]*a number of days or seconds"),
     (pa.array([datetime.date(2020, 1, 1)] * 2), r"date32[\s\S]*number of days"),
-    (pa.array([decimal.Decimal("1.5")] * 2), r"decimal[\s\S]*write decimals as double"),
     (pa.array([["x", "y"]] * 2), r"list[\s\S]*as columns, or as a list"),
     (pa.array([{"u": 1}] * 2), r"struct[\s\S]*as columns, or as a list"),
     (pa.nulls(2), r"type null[\s\S]*no row has a value"), (pa.array([b"x", b"y"]), r"type binary[\s\S]*as numbers"),
@@ -140,6 +139,17 @@ def test_features_that_are_refused_or_dropped(tmp_path, values, message):
         read_all(path, tmp_path)
     scan, block = read_all(path, tmp_path, drop=["bad"])
     assert (scan.feature_names, block.y.tolist()) == (("a",), [0, 1])
+
+
+@pytest.mark.parametrize("type_", [pa.decimal128(10, 2), pa.decimal256(50, 2)])
+def test_decimals_are_numbers(type_, tmp_path):
+    path, cells = tmp_path / "t.parquet", [decimal.Decimal("1.50"), None, decimal.Decimal("-3.25")]
+    pq.write_table(pa.table({"a": pa.array(cells, type_), "b": pa.array([cells[::2]] * 3, pa.list_(type_)),
+                             "y": pa.array(cells, type_)}), path)
+    scan, block = read_all(path, tmp_path)
+    assert (scan.feature_names, scan.dtype) == (("a", "b[0]", "b[1]"), "float64")
+    assert_array_equal(block.X, [[1.5, 1.5, -3.25], [np.nan, 1.5, -3.25], [-3.25, 1.5, -3.25]])
+    assert_array_equal(block.y, [1.5, np.nan, -3.25])
 
 
 def test_text_and_numbers_as_typed_columns(tmp_path):

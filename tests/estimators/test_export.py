@@ -162,6 +162,9 @@ def test_the_model_of_a_table_reads_all_forms_of_numbers(decimal, tmp_path):
     assert_allclose(result.predict_proba(new), expected, atol=1e-6)
     with pytest.raises(DataError, match="column 'size' holds text: '3x4 cm' in row 0"):
         result.predict(new.assign(size="3x4 cm".translate(swapped)))
+    as_decimals = new.assign(price=[Decimal(f"{number:.2f}") if text else None for number, text in zip(
+        fitted.rows_of(new, InProcess(1)).read_all()[:, 0], new["price"], strict=True)])
+    assert_allclose(result.predict_proba(as_decimals), expected, atol=1e-6)
     amount = float(new["price"][4].removesuffix(" €").translate(str.maketrans("", "", ",."))) / 100
     mixed = new[4:].to_dict("records")
     mixed[0] |= {"price": Decimal(f"{amount:.2f}")}  # among texts

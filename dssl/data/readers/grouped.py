@@ -144,8 +144,8 @@ class GroupedReader(TableReader):
         return Scan(
             n_rows=n_rows, n_columns=len(self._features), row_bytes=width,
             unit_bytes=stored + self._batch_rows * width, target=None if target is None else names[target],
-            dtype=str(np.result_type(*(type_.to_pandas_dtype() if _is_number(type_) else np.float64
-                                       for type_ in types))))
+            dtype=str(np.result_type(*(type_.to_pandas_dtype() if _is_number(type_) and not pa.types.is_decimal(type_)
+                                       else np.float64 for type_ in types))))
 
     def _type(self, schema: pa.Schema, field: int) -> pa.DataType:
         """Return the type of a column; for an element of a list, the type of the list's values."""
@@ -313,7 +313,6 @@ def _why_no_feature(schema: pa.Schema, name: str) -> tuple[str, str, str]:
         return "", "", ""
     why, way = next((why, way) for is_it, why, way in (
         (types.is_null, "no row has a value in it", ""),
-        (types.is_decimal, "decimals have no floating-point form of their own", "write decimals as double"),
         (types.is_temporal, "a date or a time has no unit as a distance", "write times as a number of days or seconds"),
         (types.is_nested, "a feature is one number per row", "write its numbers as columns, or as a list"),
         (lambda _: True, "features are numbers", "write values as numbers")) if is_it(value))
@@ -327,7 +326,7 @@ def _value_type(type_: pa.DataType) -> Any:
 
 def _is_number(type_: pa.DataType) -> bool:
     types = pa.types
-    return types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)
+    return any(is_it(type_) for is_it in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
 
 
 def _is_list(type_: pa.DataType) -> bool:
@@ -349,7 +348,8 @@ def _width(type_: pa.DataType) -> int:
 
 
 def _decoded(column: pa.Array) -> pa.Array:
-    """Return a column without dictionary encoding, with booleans as numbers."""
+    """Return a column without dictionary encoding, with booleans and decimals as numbers of NumPy."""
     column = plain_text(column)
     column = column.cast(_value_type(column.type))
+    column = column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
     return column.cast(pa.uint8()) if pa.types.is_boolean(column.type) else column
