@@ -201,6 +201,12 @@ def test_a_column_of_a_table_without_names_is_left_out_by_its_number_in_the_file
     assert tuple(load_spec("t.yaml").data.read.drop) == (2,)
 
 
+def test_the_target_of_a_table_without_names_is_its_last_column(here):
+    np.savetxt("t.csv", np.column_stack([np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2]),
+               delimiter=",")
+    assert "target: 2; the last column, since columns have no names; all 40 rows have one" in init("t.csv").stdout
+
+
 def test_text_that_is_not_utf_8_is_read_as_windows_writes_it(here):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"Größe": [f"{value:.2f} €".replace(".", ",") for value in rng.random(N)],

@@ -229,7 +229,8 @@ class Look:
         """Return the column that is the target, None where the format says which it is, and why."""
         names = [name for name in self.reader.column_names() if name not in ("", *listed(self.options.get("drop")))]
         if not self.is_table or not names:
-            return None, "as the format has it" if self.scan.target else ""
+            which = "the last column, since columns have no names" if self.is_table else "as the format has it"
+            return None, which if self.scan.target else ""
         named = _named(names, NAMED)
         whole = Look(self.source, {**self.options, "target": NO_TARGET}, self.scratch, self.execution)
         records, n_rows, often = whole.records or [], whole.scan.n_rows, _named(names, NAMED_OFTEN)
