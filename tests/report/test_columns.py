@@ -1,5 +1,7 @@
 """The table of columns."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,6 +37,20 @@ def small():
     return pd.DataFrame({
         "id": np.arange(N) + 1000, "height": RNG.normal(170, 10, N), "wood": ["oak", "ash", None] * (N // 3),
         "side": np.array(["<low>", "high"])[Y], "same": np.ones(N)})
+
+
+@pytest.mark.parametrize(("spec", "key"), [
+    ({"data": {"tags": {"column": "tags", "separator": ";"}}}, "data.tags"),
+    ({"data": {"tags": {"columns": ["tags", "more"]}}}, "data.tags"), ({"labels": {"weight": "tags"}}, "labels.weight"),
+    ({"model": {"soft_labels": {"columns": ["tags"]}}}, "model.soft_labels"),
+    ({"data": {"tags": None}}, "data.read.drop")])
+def test_a_column_that_the_spec_uses_otherwise_is_excluded_by_the_key_that_names_it(spec, key, small):
+    facts = facts_of(small)
+    facts["dataset"]["dataset"]["survey"].append({
+        "name": "tags", "kind": None, "min": None, "max": None, "missing": None, "levels": None, "used": False,
+        "finding": None, "why": "data.read.drop"})
+    assert f"excluded, {key}" in re.sub(r"\s+(?=,)", "", Reader(page("t", "now", [
+        columns_section(RunRecord(facts, {}, spec=spec))])).text)
 
 
 def test_each_column_has_its_type_range_missing_cells_levels_and_use(small):

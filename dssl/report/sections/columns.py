@@ -1,13 +1,13 @@
 """What each column of the source is, whether it is used, and why not."""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from ..page import Level, Section
 from ..record import RunRecord
 from ..rendering import rendered
-from ..text import ABSENT, counted, number, plain_label
+from ..text import ABSENT, at, counted, number, plain_label
 
 MAX_ROWS = 40  # of the table; of more columns only those are shown that something is to be said of
 KINDS = {"integer": "integer", "number": "number", "category": "category", "text": "text",
@@ -47,10 +47,20 @@ def columns_section(run: RunRecord) -> Section | None:
     named, wide = bool(run.at("dataset", "dataset", "feature_names")), len(records) > MAX_ROWS
     alarms = [text.removeprefix(WARNING) for text in run.result.get("notes", ()) if text.startswith(WARNING)]
     shown = [record for record in records if _is_exceptional(record, named)] if wide else records
+    keys = _keys_of(run.spec)
     rows = [{**record, "name": plain_label(record["name"], 40), "kind": KINDS[record["kind"]], "range": _range(record),
-                      "level": LEVELS.get(record["finding"] or "")} for record in shown[:MAX_ROWS]]
+                      "level": LEVELS.get(record["finding"] or ""), "why": keys.get(record["name"], record["why"])}
+            for record in shown[:MAX_ROWS]]
     return Section("columns", "Columns", rendered(
         "columns.html", alarms=alarms, summary=_summary(records), rows=rows, n_more=len(shown) - MAX_ROWS))
+
+
+def _keys_of(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the key of the spec that names a column as no feature, by column; `data.read.drop` is not among them."""
+    tags, weight = at(spec, "data", "tags") or {}, at(spec, "labels", "weight")
+    named = {"data.tags": [tags.get("column"), *(tags.get("columns") or ())], "labels.weight": [weight],
+             "model.soft_labels": at(spec, "model", "soft_labels", "columns") or ()}
+    return {column: key for key, columns in named.items() for column in columns if column is not None}
 
 
 def _summary(records: Sequence[Column]) -> str:
