@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 import dssl
@@ -16,6 +17,25 @@ from dssl.pipeline.kinds.registry import KINDS
 
 REPOSITORY = Path(__file__).parents[1]
 EXAMPLES = sorted((REPOSITORY / "docs" / "gallery").glob("plot_*.py"))
+HAVE = REPOSITORY / "docs" / "have"  # the pages "I have ..."
+
+
+@pytest.mark.parametrize("page", sorted(path.stem for path in HAVE.glob("*.md")))
+def test_a_page_of_what_a_user_has_shows_problem_code_picture_result_and_pitfalls(page):
+    text = (HAVE / f"{page}.md").read_text(encoding="utf-8")
+    assert all(f"**{part}.**" in text for part in ("Problem", "Picture", "Result", "Pitfalls"))
+    assert "```" in text
+    (alternative,) = re.findall(rf"!\[(.*)\]\({page}\.png\)", text)
+    assert len(alternative) > 40
+    assert (HAVE / f"{page}.png").stat().st_size < 60_000
+
+
+def test_a_picture_is_drawn_from_the_code_of_its_page(tmp_path):
+    code = f"import pictures, pathlib; pictures.draw('a-graph', pathlib.Path({str(tmp_path / 'a.png')!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=HAVE, check=True, capture_output=True)
+    drawn, shown = (plt.imread(path)[..., :3] for path in (tmp_path / "a.png", HAVE / "a-graph.png"))
+    assert drawn.shape == shown.shape
+    assert np.mean(np.abs(drawn - shown) > 0.1) < 0.05, "but for fonts and rounding it is the picture of the page"
 
 
 @pytest.mark.slow

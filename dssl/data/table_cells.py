@@ -48,7 +48,9 @@ def as_read(table: pd.DataFrame, readings: Mapping[str | int, Reading], read: In
         source = name if isinstance(name, int) else column_of(name, table.columns)
         cells = table.iloc[:, number] if isinstance(source, int) else table[source]
         if reading.kind == "text":
-            columns[name] = _texts(cells, format if name in (read.categories or ()) else None, missing)
+            codes = read.categories or ()  # those by number count the columns of the file
+            is_code = name in codes or any(isinstance(code, int) for code in codes)
+            columns[name] = _texts(cells, format if is_code else None, missing)
         elif source == name:
             columns[name] = _numbers(cells, name, reading, format, missing)
         else:
@@ -68,6 +70,11 @@ def _texts(cells: pd.Series, codes: NumberFormat | None, missing: Sequence[str])
         return pd.Series(number_texts(np.where(np.isin(values, numbers_among(missing)), np.nan, values)), cells.index,
                          object)
     values = cells.astype(object).to_numpy(copy=True)
+    values[pd.isna(values)] = None
+    is_number = np.array([isinstance(cell, (int, float, np.number, Decimal)) and not isinstance(cell, bool)
+                          for cell in values], bool)
+    if is_number.any():
+        values[is_number] = _texts(pd.Series(values[is_number].astype(np.float64)), None, missing)
     is_text = np.array([isinstance(cell, str) for cell in values], bool)
     texts = trimmed_texts(values[is_text])
     texts = texts if codes is None else codes.without_zero_fraction(texts)

@@ -101,7 +101,7 @@ def cells_of_table(columns: Columns, read: IngestParams, decimal: str | None) ->
     return {"columns": columns.describe()["columns"], "fills": columns.fill is not None,
             "dtype": np.dtype(read.dtype).name, "missing": [*MISSING, *missing], "gaps": list(NUMBER_GAPS),
             "missing_numbers": numbers_among(missing), "truths": words, "decimal": format.decimal,
-            "number": format.pattern, "marks": format.marks, "bound": BOUND}
+            "number": format.pattern, "before_unit": format.before_unit, "marks": format.marks, "bound": BOUND}
 
 
 def _is_exported(path: Path) -> bool:

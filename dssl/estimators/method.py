@@ -156,9 +156,12 @@ class MethodEstimator(PointEstimator):
 
     def _report(self, of: str) -> Page:
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
-        predicted, classes = getattr(self, "_transduction", None), getattr(self, "classes_", None)
-        counts = {} if predicted is None or classes is None else {"predictions": {
-            "made": True, "classes": classes.tolist(), "counts": [int((predicted == each).sum()) for each in classes]}}
+        counts, classes = dict[str, Any](), getattr(self, "classes_", None)
+        # Predictions are counted where nothing says how good they are; a stored estimator may lack them.
+        if classes is not None and not self.by_labels_.get("n") and (
+                self._transduction is not None or hasattr(self, "_fit_X")):
+            numbers = [int((self.transduction_ == each).sum()) for each in classes]
+            counts = {"predictions": {"made": True, "classes": classes.tolist(), "counts": numbers}}
         run = RunRecord({**self._attributes, **counts, "points": points}, {"gain": {"by_labels": self.by_labels_}})
         leading, following = leading_and_following(self.method.steps)
         others = [answer_section(run, self.method.report_text, self.method.baselines), curve_section(run),

@@ -47,6 +47,7 @@ class Model:
         self.described, self.arrays = described, arrays
         self.cells, self.feature_names = described["cells"], described["feature_names"]
         self.n_features = len(self.cells["columns"]) if self.cells else described["n_features"]
+        self.read_as = self.cells or _plain_cells(self.feature_names, self.n_features)
         self.classes = None if described["classes"] is None else np.array(
             described["classes"], dtype=described["classes_dtype"])
         self.n_classes = 0 if self.classes is None else len(self.classes)
@@ -101,13 +102,11 @@ class Model:
         X = self._numbers(X)
         if not np.isfinite(X).all():
             row, at = np.argwhere(~np.isfinite(X))[0].tolist()
-            columns = (self.cells or _plain_cells(self.feature_names, self.n_features))["columns"]
-            name = [column["name"] for column in columns for _ in column.get("levels", [0])][at]
+            name = [column["name"] for column in self.read_as["columns"] for _ in column.get("levels", [0])][at]
             raise ValueError(f"X holds {X[row, at]} in row {row}, column {at if name is None else name!r}: drop rows "
                              "with NaN or infinite values, or fill the values")
         root = self.described["model"]
-        largest = max(len(array) for array in self.arrays.values())
-        height = max(1, BLOCK_NUMBERS // max(largest, 1))
+        height = max(1, BLOCK_NUMBERS // max(1, *(len(array) for array in self.arrays.values())))
         starts = range(0, max(len(X), 1), height)
         blocks = [self._values(root, self._scaled(X[start:start + height]), {}) for start in starts]
         values, unsupported = (np.concatenate([block[part] for block in blocks]) for part in (0, 1))
@@ -127,7 +126,8 @@ class Model:
             lacking = [name for name in names if _stored_as(name, given)[0] not in given]
             if lacking:
                 raise ValueError(f"X lacks the columns {lacking[:10]}")
-            columns = [_column(X, names, *_stored_as(name, given)) for name in names]
+            columns = [_column(X[at], at, names, element, self.read_as["missing"]) for at, element in (
+                _stored_as(name, given) for name in names)]
             if len({len(column) for column in columns}) > 1:
                 raise ValueError("the columns of X differ in length: pass a cell of each column for every row")
             if self.cells is None and all(column.dtype.kind in "biuf" for column in columns):
@@ -141,9 +141,8 @@ class Model:
             if self.cells is None and rows.dtype.kind in "biuf":
                 return rows
             columns = list(rows.T)
-        cells = self.cells or _plain_cells(names, self.n_features)
-        numbers = [_numbers_of(columns[j], described, cells) for j, described in enumerate(cells["columns"])]
-        return np.concatenate(numbers, axis=1).astype(cells["dtype"])
+        columns = [_numbers_of(columns[j], column, self.read_as) for j, column in enumerate(self.read_as["columns"])]
+        return np.concatenate(columns, axis=1).astype(self.read_as["dtype"])
 
     def _scaled(self, X):
         scaling, arrays = self.described["scaling"], self.arrays
@@ -211,14 +210,12 @@ class Model:
         return values, np.zeros(len(X), bool)
 
 
-# Numbers from cells
-
-
 def _plain_cells(names, n_columns):
     """Return the description of columns of numbers without missing cells."""
     columns = [{"name": name, "kind": "number", "fill": None} for name in names or range(n_columns)]
+    number = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
     return {"columns": columns, "dtype": "float64", "missing": ["", "nan", "<NA>"], "gaps": [], "missing_numbers": [],
-            "decimal": ".", "number": r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", "marks": "\\s", "bound": "^$"}
+            "decimal": ".", "number": number, "before_unit": number, "marks": "\\s", "bound": "^$"}
 
 
 def _stored_as(name, given):
@@ -227,19 +224,25 @@ def _stored_as(name, given):
     return (element[1], int(element[2])) if element and element[1] in given else (name, None)
 
 
-def _column(X, names, name, element):
-    """Return the cells of a column; or one element of each cell (lists, 10x20) that has as many as `names` say."""
-    cells = np.asarray(X[name])
-    if cells.dtype.kind not in "biuf":  # numbers among texts would become text
-        cells = np.asarray(X[name], object)
-    if cells.ndim == 0:
+def _column(given, name, names, element, missing):
+    """Return the cells of a column; or one element of each (lists, 10x20), of which `names` say how many it has."""
+    if isinstance(given, str) or not hasattr(given, "__len__"):
         raise ValueError(f"X[{name!r}] is a single cell: pass a list of rows, [row], or a dict of columns")
+    cells = np.asarray(given) if hasattr(given, "dtype") else np.empty(0, object)
+    if cells.dtype.kind not in "biuf":  # one after the other: numbers among texts would become text, and lists a matrix
+        cells = np.empty(len(given), object)
+        for row, cell in enumerate(given):
+            cells[row] = cell
     if element is None:
         return cells
-    elements, count = np.empty(len(cells), object), sum(other.startswith(f"{name}[") for other in names)
+    count = sum(re.fullmatch(rf"{re.escape(name)}\[\d+\]", other) is not None for other in names)
+    elements = np.empty(len(cells), object)
     for row, cell in enumerate(cells):
         parts = _sides(cell) if isinstance(cell, str) else cell
-        elements[row] = parts[element] if np.ndim(parts) and len(parts) == count else cell
+        if np.ndim(parts) and len(parts) == count:
+            elements[row] = parts[element]
+        elif np.ndim(cell) or _text(cell) not in missing:
+            raise ValueError(f"column {name!r} holds {cell!r} in row {row}, where training had numbers, {count} a cell")
     return elements
 
 
@@ -264,10 +267,11 @@ def _levels_of(column, described, cells):
         text = _text(cell)
         mark = "." if isinstance(cell, NUMBERS) else cells["decimal"]
         whole = re.sub(rf"^([+-]?(?:[1-9]\d*|0))\{mark}0+$", r"\1", text)
-        at = gap if text in cells["missing"] else levels.get(_folded(text), levels.get(_folded(whole)))
+        is_missing = text in cells["missing"] or whole in cells["missing"]
+        at = gap if is_missing else levels.get(_folded(text), levels.get(_folded(whole)))
         if at is not None:
             Z[row, at] = 1
-        elif text in cells["missing"] and not cells["fills"]:
+        elif is_missing and not cells["fills"]:
             raise ValueError(f"column {described['name']!r} has a missing cell in row {row}, and had none in training: "
                              "fill it, or drop the row")
         else:
@@ -286,12 +290,12 @@ def _number(cell, row, described, cells):
         return np.nan
     if described["kind"] == "truth" and text.lower() in cells["truths"]:
         return cells["truths"][text.lower()]
-    number = re.sub(cells["bound"], "", text)
+    number, pattern = re.sub(cells["bound"], "", text), cells["number"]
     if unit and number.endswith(unit):
-        number = number[:-len(unit)].rstrip()
+        number, pattern = number[:-len(unit)].rstrip(), cells["before_unit"]
     if number.lower() in ("true", "false"):
         return float(number.lower() == "true")
-    if not re.fullmatch(cells["number"], number):
+    if not re.fullmatch(pattern, number, re.ASCII):
         raise ValueError(f"column {described['name']!r} holds {text!r} in row {row}, where training had "
                          f"{'yes and no' if described['kind'] == 'truth' else 'numbers'}: pass a number")
     value = float(re.sub(cells["marks"], "", number).replace(cells["decimal"], "."))
@@ -318,9 +322,6 @@ def _sides(cell):
     sides = re.split(r"\s?[xX×*]\s?", _plain(cell))
     unit = re.sub(r"^.*[\d\s]", "", sides[-1])
     return [side + unit if side[-1:].isdigit() else side for side in sides]
-
-
-# Classes from values
 
 
 def _scores(values, coding, n_classes):

@@ -178,5 +178,5 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
                    needs=(*SCORES.needs, *(needed for needed in method.training_needs if needed not in SCORES.needs)))
 
 
-SCORES = Stage("scores", 10, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
+SCORES = Stage("scores", 11, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True, notes=scoring_notes)

@@ -365,6 +365,7 @@ def find_run(workspace: Workspace, name: str | None, *, submitted: bool = False)
     """
     if name is not None:
         path = path_at(name)
+        path = path.resolve() if isinstance(path, Path) else path
         folder = path.parent if path.name == "result.json" else path
         if folder.parent.name == "runs" and folder.is_dir():
             return folder

@@ -169,7 +169,7 @@ def label_score_rows(by_labels: Attributes) -> tuple[tuple[str, ...], list[tuple
         return (), []
     scores, n = by_labels["scores"], by_labels["n"]
     by = metric_of(scores["model"])
-    how = "leave-one-out" if by_labels["folds"] == n else f"{by_labels['folds']} folds"
+    how = {n: "leave-one-out", 1: "one fold"}.get(by_labels["folds"], f"{by_labels['folds']} folds")
     head = ("", f"{by.bare_noun} on {counted(n, 'held-out label')}, {how} (95 % interval)", GAIN_HEAD, by.test)
     names = ["model", *(name for name in scores if name not in ("model", by.guess[0])), by.guess[0]]
     return head, [(name, by.with_interval(scores[name]), *gain_over(name, scores["model"], by_labels))

@@ -312,7 +312,8 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
     scores = at(by_labels, "scores", "model")
     by, n = metric_of(scores), counted(by_labels["n"], "label")
     how = "leave-one-out" if by_labels["folds"] == by_labels["n"] else f"{by_labels['folds']}-fold"
-    known = f"In {how} cross-validation on the {n}, the {by.bare_noun} is {by.with_interval(scores)}"
+    how = f"In {how} cross-validation on the {n}" if by_labels["folds"] > 1 else f"On the {n} that were held out once"
+    known = f"{how}, the {by.bare_noun} is {by.with_interval(scores)}"
     base = scores_at(by_labels, "scores", "base")
     comparison = Comparison.of(by_labels["scores"], by_labels, "base", by)
     if comparison is None:

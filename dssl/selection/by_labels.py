@@ -36,6 +36,7 @@ from .scores import (
 TRAINING_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, in a point of the learning curve
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where the draws of a share begin in a class: small draws lie within the larger ones
 MAX_CURVE_LABELS = 500  # above which there is no curve
+TOO_MANY = f"it is computed for at most {MAX_CURVE_LABELS} labels"
 MAX_FOLDED = 5000  # labels above which one fold alone is held out, where that is asked for
 CURVE_STREAM = 17  # of the seed
 NO_CLAIM = "no claim"  # where the model was selected among more candidates than its base
@@ -65,23 +66,24 @@ class LabelFolds:
         """
         if target.coded.ndim > 1 and target.coded.shape[1] > 1:
             return cls([], [], why="the errors of several quantities are not compared")
-        return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, one_of_many=one_of_many, curve=curve)
+        if one_of_many and len(target.labeled) > MAX_FOLDED:
+            fold = _fold_of_points(target.labeled, target.strata(), random_state)
+            if len(fold):
+                return cls([fold], [], TOO_MANY)
+        return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, curve=curve)
 
     @classmethod
     def of_strata(cls, strata: np.ndarray, random_state: int = 0, *, a_fit_each: bool = False,
-                  one_of_many: bool = False, curve: bool = True) -> "LabelFolds":
+                  curve: bool = True) -> "LabelFolds":
         """Return the folds of labels of these classes (l,), zeros of quantities."""
         sizes = np.bincount(strata)
         if sizes.max(initial=0) < 2 or (len(sizes) == 1 and len(strata) < 3):
             return cls([], [])
         smallest = int(sizes[sizes > 1].min())
-        if one_of_many and len(strata) > MAX_FOLDED:
-            folds = labeled_folds(strata, FOLDS, random_state)[:1]
-        else:
-            n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest
-            folds = labeled_folds(strata, max(2, n_folds), random_state)
+        n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest
+        folds = labeled_folds(strata, max(2, n_folds), random_state)
         if len(strata) > MAX_CURVE_LABELS:
-            return cls(folds, [], f"it is computed for at most {MAX_CURVE_LABELS} labels")
+            return cls(folds, [], TOO_MANY)
         return cls(folds, _draws(strata, random_state)) if curve else cls(folds, [])
 
     @classmethod
@@ -101,6 +103,24 @@ def max_repetitions(n_labels: int) -> int:
     if n_labels > MAX_CURVE_LABELS:
         return 1
     return 1 + sum(min(len(STARTS), round(1 / share)) for share in TRAINING_SHARES)
+
+
+def _fold_of_points(points: np.ndarray, strata: np.ndarray, random_state: int) -> np.ndarray:
+    """Return the positions of about one of `FOLDS` labels of `points` (l,), which of a class keep at least one.
+
+    A point is drawn by its number alone (splitmix64), so that tags, whose labels differ, hold out the same points.
+    """
+    with np.errstate(over="ignore"):  # the generator counts modulo 2^64
+        z = (points.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(random_state)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+        drawn = (z ^ (z >> np.uint64(31))) / 2.0**64
+    is_held_out = drawn < 1 / FOLDS
+    for code in np.unique(strata):
+        members = np.flatnonzero(strata == code)
+        if is_held_out[members].all():
+            is_held_out[members[np.argmax(drawn[members])]] = False
+    return np.flatnonzero(is_held_out)
 
 
 def _draws(strata: np.ndarray, random_state: int) -> list[tuple[int, list[np.ndarray]]]:

@@ -390,7 +390,8 @@ def test_many_labels_hold_one_fold_out_and_decide_eta_by_a_sample(loss, monkeypa
     monkeypatch.setattr("dssl.selection.by_labels.MAX_FOLDED", 90)
     monkeypatch.setattr("dssl.learners.eta.MAX_EXACT", 90)
     many = LapSVC(loss=loss, **SMALL).fit(X, y)
-    assert (many.by_labels_["folds"], many.by_labels_["n"]) == (1, 20)
+    assert many.by_labels_["folds"] == 1
+    assert 5 < many.by_labels_["n"] < 40
     assert many.evidence_["eta"] != few.evidence_["eta"]
     assert sum(row["share"] for row in many.evidence_["eta"]) == pytest.approx(1)
     assert (many.predict(new) == few.predict(new)).mean() > 0.9

@@ -175,6 +175,64 @@ def test_the_model_of_a_table_reads_all_forms_of_numbers(decimal, tmp_path):
             model.predict([mixed[2] | {column: cell}])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_the_model_of_a_table_of_numbers_alone_reads_them_as_the_table_wrote_them(decimal, tmp_path):
+    """Thousands, a decimal comma, currencies, percent, and a code of missing cells, without anything set for these."""
+    draw, swapped = np.random.default_rng(0), str.maketrans(",.", ".," if decimal == "," else ",.")
+    rows = [{"price": f"{draw.normal(2e3 + 500 * (row % 2), 200):,.2f} €", "share": f"{draw.normal(40, 5):.1f} %",
+             "weight": f"{draw.uniform(1, 3):.3f} vol", "kind": str(row % 2) if row < 60 else ""} for row in range(240)]
+    table = pd.DataFrame([{name: cell.translate(swapped) for name, cell in row.items()} for row in rows])
+    table["plain"] = [str(number) for number in draw.integers(10_000, 99_999, 240)]
+    for columns, wrong in ((["price", "share", "plain"], ("share", "x")),
+                           (["price", "weight"], ("weight", "9.8 % vol"))):
+        table[:200][[*columns, "kind"]].to_csv(tmp_path / "t.csv", index=False, sep=";")
+        new = table[200:][columns]
+        new.to_csv(tmp_path / "new.csv", index=False, sep=";")
+        result = dssl.run({"name": "t", "data": {"source": str(tmp_path / "t.csv"), "read": {"target": "kind"},
+                                                 "test": {"none": True}}, "labels": {"given": True}},
+                          workspace=tmp_path / "w", execution=InProcess(1))
+        fitted = result.model()
+        expected = fitted.predict_proba(fitted.dataset_of(tmp_path / "new.csv", InProcess(1)).X)
+        model = numpy_model.load(result.export(tmp_path / "m.dssl.zip"))
+        for given in (new, new.to_dict("records"), new.to_numpy(), dict(new)):
+            assert_allclose(model.predict_proba(given), expected, atol=1e-6)
+        assert_allclose(result.predict_proba(new), expected, atol=1e-6)
+        column, cell = wrong
+        with pytest.raises(ValueError, match=f"column '{column}' holds .* in row 0, where training had numbers"):
+            model.predict([dict(new.iloc[0]) | {column: cell}])
+
+
+@pytest.mark.slow
+def test_the_model_of_lists_and_codes_reads_them_from_any_container(tmp_path):
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(200, 2)) + 3 * (np.arange(200) % 2)[:, None]
+    table = pd.DataFrame({"v": list(vectors), "zone": draw.choice([1, 2, -999], 200),
+                          "kind": [["a", "b"][row % 2] if row < 40 else None for row in range(200)]})
+    table.to_parquet(tmp_path / "t.parquet", index=False)
+    read = {"target": "kind", "when_text": "one_hot", "when_missing": "impute", "categories": ["zone"],
+            "missing": ["-999"]}
+    data = {"source": str(tmp_path / "t.parquet"), "read": read, "test": {"none": True}}
+    result = dssl.run({"name": "t", "data": data, "labels": {"given": True}}, workspace=tmp_path / "w",
+                      execution=InProcess(1))
+    fitted = result.model()
+    expected = fitted.predict_proba(fitted.dataset_of(tmp_path / "t.parquet", InProcess(1)).X)
+    model, new = numpy_model.load(result.export(tmp_path / "m.dssl.zip")), table[["v", "zone"]]
+    assert_allclose(result.predict_proba(new), expected, atol=1e-6)
+    lists = [vector.tolist() for vector in vectors]
+    rows = [{"v": vector, "zone": zone} for vector, zone in zip(lists, table["zone"].astype(float), strict=True)]
+    for given in (new, rows, {"v": lists, "zone": table["zone"].tolist()}):
+        assert_allclose(model.predict_proba(given), expected, atol=1e-6)
+    mixed = new.assign(zone=[None if zone == -999 else [float(zone), str(zone)][row % 2]
+                             for row, zone in enumerate(table["zone"])])
+    for predict_proba in (model.predict_proba, result.predict_proba):
+        assert_allclose(predict_proba(mixed), expected, atol=1e-6)
+    assert model.predict([{"v": None, "zone": 1}, {"v": lists[0], "zone": 1}]).shape == (2,)
+    for cell in (10, "10", [1.0], [1.0, 2.0, 3.0]):
+        with pytest.raises(ValueError, match=r"column 'v' holds .* in row 0, where training had numbers, 2 a cell"):
+            model.predict([{"v": cell, "zone": 1}])
+
+
 def test_a_table_of_no_rows_a_single_cell_and_columns_of_two_lengths(tmp_path):
     model = exported(GraphKernelRidge().fit(pd.DataFrame(X, columns=list("abcde")), np.where(LABELED, CODES, -1)),
                      tmp_path)

@@ -5,9 +5,9 @@ from itertools import product
 import pytest
 
 from dssl.data.findings import unread_columns
-from dssl.report.error_metric import SHARE, gain_over
+from dssl.report.error_metric import SHARE, gain_over, label_score_rows
 from dssl.report.record import redrawn_by
-from dssl.report.verdict import ALL_LABELED, Verdict, seen_by_test
+from dssl.report.verdict import ALL_LABELED, Verdict, label_sentences, seen_by_test
 
 from .examples import REPORT_TEXT, example_page, example_pair, example_run
 
@@ -124,6 +124,14 @@ def test_two_models_without_an_error_are_not_called_too_few_points():
                            "correctly: the test error is 0.0 % with it and 0.0 % without it, no difference")
     assert "150 test points are too few" not in text
     assert "the simpler base model is good enough" in text
+
+
+def test_a_single_fold_is_not_called_cross_validation():
+    by_labels = example_run(3)[0]["gain"]["by_labels"] | {"folds": 1}
+    text = " ".join(label_sentences(by_labels))
+    assert text.startswith(f"On the {by_labels['n']} labels that were held out once, the error is")
+    assert "cross-validation" not in text
+    assert "held-out labels, one fold (95 % interval)" in label_score_rows(by_labels)[0][1]
 
 
 @pytest.mark.parametrize(("n_test", "labels"), [(3, "no clear difference"), (150, HELPED)])

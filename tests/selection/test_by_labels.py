@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_friedman1
 
 from dssl import LaplaceLearningRegressor, LapRLSRegressor, MultiscaleKernelRegressor, SemiSupervisedRegressor
@@ -37,8 +37,13 @@ def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(
 def test_one_fold_of_many_labels_is_held_out_where_that_is_asked_for():
     target = classes(3000, 2500, 3)
     (fold,), = LabelFolds.of(target, 3, a_fit_each=True, one_of_many=True).repetitions
-    assert np.bincount(target.coded[fold], minlength=3)[:2].tolist() == pytest.approx([600, 500], abs=1)
-    assert len(fold) == pytest.approx(5503 / 5, abs=1)
+    assert np.bincount(target.coded[fold], minlength=3)[:2].tolist() == pytest.approx([600, 500], abs=80)
+    assert set(np.delete(target.coded, fold)) == {0, 1, 2}
+    other = replace(target, coded=np.arange(5503) % 2)  # another tag of the same points
+    assert_array_equal(LabelFolds.of(other, 3, a_fit_each=True, one_of_many=True).compared[0], fold)
+    assert not np.array_equal(LabelFolds.of(target, 4, a_fit_each=True, one_of_many=True).compared[0], fold)
+    alone = replace(target, coded=np.arange(5503), names=np.arange(5503))
+    assert LabelFolds.of(alone, 3, a_fit_each=True, one_of_many=True).compared == []
     assert sum(map(len, LabelFolds.of(target, 3, a_fit_each=True).compared)) == 5503
     few = classes(300, 250)
     assert len(LabelFolds.of(few, 3, a_fit_each=True, one_of_many=True).compared) == 5

@@ -4,7 +4,7 @@ import json
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import chdir, suppress
 
 import pytest
 
@@ -173,6 +173,8 @@ def test_a_run_is_found_by_the_beginning_of_its_name(place, submission):
     assert find_run(place, submission.folder.name[:12]) == submission.folder
     assert find_run(place, None) == submission.folder
     assert find_run(place, str(submission.folder)) == find_run(place, f"{submission.folder}/") == submission.folder
+    with chdir(submission.folder):
+        assert find_run(place, ".") == find_run(place, "result.json") == submission.folder.resolve()
     later = place.root / "runs" / "99991231T235959-a-run-of-its-own-process"
     later.mkdir()
     assert find_run(place, None) == later

@@ -55,9 +55,14 @@ class NumberFormat:
         return rf"{CURRENCY}|[%()\s" + "".join(f"\\{mark}" for mark in self.thousands.replace(" ", "")) + "]"
 
     @property
+    def before_unit(self) -> str:
+        """The regular expression (RE2) of a number that a unit follows."""
+        return rf"[+-]?(?:{MONEY})?{_digits(self.decimal, self.thousands)}"
+
+    @property
     def unit_pattern(self) -> str:
         """The regular expression (RE2) of a number and its unit."""
-        return rf"^(?P<number>[+-]?(?:{MONEY})?{_digits(self.decimal, self.thousands)})\s?(?P<unit>{UNIT})$"
+        return rf"^(?P<number>{self.before_unit})\s?(?P<unit>{UNIT})$"
 
     def without_zero_fraction(self, cells: pa.Array) -> pa.Array:
         """Return trimmed cells, of which a whole number with a fraction of zeros (5411.0) has none (5411).

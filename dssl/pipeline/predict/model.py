@@ -15,7 +15,7 @@ from ...data.dataset import Dataset
 from ...data.frames import as_pandas
 from ...data.ingest import ingest
 from ...data.ingest_params import IngestParams
-from ...data.lists import column_of
+from ...data.lists import column_of, with_elements
 from ...data.readers.formats import FORMATS, format_of, open_reader
 from ...data.readers.stored import StoredReader
 from ...data.scaling.out_of_range import Comparison, Ranges
@@ -93,15 +93,17 @@ class FittedPipeline:
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the model to one file, which NumPy alone can predict with; see `PointPredictor.export`.
 
-        The columns of a table whose text and missing cells became numbers are described in it.
+        How the cells of a table become numbers is described in it.
         """
-        columns = Columns.of(self.dataset)
-        if columns is None:
-            names, cells = self.dataset.get("feature_names"), None
-        else:
-            names = None if columns.names is None else list(columns.names)
-            cells = cells_of_table(columns, self.read, self.dataset.get("decimal"))
-        return export_model(path, self.model, self.scaling, None, names, cells, overwrite=overwrite)
+        columns, decimal = self._columns_of(self.model.n_features), self.dataset.get("decimal")
+        names = None if columns.names is None else list(columns.names)
+        is_table = decimal is not None or Columns.of(self.dataset) is not None
+        return export_model(path, self.model, self.scaling, None, names,
+                            cells_of_table(columns, self.read, decimal) if is_table else None, overwrite=overwrite)
+
+    def _columns_of(self, n_columns: int) -> Columns:
+        """Return the encoding of the columns of the training data, which without one are n numbers as they are."""
+        return Columns.of(self.dataset) or Columns.of_numbers(self.dataset.get("feature_names"), n_columns, {})
 
     def write(self, X: Rows, out: Path, execution: Execution, *, reject: bool = False, probabilities: bool = False,
               outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
@@ -257,12 +259,12 @@ class FittedPipeline:
             return self.dataset_of(X, execution).X
         X = as_pandas(X)
         if isinstance(X, pd.DataFrame):
-            columns = Columns.of(self.dataset)
-            names = list(columns.names or ()) if columns else self.dataset.get("feature_names") or []
+            X, columns = with_elements(X), Columns.of(self.dataset)
+            read_as = self._columns_of(X.shape[1])
+            names = list(read_as.names or ())
             X = X.set_axis([str(name) for name in X.columns], axis="columns")
             stored = [column_of(name, list(X.columns)) for name in names]
             self._require_features("X", [*dict.fromkeys(stored)], list(X.columns))
-            read_as = columns or Columns.of_numbers(names, X.shape[1], {})
             if names or X.shape[1] == read_as.n_columns:
                 X = as_read(X, read_as.read_as(), self.read, self.dataset.get("decimal"))
             if columns is not None:
