@@ -20,7 +20,7 @@ IDENTIFIERS = {  # names of variables, attributes, parameters, functions and cla
     "abstain": "reject", "abstains": "rejects", "abstained": "rejected",
     "reached": "reachable", "unreached": "unreachable", "far": "outlier", "beyond": "out of range",
     "most": "upper_bound, or max_ and what is bounded", "least": "lower_bound, or min_ and what is bounded",
-    "left_out": "held_out", "n_held": "n_held_out", "of_held": "of_held_out", "own_held": "own_held_out",
+    "left_out": "held_out", "n_held": "n_held_out", "of_held": "of_held_out", "own_held": "learner_held_out",
     "held_values": "held_out_values", "HeldLabels": "HeldOutLabels"}
 PARTS = {"subsample": "landmarks", "subsamples": "landmarks"}  # of names, between underscores or in CamelCase
 HELD_OUT = ("dssl/learners/", "dssl/selection/")  # where nothing is held but labels that are held out

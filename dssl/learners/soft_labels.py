@@ -28,7 +28,7 @@ from .target.target import Classes, Target
 
 SOFTENING = 1e-3  # added to each probability, so that its logarithm is finite
 SUM_TOLERANCE = 1e-3  # of the probabilities of a row
-RATE, DEVIATION, OWN_DEVIATION = 3.0, 3.0, 0.5  # of the priors of b, and of log a
+RATE, DEVIATION, LEARNER_DEVIATION = 3.0, 3.0, 0.5  # of the priors of b, and of log a
 MAX_WEIGHT = 20.0
 PENALTY = 3.0  # of quantities: squared residuals of labels that a weight has to save
 SIMILAR_NUMBERS = 1 << 20  # of a block of rows whose similarities are computed
@@ -177,8 +177,8 @@ def pool_weights(target: Target, learned: np.ndarray, others: np.ndarray, weight
         excess = np.exp(logs)
         excess[rows, target.coded] -= 1
         excess *= w[:, None]
-        value = parameters[0]**2 / (2 * OWN_DEVIATION**2) + (RATE * b + b**2 / (2 * DEVIATION**2)).sum()
-        gradient = np.concatenate([[a * (excess * learned).sum() + parameters[0] / OWN_DEVIATION**2],
+        value = parameters[0]**2 / (2 * LEARNER_DEVIATION**2) + (RATE * b + b**2 / (2 * DEVIATION**2)).sum()
+        gradient = np.concatenate([[a * (excess * learned).sum() + parameters[0] / LEARNER_DEVIATION**2],
                                    (excess * others).sum(axis=(1, 2)) + RATE + b / DEVIATION**2])
         return float(value - w @ logs[rows, target.coded]), gradient
 

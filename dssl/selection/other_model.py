@@ -28,9 +28,9 @@ def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, lea
     def gain(baseline: np.ndarray) -> Gain:
         return gain_of(labels, coding, pooled[known], baseline[known], label_weight, metric)
 
-    own_gain, gain_over_other = gain(learned), gain(other)
-    return {**attributes, "gain": own_gain.described(), "gain_over_other": gain_over_other.described(),
-            "in_words": _in_words(own_gain, gain_over_other, attributes)}
+    gain_over_learner, gain_over_other = gain(learned), gain(other)
+    return {**attributes, "gain": gain_over_learner.described(), "gain_over_other": gain_over_other.described(),
+            "in_words": _in_words(gain_over_learner, gain_over_other, attributes)}
 
 
 def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
 
     moved : the share of points whose class smoothing changes.
     """
-    if attributes["own_weight"] > 0:
+    if attributes["learner_weight"] > 0:
         return {**attributes, "in_words":
                 "the other model is not used, because too few labels can be held out to judge it"}
     return {**attributes, "moved": moved, "in_words":

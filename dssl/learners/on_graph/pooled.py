@@ -114,7 +114,7 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     if learner is None:
         weights, positions = Weights(0.0, np.array([*[0.0] * (k - 1), sizes[-1]])), np.arange(0)
         log_values, fitted_to, calibrated = even, 0, np.arange(0)
-        own_held_out = own_values = np.zeros((0, even.shape[1]))
+        learner_held_out = learner_values = np.zeros((0, even.shape[1]))
     else:
         unseen, unseen_at_labels = (softmax(SHARPENED * each[-1], axis=1) for each in (others, at_labels))
         log_values = _log_probabilities(target, learner.values, learner, unseen)
@@ -122,29 +122,31 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
         positions, values = learner.positions[known], learner.held_out[known]
         # The only label of a class is predicted wrong without itself, so that it judges the other model alone.
         calibrated = calibration_labels(target, values, positions)
-        own_held_out = np.zeros((len(positions), even.shape[1]))
-        own_held_out[calibrated] = _log_probabilities(target, values, learner, unseen_at_labels[positions])[calibrated]
-        own_values, fitted_to = np.full(own_held_out.shape, np.nan), len(positions)
-        own_values[calibrated] = own_held_out[calibrated]
-        weights = pool_weights(target.take(positions), own_held_out, at_labels[:, positions], _taken(weight, positions))
+        learner_held_out = np.zeros((len(positions), even.shape[1]))
+        learner_held_out[calibrated] = _log_probabilities(target, values, learner,
+                                                          unseen_at_labels[positions])[calibrated]
+        learner_values, fitted_to = np.full(learner_held_out.shape, np.nan), len(positions)
+        learner_values[calibrated] = learner_held_out[calibrated]
+        weights = pool_weights(target.take(positions), learner_held_out, at_labels[:, positions],
+                               _taken(weight, positions))
     labels, label_weight = target.take(positions), _taken(weight, positions)
     logs_at_vertices = pool(target, weights, log_values, others)
-    held_out = cross_fitted_pool(labels, own_held_out, at_labels[:, positions], label_weight)
-    of_other = pool(target, Weights(0.0, np.ones(1)), own_held_out, at_labels[:1, positions] * sizes[0])
+    held_out = cross_fitted_pool(labels, learner_held_out, at_labels[:, positions], label_weight)
+    of_other = pool(target, Weights(0.0, np.ones(1)), learner_held_out, at_labels[:1, positions] * sizes[0])
     decision = _decision(target, weight, held_out[calibrated], positions[calibrated])
     calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
     shift = 0.0 if decision is None else decision
     reachable = np.ones(len(even), bool)
     if learner is not None and not learner.reachable.all():
-        nothing = np.zeros_like(own_held_out)
+        nothing = np.zeros_like(learner_held_out)
         elsewhere = pool_weights(labels, nothing, at_labels[:, positions], label_weight)
         of_others = cross_fitted_pool(labels, nothing, at_labels[:, positions], label_weight)
         reachable = learner.reachable | _is_informative(labels, of_others)
         logs_at_vertices = np.where(learner.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
         VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), positions,
-        signed(held_out + shift, target), signed(of_other, target), signed(own_values, target),
-        signed(logs[0][0], target), calibration, {"labels": fitted_to, "own_weight": weights.learner,
+        signed(held_out + shift, target), signed(of_other, target), signed(learner_values, target),
+        signed(logs[0][0], target), calibration, {"labels": fitted_to, "learner_weight": weights.learner,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
 
 
@@ -200,11 +202,11 @@ def _of_quantities(target: Target, weight: np.ndarray | None, members: Sequence[
     others, at_labels = (np.stack(list(each)) for each in zip(*members, strict=True))
     known = np.isfinite(at_labels[:, learner.positions]).all(axis=(0, 2)) & np.isfinite(learner.held_out).all(axis=1)
     positions = learner.positions[known]
-    labels, label_weight, own_held_out = target.take(positions), _taken(weight, positions), learner.held_out[known]
-    weights = pool_weights(labels, own_held_out, at_labels[:, positions], label_weight)
+    labels, label_weight, learner_held_out = target.take(positions), _taken(weight, positions), learner.held_out[known]
+    weights = pool_weights(labels, learner_held_out, at_labels[:, positions], label_weight)
     values = pool(target, weights, learner.values, others)
     return Pooled(VertexValues(values, np.ones(len(values), bool)), positions,
-                  cross_fitted_pool(labels, own_held_out, at_labels[:, positions], label_weight),
-                  at_labels[0][positions], own_held_out, others[0], None,
-                  {"labels": len(positions), "own_weight": weights.learner, "weight": float(weights.others[0]),
+                  cross_fitted_pool(labels, learner_held_out, at_labels[:, positions], label_weight),
+                  at_labels[0][positions], learner_held_out, others[0], None,
+                  {"labels": len(positions), "learner_weight": weights.learner, "weight": float(weights.others[0]),
                    "smoothed_weight": float(weights.others[-1])})

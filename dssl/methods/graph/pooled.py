@@ -29,7 +29,7 @@ class PooledLearner:
     random_state: int
     execution: Execution
 
-    def own_values(self, target: Target, weight: np.ndarray | None) -> LearnerValues | None:
+    def learner_values(self, target: Target, weight: np.ndarray | None) -> LearnerValues | None:
         """Return what the learner says by itself and without class sizes; None where labels are too few for one."""
         if not can_learn(target):
             return None
@@ -61,7 +61,7 @@ class PooledLearner:
     def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
         """Return the pool; known class sizes do not count yet."""
         return fit_pool(self.graph, target, weight, self.other.soft_labels(target, weight),
-                        self.own_values(target, weight), self.random_state, self.execution)
+                        self.learner_values(target, weight), self.random_state, self.execution)
 
     def values(self, pooled: Pooled, target: Target,
                weight: np.ndarray | None) -> tuple[VertexValues, Calibration | None]:

@@ -76,7 +76,7 @@ def _other_model(evidence: Attributes) -> str | None:
     other = evidence.get("other_model")
     if not other:
         return None
-    return (f"{other['in_words']}; weights: learner {number(other['own_weight'])}, other model "
+    return (f"{other['in_words']}; weights: learner {number(other['learner_weight'])}, other model "
             f"{number(other['weight'])}, other model smoothed on the graph {number(other['smoothed_weight'])}")
 
 
