@@ -168,8 +168,8 @@ def test_quantities_are_compared_by_what_the_t_test_can_see():
     many = compare(Quantities(np.arange(400), true), {"values": near}, {"values": far})
     assert not few.has_power
     assert many.has_power
-    assert few.found is None
-    assert many.found < 0.2 * np.sqrt(np.mean((far - true) ** 2))
+    assert few.detectable is None
+    assert many.detectable < 0.2 * np.sqrt(np.mean((far - true) ** 2))
     assert_allclose(many.p_value, ttest_rel((near - true) ** 2, (far - true) ** 2).pvalue)
 
 

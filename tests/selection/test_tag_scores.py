@@ -124,4 +124,4 @@ def test_a_difference_is_significant_where_it_is_above_the_smallest_that_can_be(
     tags, scores = drawn(seed, n=40, c=3)
     pair = pair_of_tags(tags, scores, np.random.default_rng(seed + 1).normal(size=scores.shape))
     assert (abs(pair.gain) > pair.smallest) == (pair.p_value < 0.05)
-    assert pair.found is None or pair.found > pair.smallest
+    assert pair.detectable is None or pair.detectable > pair.smallest
