@@ -4,10 +4,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import sys
 from numbers import Integral, Real
 from typing import Any, TypeGuard
-
-import numpy as np
 
 from .errors import ParameterError, explain, require
 
@@ -34,7 +33,8 @@ def plain(value: Any) -> Any:
         return fields
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if isinstance(value, np.generic):
+    numpy = sys.modules.get("numpy")  # which takes half of the time of a help text, and no value of it is there before
+    if numpy is not None and isinstance(value, numpy.generic):
         return plain(value.item())
     if value is None or isinstance(value, (bool, int, str)):
         return value

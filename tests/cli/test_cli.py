@@ -60,6 +60,16 @@ def workspace(made, tmp_path):
     return Path(shutil.copytree(made / "work", tmp_path / "work"))
 
 
+def test_a_help_text_loads_no_numbers():
+    code = """import sys
+from click.testing import CliRunner
+from dssl.cli.main import main
+assert "Commands" in CliRunner().invoke(main, ["--help"]).output
+print(*sorted({"numpy", "numba", "pandas", "scipy", "sklearn", "zarr", "dask", "pydantic"} & set(sys.modules)))"""
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.split() == []
+
+
 def test_a_small_run_starts_no_workers_unless_it_is_asked_to(made, tmp_path, monkeypatch):
     asked = []
 
