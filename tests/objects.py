@@ -48,11 +48,28 @@ def started(command: list[str], port: int) -> Iterator[None]:
             process.terminate()
 
 
+# A condition of a request and the change that follows from it are one step of S3; in the threads of moto's server they
+# are two, between which another request comes now and then.
+SERVER = """
+from threading import Lock
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+from moto.server import main
+handle, lock = DomainDispatcherApplication.__call__, Lock()
+def in_one_step(self, environ, start_response):
+    if {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"} & set(environ):
+        with lock:
+            return handle(self, environ, start_response)
+    return handle(self, environ, start_response)
+DomainDispatcherApplication.__call__ = in_one_step
+main()
+"""
+
+
 @contextmanager
 def moto(bucket: str = "bucket") -> Iterator[Mapping[str, str]]:
     """Run moto's S3 server with a bucket; yield the environment of its clients."""
     port = free_port()
-    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-c", SERVER, "-H", "127.0.0.1", "-p", str(port)]
     with started(command, port):
         make_bucket(port, bucket)
         yield environment(port)
