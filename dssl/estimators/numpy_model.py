@@ -123,12 +123,14 @@ class Model:
             if names is None:
                 raise ValueError("the columns of the fit have no names: pass rows with the cells in their order")
             given = X if isinstance(X, dict) else X.columns
-            lacking = [name for name in names if _stored_as(name, given)[0] not in given]
+            stored = [_stored_as(name, given) for name in names]
+            lacking = [at for at, _ in stored if at not in given]
             if lacking:
                 raise ValueError(f"X lacks the columns {lacking[:10]}")
-            columns = [_column(X[at], at, names, element, self.read_as["missing"]) for at, element in (
-                _stored_as(name, given) for name in names)]
-            if len({len(column) for column in columns}) > 1:
+            parts = {at: () if element is None else names for at, element in stored}  # a column is read once
+            read = {at: _column(X[at], at, of, self.read_as["missing"]) for at, of in parts.items()}
+            columns = [read[at] if element is None else read[at][:, element] for at, element in stored]
+            if len({*map(len, columns)}) > 1:
                 raise ValueError("the columns of X differ in length: pass a cell of each column for every row")
             if self.cells is None and all(column.dtype.kind in "biuf" for column in columns):
                 return np.stack(columns, axis=1)
@@ -224,8 +226,8 @@ def _stored_as(name, given):
     return (element[1], int(element[2])) if element and element[1] in given else (name, None)
 
 
-def _column(given, name, names, element, missing):
-    """Return the cells of a column; or one element of each (lists, 10x20), of which `names` say how many it has."""
+def _column(given, name, names, missing):
+    """Return the cells of a column (n,); or their elements (n, count) where `names` say that it has some (10x20)."""
     if isinstance(given, str) or not hasattr(given, "__len__"):
         raise ValueError(f"X[{name!r}] is a single cell: pass a list of rows, [row], or a dict of columns")
     cells = np.asarray(given) if hasattr(given, "dtype") else np.empty(0, object)
@@ -233,14 +235,14 @@ def _column(given, name, names, element, missing):
         cells = np.empty(len(given), object)
         for row, cell in enumerate(given):
             cells[row] = cell
-    if element is None:
+    count = sum(_stored_as(other, {name})[1] is not None for other in names)
+    if not count:
         return cells
-    count = sum(re.fullmatch(rf"{re.escape(name)}\[\d+\]", other) is not None for other in names)
-    elements = np.empty(len(cells), object)
+    elements = np.empty((len(cells), count), object)
     for row, cell in enumerate(cells):
         parts = _sides(cell) if isinstance(cell, str) else cell
         if np.ndim(parts) and len(parts) == count:
-            elements[row] = parts[element]
+            elements[row] = parts
         elif np.ndim(cell) or _text(cell) not in missing:
             raise ValueError(f"column {name!r} holds {cell!r} in row {row}, where training had numbers, {count} a cell")
     return elements
@@ -255,8 +257,7 @@ def _numbers_of(column, described, cells):
     else:
         numbers = np.array([_number(cell, row, described, cells) for row, cell in enumerate(column)], np.float64)
     is_missing = np.isnan(numbers) | np.isin(numbers, cells["missing_numbers"])
-    fill = described.get("fill")
-    return np.where(is_missing, np.nan if fill is None else fill, numbers)[:, None]
+    return np.where(is_missing, np.array(described.get("fill"), np.float64), numbers)[:, None]  # NaN where it is None
 
 
 def _levels_of(column, described, cells):
@@ -309,8 +310,7 @@ def _text(cell):
 
 def _plain(cell):
     """Return the text of a cell with the blanks, minus and micro signs of a keyboard."""
-    text = re.sub("[\u00a0\u2007\u2009\u202f]", " ", _text(cell))
-    return text.replace("\u2212", "-").replace("\u03bc", "\u00b5").strip()
+    return re.sub("[\u00a0\u2007\u2009\u202f]", " ", _text(cell)).translate({0x2212: "-", 0x3bc: "\u00b5"}).strip()
 
 
 def _folded(text):
