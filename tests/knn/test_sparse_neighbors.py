@@ -1,6 +1,5 @@
 """Neighbors of sparse rows: the lists of the dense search but for rounding, and the same bits whatever the blocks."""
 
-import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +25,7 @@ from dssl.knn.squared_distances import candidate_distances
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
+from tests.memory import traced_peak
 
 
 def zipf(n, d, entries, random_state, dtype=np.float32):
@@ -192,15 +192,9 @@ def test_rows_without_distances_are_refused(value, metric, words):
 
 def test_nothing_of_the_size_of_the_dense_rows_is_made():
     """2,000 rows of 50,000 columns are 800 MB dense; the search of a few blocks stays below 60."""
-    import tracemalloc
-
     X = weighted(zipf(2000, 50_000, 20, 8), 9)
     lists(CsrRows(X[:300]), 3)  # compiled before it is measured
-    tracemalloc.start()
-    lists(CsrRows(X), 3, execution=InProcess(1))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 60e6
+    assert traced_peak(lambda: lists(CsrRows(X), 3, execution=InProcess(1)), 60e6) < 60e6
 
 
 def test_the_search_is_planned_without_reading_all_rows(monkeypatch):
@@ -252,9 +246,7 @@ def test_descent_takes_what_its_cost_says(n, d, entries, dtype, metric):
     X = CsrRows(sparse.random(n, d, entries / d, "csr", rng=np.random.default_rng(21)).astype(np.float32).ceil()
                 .astype(dtype))
     execution = InProcess(1, memory_budget=1 << 30)
-    tracemalloc.start()
-    find_neighbors(X, NeighborParams(n_neighbors=5, method="descent", metric=metric, recall=0.01), execution)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    params = NeighborParams(n_neighbors=5, method="descent", metric=metric, recall=0.01)
     cost = descent_cost(X, 5, metric, execution.memory_budget)
+    peak = traced_peak(lambda: find_neighbors(X, params, execution), cost.peak)
     assert cost.smallest_peak / 3 < peak < cost.peak

@@ -1,6 +1,5 @@
 """What another model says in a pipeline file counts as it does in the fit of an estimator."""
 
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.blocks import ArrayRows
+from tests.memory import traced_peak
 
 FEATURES, NAMES = ["a", "b"], ["owl", "cat", "dog"]  # not in ascending order
 COLUMNS = [f"p_{name}" for name in NAMES]
@@ -159,11 +159,9 @@ def test_similarities_to_class_vectors_take_the_memory_that_is_planned():
     held = 8 * 40_000 * 5
     f = PlanInputs(1 << 30, IngestParams(), 40_000, Bounded.known(256), None, *map(Bounded.known, (
         256, 40_000, 0, 5, 0, 40_000, 0)), False, opinion="class_embeddings")
-    tracemalloc.start()
-    vector_probabilities(rows, vectors)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak <= vectors_cost(f, 3 * held).peak <= 2 * peak
+    planned = vectors_cost(f, 3 * held).peak
+    peak = traced_peak(lambda: vector_probabilities(rows, vectors), planned)
+    assert peak <= planned <= 2 * peak
 
 
 def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path):

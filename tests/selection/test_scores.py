@@ -1,6 +1,5 @@
 """Scores of predictions, and whether one model is better than another."""
 
-import tracemalloc
 import warnings
 from types import SimpleNamespace
 
@@ -22,6 +21,7 @@ from dssl.selection.scores import (
     scored_bytes,
     scores_of,
 )
+from tests.memory import traced_peak
 
 
 def test_one_column_of_two_classes_is_that_of_the_second():
@@ -112,7 +112,6 @@ def test_models_that_differ_by_rounding_are_equal():
 @pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "roc_auc"])
 @pytest.mark.parametrize("n_classes", [2, 10])
 def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n_classes):
-    # so many that what the test process itself allocates meanwhile, some 50 kB, does not count
     n, rng = 20_000, np.random.default_rng(0)
     true = Classes(np.arange(n), rng.integers(0, n_classes, n), np.arange(n_classes), scoring=scoring)
     margins = (n, margin_columns(n_classes))
@@ -126,12 +125,9 @@ def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n
         unlabeled_verdict(true, actual)
 
     compare()  # what it imports is no cost of points
-    tracemalloc.start()
-    compare()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
     held = sum(item[name].nbytes for item in actual.values() for name in ("margins", "log_losses", "probabilities"))
-    assert peak + held < n * scored_bytes(n_classes, len(actual), has_scoring=scoring != "accuracy")
+    most = n * scored_bytes(n_classes, len(actual), has_scoring=scoring != "accuracy") - held
+    assert traced_peak(compare, most) < most
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
