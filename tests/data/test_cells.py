@@ -149,7 +149,7 @@ def test_the_decimal_mark_is_that_of_the_file():
 # ---- from a file
 
 
-@pytest.mark.parametrize("gap", ["n.a.", "-", "N/A", "none", "#N/A", "?", "."])
+@pytest.mark.parametrize("gap", ["n.a.", "-", "N/A", "none", "#N/A", "?", ".", "k.A.", "n/d"])
 def test_one_gap_leaves_a_column_of_numbers(tmp_path, gap):
     values = np.random.default_rng(1).normal(size=N).round(4)
     path, _ = read(tmp_path, price=[*map(str, values[:-1]), gap])

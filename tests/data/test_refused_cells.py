@@ -26,7 +26,7 @@ def table():
                           "color": rng.choice(["red", "green"], n), "odd": rng.integers(0, 9, n).astype(object),
                           "y": rng.integers(0, 2, n)})
     frame.loc[[3, LATE, LATE + 1], "gaps"] = None
-    frame.loc[[LATE, LATE + 9], "odd"] = ["see", "k.A."]
+    frame.loc[[LATE, LATE + 9], "odd"] = ["see", "ask"]
     frame.loc[LATE + 5, "color"] = None
     return frame
 
@@ -46,7 +46,7 @@ def refusal(path, **options):
 
 
 GAPS, COLOR = "column 'gaps' has 3 missing cells; the first is in row 3", "(1,999 of 2,000 cells)"
-ODD = f"column 'odd' holds text: 'see' in row {LATE}, 'k.A.' in row {LATE + 9} (2 of 2,000 cells)"
+ODD = f"column 'odd' holds text: 'see' in row {LATE}, 'ask' in row {LATE + 9} (2 of 2,000 cells)"
 GONE = f"has a missing cell in row {LATE + 5}"
 
 
@@ -74,8 +74,8 @@ def test_all_cells_that_are_no_numbers_are_told_at_once(files, name, rows, optio
 
 def test_few_texts_among_numbers_may_mark_missing_cells(files):
     text = refusal(files / "t.csv")
-    assert "if 'k.A.', 'see' marks a missing cell, `missing: ['k.A.', 'see']`" in text
-    actual = ingest(files / "t.csv", MemoryParts(), InProcess(1), missing=("see", "k.A."), when_missing="impute",
+    assert "if 'ask', 'see' marks a missing cell, `missing: ['ask', 'see']`" in text
+    actual = ingest(files / "t.csv", MemoryParts(), InProcess(1), missing=("see", "ask"), when_missing="impute",
                    when_text="one_hot")
     assert [record["missing"] for record in actual.attributes["survey"]] == [0, 3, 1, 2]
 

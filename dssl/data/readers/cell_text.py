@@ -18,7 +18,12 @@ from ...base.missing import MISSING
 # Texts that mark missing cells in columns of numbers, in upper or lower case, in addition to MISSING. In columns of
 # text they may be a category.
 NUMBER_GAPS = ("-", "--", "---", "—", "–", ".", "..", "...", "na", "n/a", "n.a.", "n.a", "#n/a", "<na>", "nan", "null",
-               "none", "nil", "missing", "unknown", "not available", "no data")
+               "none", "nil", "missing", "unknown", "not available", "no data",
+               # German, French, Spanish and Portuguese, Italian and Dutch
+               "k.a.", "k. a.", "keine angabe", "fehlt", "unbekannt",
+               "n.d.", "n/d", "nd", "n.c.", "n/c", "inconnu", "manquant", "non disponible",
+               "s/d", "s.d.", "sin dato", "sin datos", "desconocido", "desconhecido", "sem dados",
+               "sconosciuto", "non disponibile", "onbekend", "n.b.", "n.v.t.")
 TRUTH = (  # words for 0 and for 1, in any case; a column holds those of one line, the first of which are numbers too
     (("false",), ("true",)), (("no",), ("yes", "si", "sí", "sì")), (("nein", "nee", "nej"), ("ja",)),
     (("non",), ("oui",)), (("não",), ("sim",)), (("n",), ("y", "j")), (("f",), ("t",)), (("falsch",), ("wahr",)),
