@@ -84,17 +84,10 @@ def s3(s3_server):
 
 @pytest.fixture(scope="session")
 def cluster_client():
-    """A client of two worker processes with one thread each.
+    """A client of two worker processes with one thread each."""
+    from tests.clusters import local_cluster
 
-    It is not the active client, so that other tests still run in this process: `with cluster_client.as_current():`.
-    """
-    from distributed import Client, LocalCluster
-
-    from dssl.runtime.local import forked_workers
-
-    with forked_workers(), LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-            memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
+    with local_cluster(2) as client:
         yield client
 
 

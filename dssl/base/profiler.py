@@ -9,6 +9,7 @@ Growth while they load is excluded, and counts as memory that a process holds be
 """
 
 import ctypes
+import resource
 import sys
 import threading
 from contextlib import suppress
@@ -17,10 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import psutil
-
 CLEAR = Path("/proc/self/clear_refs")
-STATUS = Path("/proc/self/status")
+STATUS, SIZES = Path("/proc/self/status"), Path("/proc/self/statm")
+PAGE_BYTES = resource.getpagesize()
 RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 # Freed memory below these sizes is used again. The pages of every array were cleared anew, which took half of the
 # processor time of predictions.
@@ -139,7 +139,10 @@ def _mark() -> int:
 
 
 def _resident() -> int:
-    return psutil.Process().memory_info().rss
+    """Return the resident size of this process (bytes), 0 where the system does not say."""
+    with suppress(OSError):
+        return int(SIZES.read_bytes().split()[1]) * PAGE_BYTES
+    return 0
 
 
 def return_freed_memory() -> None:

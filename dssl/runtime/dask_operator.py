@@ -24,7 +24,10 @@ ROUTES = {"scheduler": '["distributed.http.scheduler.api", "distributed.http.hea
 SETTINGS = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s", "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
             "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False", "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
             "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": ROUTES["scheduler"],
-            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": ROUTES["worker"]}  # like `description.SETTINGS`
+            "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": ROUTES["worker"],
+            "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
+            "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
+            "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__DISK": "False"}  # like `description.SETTINGS`
 
 
 class OperatorRuntime(PodFields, PoolRuntime):

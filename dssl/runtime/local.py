@@ -20,7 +20,7 @@ from pydantic import Field, field_validator
 from ..base.errors import SpecError, require
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
-from .description import SETTINGS, RankedRuntime
+from .description import SETTINGS, WATCHED, RankedRuntime
 from .detached import Detached
 
 
@@ -53,8 +53,8 @@ class LocalRuntime(RankedRuntime):
 
     def settings(self) -> Mapping[str, object]:
         """Return Dask's settings for scheduler and workers."""
-        routes = "distributed.scheduler.http.routes"
-        return {**SETTINGS, **({routes: dask.config.get(routes)} if self.dashboard else {})}
+        shown = {"distributed.scheduler.http.routes", *WATCHED} if self.dashboard else set()
+        return {name: value for name, value in SETTINGS.items() if name not in shown}
 
     @property
     def host(self) -> str:

@@ -4,6 +4,7 @@
     python -m tests.benchmarks.overhead many [TASKS]       on 20 workers; the scheduler is a process of its own, too
     python -m tests.benchmarks.overhead pipeline [POINTS]  dssl's stages over their own block functions, one thread
     python -m tests.benchmarks.overhead start              how long two local workers take to come
+    python -m tests.benchmarks.overhead idle               what they take while they wait, with and without monitors
 """
 
 import json
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from dssl.execution import tasks as tasks_module
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import Execution
 from dssl.pipeline.run import run
-from dssl.runtime.description import SETTINGS
+from dssl.runtime.description import SETTINGS, WATCHED
 from dssl.runtime.local import LocalRuntime
 from dssl.runtime.start import open_runtime
 from dssl.storage.blocks import MemoryParts, Parts
@@ -193,6 +194,27 @@ def start() -> None:
              thousand_tasks_seconds=round(seconds, 2))
 
 
+class MonitoredRuntime(LocalRuntime):
+    """Local processes whose profiler and monitors are as Dask sets them."""
+
+    def settings(self) -> Mapping[str, object]:
+        return {name: value for name, value in super().settings().items() if name not in WATCHED}
+
+
+def idle(seconds: float = 20.0) -> None:
+    """Let two local workers wait, three times in turns; tell what part of a core each process takes."""
+    for attempt in range(3):
+        for runtime in (MonitoredRuntime, LocalRuntime):
+            with runtime(workers=2).start(1 << 30) as (execution, _):
+                time.sleep(4)  # what starts them
+                processes = [psutil.Process(), *map(psutil.Process, execution.ask_workers(os.getpid).values())]
+                before = list(map(core_seconds, processes))
+                time.sleep(seconds)
+                shares = [round(100 * (core_seconds(one) - own) / seconds, 1)
+                          for one, own in zip(processes, before, strict=True)]
+            tell(attempt=attempt, runtime=runtime.__name__, scheduler_percent=shares[0], workers_percent=shares[1:])
+
+
 if __name__ == "__main__":
     what = sys.argv[1]
     if what == "empty":
@@ -201,5 +223,7 @@ if __name__ == "__main__":
         many(int(sys.argv[2]) if len(sys.argv) > 2 else 20_000)
     elif what == "pipeline":
         pipeline(int(sys.argv[2]) if len(sys.argv) > 2 else 64_000)
+    elif what == "idle":
+        idle()
     else:
         start()

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import Reduction, TaskCount, add, sums
-from dssl.runtime.local import forked_workers
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts
+from tests.clusters import local_cluster
 from tests.in_pairs import in_pairs
 
 
@@ -135,12 +134,7 @@ def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
 @pytest.fixture(scope="module")
 def lone_client():
     """A client of two worker processes that a test may end."""
-    with (
-        forked_workers(),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                     silence_logs=50) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    with local_cluster(2) as client:
         yield client
 
 

@@ -7,17 +7,16 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 
 from dssl.base.errors import ClusterError
 from dssl.execution.cost import WORKER_BYTES
 from dssl.execution.on_dask import OnDask
 from dssl.execution.worker_kinds import this_kind
 from dssl.pipeline.run import run
-from dssl.runtime.local import forked_workers
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.store import StoredParts
 
+from ..clusters import local_cluster
 from ..execution.test_tasks import SquareTask
 from ..faults.machines import wait_until
 
@@ -26,9 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def client():
-    with forked_workers(), LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None,
-            memory_limit="2GiB") as cluster, Client(cluster, set_as_default=False) as client:
+    with local_cluster(1) as client:
         yield client
 
 

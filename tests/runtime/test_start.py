@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import dask
 import psutil
 import pytest
 from distributed import LocalCluster
@@ -202,12 +203,16 @@ def test_local_workers_have_imported_what_they_run_and_have_the_environment_of_t
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypatch):
-    with LocalRuntime(workers=1, dashboard=True).start(1 << 30) as (_, where):
+    with LocalRuntime(workers=1, dashboard=True).start(1 << 30) as (execution, where):
+        profiles = execution.client.run(dask.config.get, "distributed.worker.profile.enabled")
+        assert profiles == dict.fromkeys(execution.client.nthreads(), True)  # the dashboard shows them
         link = where.rpartition("dashboard at ")[2]
         assert link.startswith("http://127.0.0.1:")
         with urlopen(link) as answer:
             assert b"Dask" in answer.read()
     with LocalRuntime(workers=1).start(1 << 30) as (execution, where):
+        assert execution.client.run(dask.config.get, "distributed.worker.profile.enabled") == dict.fromkeys(
+            execution.client.nthreads(), False)
         assert "dashboard" not in where
         port = execution.client.scheduler_info()["services"]["dashboard"]
         with pytest.raises(HTTPError, match="404"):

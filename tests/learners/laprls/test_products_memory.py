@@ -5,7 +5,6 @@ import signal
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 
 from dssl.execution.in_process import InProcess
@@ -20,7 +19,7 @@ from dssl.learners.laprls.products import (
     clear_cache,
     gram_bytes,
 )
-from dssl.runtime.local import forked_workers
+from tests.clusters import local_cluster
 
 from .landmarked import problem
 from .test_products import MUCH, columns_of, product
@@ -90,12 +89,7 @@ def test_a_worker_that_dies_between_products_changes_no_bit():
     columns = columns_of()
     here, _ = problem(200)
     expected = product(here, columns, n_runs=8)
-    with (
-        forked_workers(),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
-                     silence_logs=50) as cluster,
-        Client(cluster) as client,
-    ):
+    with local_cluster(2) as client:
         execution = OnDask(client)
         made, _ = problem(200, execution=execution)
         assert_array_equal(product(made, columns, n_runs=8, execution=execution), expected)
