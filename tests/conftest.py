@@ -5,6 +5,7 @@ import os
 import sys
 import uuid
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -17,6 +18,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+GUARDS = ("tests/end_to_end/", "tests/faults/", "tests/runtime/", "tests/storage/", "tests/submit/",
+          "tests/test_packages.py")
+GUARDED = ("budget", "cancel", "disk", "interrupt", "kill", "lock", "lost", "memory", "takes_more", "worker")
 NOT_TESTS = pytest.StashKey[set[str]]()
 
 
@@ -26,17 +30,38 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(2, len(os.sched_getaffinity(0))) if config.args == config.getini("testpaths") else 0
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--share", metavar="I/N", help="of the tests that no crash, worker or memory has a part in, those "
+                                                    "of the I-th of N parts, I from 0 on")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the extended cases, and keep the names of those that a test of the whole suite does not have."""
-    named = set[str]()
+    """Mark the slow and the extended cases, and leave out the tests of other shares.
+
+    Keeps the names of marked cases that a test of the whole suite does not have.
+    """
+    named: dict[str, pytest.MarkDecorator] = {}
     for item in items:
-        for mark in item.iter_markers("extended_cases"):
-            named |= {f"{item.nodeid.partition('[')[0]}[{case}]" for case in mark.args}
+        for name, added in (("slow_cases", pytest.mark.slow), ("extended_cases", pytest.mark.extended)):
+            for mark in item.iter_markers(name):
+                named |= {f"{item.nodeid.partition('[')[0]}[{case}]": added for case in mark.args}
         if item.nodeid in named:
-            item.add_marker(pytest.mark.extended)
+            item.add_marker(named[item.nodeid])
     if config.args == config.getini("testpaths"):
-        config.stash[NOT_TESTS] = named - {item.nodeid for item in items}
+        config.stash[NOT_TESTS] = named.keys() - {item.nodeid for item in items}
+    if share := config.getoption("share"):
+        index, count = map(int, share.split("/"))
+        of_others = {item for item in items
+                     if not is_in_every_share(item.nodeid) and crc32(item.nodeid.encode()) % count != index}
+        config.hook.pytest_deselected(items=list(of_others))
+        items[:] = [item for item in items if item not in of_others]
+
+
+def is_in_every_share(nodeid: str) -> bool:
+    """Return whether a test guards what is promised of crashes, workers and memory."""
+    file, _, name = nodeid.partition("[")[0].partition("::")
+    return file.startswith(GUARDS) or any(word in name for word in GUARDED)
 
 
 @pytest.hookimpl(trylast=True)

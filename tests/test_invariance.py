@@ -141,6 +141,7 @@ def test_neighbors_do_not_depend_on_blocks_or_threads(random_state, threads, hei
     assert_array_equal(blocks.distances, whole.distances)
 
 
+@pytest.mark.slow
 @thorough(5)
 @given(seeds, st.integers(1, 3), st.integers(1, 9))
 def test_the_covariance_is_the_same_bits_on_any_number_of_threads(random_state, power, block_columns):

@@ -30,6 +30,7 @@ def test_a_page_of_what_a_user_has_shows_problem_code_picture_result_and_pitfall
     assert (HAVE / f"{page}.png").stat().st_size < 60_000
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_from_the_code_of_its_page(tmp_path):
     code = f"import pictures, pathlib; pictures.draw('a-graph', pathlib.Path({str(tmp_path / 'a.png')!r}))"
     subprocess.run([sys.executable, "-c", code], cwd=HAVE, check=True, capture_output=True)

@@ -70,6 +70,7 @@ print(*sorted({"numpy", "numba", "pandas", "scipy", "sklearn", "zarr", "dask", "
     assert loaded.split() == []
 
 
+@pytest.mark.slow
 def test_a_small_run_starts_no_workers_unless_it_is_asked_to(made, tmp_path, monkeypatch):
     asked = []
 
@@ -117,6 +118,7 @@ def test_plan(made, workspace):
     assert [stage["address"] for stage in fresh["stages"]] == [stage["address"] for stage in stages]
 
 
+@pytest.mark.slow
 def test_fresh_and_budget(made, workspace):
     done = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--fresh", "--json",
                   "--memory-budget", "200MB")
@@ -256,6 +258,7 @@ def test_verify(workspace, tmp_path):
     assert "wrok" in nowhere.stderr
 
 
+@pytest.mark.slow
 def test_report_shows_the_newest(made, workspace):
     first = invoke("report", "--workspace", workspace).stdout.strip()
     assert Path(first).is_file()
@@ -475,6 +478,7 @@ def test_the_plan_shows_what_a_stage_takes(made, workspace):
     assert document["memory_budget"] == 300_000_000
 
 
+@pytest.mark.slow
 def test_a_plan_for_a_shape_and_workers(made, workspace):
     asked = ("plan", made / "spec.yaml", "--set", "data.source=nowhere.npz", "--columns", "64",
              "--workspace", workspace)

@@ -44,6 +44,7 @@ def test_a_library_that_is_too_old_or_missing(monkeypatch):
     assert worst(checks) == "problem"
 
 
+@pytest.mark.slow
 def test_compiled_code_is_kept_where_numba_keeps_it(tmp_path):
     asked = subprocess.run([sys.executable, "-m", "dssl.cli", "doctor", "--json", "--workspace", tmp_path / "work"],
                            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, capture_output=True,
@@ -52,6 +53,7 @@ def test_compiled_code_is_kept_where_numba_keeps_it(tmp_path):
     assert found.startswith(f"is kept in folders such as {tmp_path / 'cache'}")
 
 
+@pytest.mark.slow
 def test_compiled_code_that_can_be_kept_nowhere():
     refuse = ("import tempfile\ndef refuse(*args, **named): raise PermissionError(13, 'no')\n"
               "tempfile.TemporaryFile = refuse\nfrom dssl.cli.main import main\nmain(['doctor'])")

@@ -77,6 +77,7 @@ def test_any_column_of_obs_is_a_target(path, column, names, values):
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(height=st.integers(1, N), matrix=st.sampled_from(["X", "layers/log"]))
+@pytest.mark.slow_cases("zarr")
 def test_blocks_of_any_height_give_the_same_rows(path, tmp_path, height, matrix):
     reader = open_reader(path, scratch=tmp_path, target="cell_type", matrix=matrix)
     blocks = [dense(reader.read(start, min(start + height, N))) for start in range(0, N, height)]
@@ -256,6 +257,7 @@ def test_a_file_that_has_changed_since_it_was_opened_is_not_replaced(tmp_path, w
     assert [*tmp_path.iterdir()] == [path]
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path):
     path = write_anndata(tmp_path / "cells.h5ad", COUNTS, OBS)
     before = path.read_bytes()

@@ -45,6 +45,7 @@ NUMBERS = st.lists(st.sampled_from(["1", "2", "07", "0.5", ""]), min_size=1, max
 TEXTS = st.lists(st.sampled_from(["oak", "ash", "elm", "7", ""]), min_size=1, max_size=5).map(lambda y: [*y, "oak"])
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(files=st.one_of(st.lists(NUMBERS, min_size=2, max_size=3), st.lists(TEXTS, min_size=2, max_size=3)),
        height=st.integers(1, 4))
@@ -286,6 +287,7 @@ def start_append(source, folder):
     return process
 
 
+@pytest.mark.slow
 def test_a_killed_append_changes_nothing_and_the_next_one_clears_it_up(tmp_path):
     X = np.random.default_rng(0).normal(size=(100_000, 4)).astype(np.float32)
     np.savez(tmp_path / "big.npz", X=X, y=np.arange(100_000) % 3)

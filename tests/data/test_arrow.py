@@ -38,6 +38,7 @@ def test_reads_what_was_written(tmp_path, compression, ending):
     assert block.y.tolist() == arrays["kind"].tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(n=st.integers(1, 40), batch=st.integers(1, 41), data=st.data())
 def test_any_rows_of_any_record_batches(tmp_path_factory, n, batch, data):

@@ -316,6 +316,7 @@ def test_yes_and_no_are_numbers(tmp_path):
     assert_array_equal(column(path, "active")[0], answers == "Yes")
 
 
+@pytest.mark.slow
 def test_later_pieces_of_a_file_are_counted_as_the_first(tmp_path, monkeypatch):
     """Pieces after the first are parsed as numbers; what they hold besides is found nevertheless."""
     monkeypatch.setattr("dssl.data.readers.csv.PIECE_BYTES", 1 << 16)
@@ -423,6 +424,7 @@ def test_sizes_are_as_many_numbers(cells, size, numbers):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.slow_cases("csv")
 def test_a_column_of_sizes_is_a_feature_a_side_in_new_files_too(tmp_path, ending):
     sides = np.random.default_rng(1).integers(5, 60, (N, 3))
     frame = pd.DataFrame({"part": [f"P{i}" for i in range(N)],

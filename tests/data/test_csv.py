@@ -87,6 +87,7 @@ CELLS = st.one_of(
 LABELS = st.text(alphabet='ab "\n,é', min_size=0, max_size=6).map(lambda text: "t" + text)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(rows=st.lists(st.tuples(CELLS, CELLS, LABELS), min_size=1, max_size=12), header=st.booleans(),
        newline=st.sampled_from(["\n", "\r\n"]), last=st.booleans(), blanks=st.booleans(), data=st.data())

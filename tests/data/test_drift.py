@@ -72,6 +72,7 @@ def test_batches_of_the_same_distribution_raise_no_alarm_and_changed_ones_do():
     assert not drift(np.ones((50, 2)), np.ones((50, 2))).alarm  # constant columns
 
 
+@pytest.mark.slow
 def test_an_estimator_compares_new_points_and_says_where_it_cannot():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3)) * np.array([1, 50, 1])

@@ -36,6 +36,7 @@ def refused(blocks):
     return False
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(offset=st.sampled_from([0.0, 1.0, -3.7, 1e5, -1e9, 1e15, 1e-30, 2.0**25]), scale=st.integers(-30, 8),
        random_state=st.integers(0, 2**32), n=st.integers(1, 200), blocks=st.integers(1, 200), outlier=st.booleans(),

@@ -378,6 +378,7 @@ def test_labels_of_polars_are_those_of_pandas(y):
 # On a cluster
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_on_a_cluster_the_driver_holds_no_partition(cluster_client, tmp_path):
     """Partitions are made and written in the workers; whatever only the driver can open is copied for them."""

@@ -66,6 +66,7 @@ def test_parts_give_the_rows_of_the_whole(tmp_path, ending, height):
     assert listed.attributes["fingerprint"] == data.attributes["fingerprint"]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5), data=st.data())
 def test_any_rows_can_be_read_on_their_own(tmp_path_factory, sizes, data):

@@ -91,6 +91,7 @@ def test_a_sample_of_many_rows_tells_reaches_within_two_percent_of_ranks():
     assert np.quantile(away, 0.88) < reach < np.quantile(away, 0.92)
 
 
+@pytest.mark.slow
 def test_a_fit_names_the_row_and_predicts_as_without_it():
     rng = np.random.default_rng(0)
     y = np.arange(120) % 2

@@ -315,6 +315,7 @@ def test_blocks_leave_room_for_a_row_group(tmp_path):
     assert_array_equal(data.X.read_all()[:, 0], np.arange(4e5, dtype=np.float32))
 
 
+@pytest.mark.slow
 def test_every_block_height_gives_the_same_bytes(tmp_path):
     arrays = columns(100)
     arrays["kind"] = [None, "7", "oak", "ash"] * 25

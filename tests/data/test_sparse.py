@@ -45,6 +45,7 @@ def write(folder, X, y):
     return [folder / "t.svm", folder / "t.npz"]
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(n=st.integers(4, 30), d=st.integers(1, 40), density=st.floats(0.05, 1), height=st.integers(1, 30),
        dtype=st.sampled_from(["float32", "float64"]))

@@ -93,6 +93,7 @@ def test_refused_with_the_place(tmp_path, text, options, message):
         read_all(write(tmp_path, text), tmp_path, **options)
 
 
+@pytest.mark.slow
 def test_a_bad_line_far_into_the_file_is_located(tmp_path):
     reader = open_reader(write(tmp_path, "1 1:2 2:1\n" * 30_000 + "1 1:z\n" + "1 1:2\n" * 5), scratch=tmp_path)
     with pytest.raises(DataError, match="line 30001"):

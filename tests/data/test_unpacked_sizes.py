@@ -123,6 +123,7 @@ def test_a_chunk_of_zarr_that_unpacks_to_more_than_its_shape(tmp_path, name, ver
 
 
 @pytest.mark.parametrize("compressors", [zarr.codecs.ZstdCodec(), zarr.codecs.GzipCodec(), zarr.codecs.BloscCodec()])
+@pytest.mark.slow_cases("compressors2")
 def test_a_chunk_of_a_shard_that_unpacks_to_more_than_its_shape(tmp_path, compressors):
     """The shard is that of an array with larger chunks, as one that is made to do harm would be."""
     layout = {"shards": (MB, 8), "dtype": "f8", "compressors": compressors, "fill_value": 1}

@@ -104,6 +104,7 @@ def test_the_model_predicts_a_file(digits, tmp_path, dssl):
 # Exit codes
 
 
+@pytest.mark.slow
 def test_a_process_ends_with_the_code_and_one_message(tmp_path, process):
     (tmp_path / "bad.yaml").write_text("name: bad\ndata: {source: digits}\nlabels: {per_clas: 2}\n")
     bad = process("run", tmp_path / "bad.yaml", "--workspace", tmp_path / "work", "--json")
@@ -133,6 +134,7 @@ def test_no_cluster_is_4(tmp_path, dssl):
     assert "Traceback" not in found.err
 
 
+@pytest.mark.slow
 def test_a_held_workspace_is_5(tmp_path, dssl, environment):
     hold = "import sys; from dssl.storage.artifacts import Workspace\n" \
            "with Workspace.at(sys.argv[1]).lock():\n    print('held', flush=True); sys.stdin.read()"

@@ -92,6 +92,7 @@ def test_moons_are_told_apart_by_their_shape():
     assert (found.transduction_ == true).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_a_marker_that_numpy_made_text_is_named():
     X, y = make_moons(40, noise=0.1, random_state=0)
     texts = np.array(["cat", "dog", -1])[np.where(np.arange(40) < 10, y, 2)]
@@ -124,6 +125,7 @@ def test_where_there_are_no_clusters_the_labels_decide():
     assert (found.transduction_ == true)[y < 0].mean() > 0.75
 
 
+@pytest.mark.slow
 def test_the_more_structure_a_graph_has_the_less_the_labels_count_before_they_have_said_anything():
     few = Classes.of(np.repeat([0, 1, -1], [5, 5, 20]), np.array([0, 1]))
     priors = [supervised_prior(concentration, few) for concentration in (0.0, 1.0, 15.0, 30.0, 1e6)]
@@ -135,6 +137,7 @@ def test_the_more_structure_a_graph_has_the_less_the_labels_count_before_they_ha
     assert found.evidence_["spectral_concentration"] == pytest.approx(1, abs=0.5)
 
 
+@pytest.mark.slow
 def test_the_gain_is_what_leave_one_out_says():
     found, _, true, y = fitted(10)
     gain = found.gain_
@@ -149,6 +152,7 @@ def test_the_gain_is_what_leave_one_out_says():
     assert "too few labels" in fitted(1)[0].evidence_["in_words"]
 
 
+@pytest.mark.slow
 def test_a_warning_where_the_graph_hurts(monkeypatch):
     """Clusters that have nothing to do with the classes: points along ten lines, the class is where on the line."""
     rng = np.random.default_rng(0)
@@ -193,6 +197,7 @@ def test_points_that_no_label_reaches_are_predicted_from_the_labels():
     assert_array_equal(found.predict(X), found.transduction_)
 
 
+@pytest.mark.slow
 def test_known_class_sizes():
     plain, X, true, y = fitted(1)
     sizes = np.bincount(true)
@@ -267,6 +272,7 @@ def test_a_told_budget_decides_how_many_labels_have_kernels_and_says_so():
         sized.fit(X, y)
 
 
+@pytest.mark.slow
 def test_features_are_scaled_where_their_ranges_differ():
     plain, X, true, y = fitted(5)
     assert plain.evidence_["scale"]["kind"] not in ("standardize", "unit_range")
@@ -363,6 +369,7 @@ def test_stored_models_predict_the_same():
     assert_array_equal(pickle.loads(pickle.dumps(found)).predict(X[:40]), found.predict(X[:40]))
 
 
+@pytest.mark.slow
 def test_sparse_text_and_pandas(tmp_path):
     X, true, y = digits(5)
     names = np.array([f"digit {code}" for code in range(10)])
@@ -427,6 +434,7 @@ def curve(n=150, random_state=0):
 @pytest.mark.parametrize("model", [
     SemiSupervisedRegressor(), GraphKernelRidgeRegressor(), LaplaceLearningRegressor()], ids=lambda model: type(
         model).__name__)
+@pytest.mark.slow_cases("SemiSupervisedRegressor", "GraphKernelRidgeRegressor")
 def test_predictions_follow_the_unit_of_the_target(model):
     X, _, y = curve()
     plain = clone(model).fit(X, y)
@@ -441,6 +449,7 @@ def test_predictions_follow_the_unit_of_the_target(model):
             assert (gain.verdict, gain.n) == (plain.gain_.verdict, plain.gain_.n)
 
 
+@pytest.mark.slow
 def test_a_target_that_the_others_contradict_is_named():
     X, _, y = curve()
     assert SemiSupervisedRegressor().fit(X, y).evidence_["odd_labels"] == []
@@ -451,6 +460,7 @@ def test_a_target_that_the_others_contradict_is_named():
     assert found[0]["value"] == y[7]
 
 
+@pytest.mark.slow
 def test_the_loss_of_huber_bears_a_target_a_hundred_times_too_large():
     X, true, y = curve()
     y[7] = 100.0

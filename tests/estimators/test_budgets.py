@@ -41,6 +41,7 @@ def test_a_smaller_budget_has_a_smaller_rank_and_a_larger_one_the_usual(moons, k
 @pytest.mark.parametrize("kind", [*CASES, SemiSupervisedClassifier])
 @pytest.mark.filterwarnings("ignore:40 labeled points", "ignore:harmonic functions or nearest")
 @pytest.mark.extended_cases("ClusterKernelSVC", "LapSVC")
+@pytest.mark.slow_cases("LapRLSClassifier")
 def test_a_budget_that_is_too_small_is_refused_with_one_that_is_not(moons, kind):
     X, known = moons[0][:300], moons[2][:300]
     refused, fitted, message, budget = 0, None, "", 10_000

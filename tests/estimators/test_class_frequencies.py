@@ -64,6 +64,7 @@ def test_labels_drawn_at_random_say_how_frequent_classes_are(kind, share, apart)
 
 
 @pytest.mark.parametrize("kind", SEVERAL)
+@pytest.mark.slow_cases("SemiSupervisedClassifier", "MultiscaleKernelClassifier")
 def test_the_predicted_class_is_the_most_probable_one(kind):
     X, y, _ = gaussians(0.2, 2.0, n=250, n_labels=60)
     new = np.random.default_rng(1).normal(size=(50, 4))
@@ -75,6 +76,7 @@ def test_the_predicted_class_is_the_most_probable_one(kind):
 
 
 @pytest.mark.parametrize("kind", SEVERAL)
+@pytest.mark.slow_cases("SemiSupervisedClassifier", "MultiscaleKernelClassifier")
 def test_a_class_that_is_told_to_be_more_frequent_is_predicted_more_often(kind):
     X, y, _ = gaussians(0.2, 1.5, n=250, n_labels=60)
     means = [kind(class_prior={0: 1 - share, 1: share}).fit(X, y).predict_proba(X)[:, 1].mean()
@@ -83,6 +85,7 @@ def test_a_class_that_is_told_to_be_more_frequent_is_predicted_more_often(kind):
 
 
 @pytest.mark.parametrize("kind", SEVERAL)
+@pytest.mark.slow_cases("SemiSupervisedClassifier", "MultiscaleKernelClassifier")
 def test_with_equally_many_labels_nothing_is_moved(kind):
     """As it was before frequencies counted: the same scores as those of classes that are told to be equal."""
     X, y, _ = blobs((6, 6))
@@ -92,6 +95,7 @@ def test_with_equally_many_labels_nothing_is_moved(kind):
 
 
 @pytest.mark.parametrize("kind", ALL)
+@pytest.mark.slow_cases("SemiSupervisedClassifier", "LapRLSClassifier")
 def test_balanced_weights_make_classes_equal(kind):
     """As weights of the points do, and equally frequent in probabilities."""
     X, y, _ = blobs((24, 6))
@@ -101,6 +105,7 @@ def test_balanced_weights_make_classes_equal(kind):
 
 
 @pytest.mark.parametrize("kind", [SemiSupervisedClassifier, LapSVC])
+@pytest.mark.slow_cases("SemiSupervisedClassifier")
 def test_weights_of_named_classes_are_those_of_their_points(kind):
     X, y, _ = blobs((24, 6))
     given = kind(class_weight={0: 1, 1: 4}).fit(X, y).decision_function(X)

@@ -46,6 +46,7 @@ def test_moons_are_told_apart_by_their_clusters(moons, loss):
     assert fitted.score(new, true) > 0.97
 
 
+@pytest.mark.slow
 def test_all_points_as_landmarks_are_the_exact_kernel(moons):
     X, _, known = moons
     exact = ClusterKernelSVC(approximation="exact", bandwidth=0.2).fit(X, known)
@@ -131,6 +132,7 @@ def test_several_classes_sparse_points_and_weights():
         ClusterKernelSVC().fit(X, known, sample_weight=weight)
 
 
+@pytest.mark.slow
 def test_a_budget_decides_the_landmarks_and_is_text_or_bytes(moons):
     X, _, known = moons
     few = ClusterKernelSVC(memory_budget="1MB").fit(X, known)

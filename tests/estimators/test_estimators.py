@@ -175,6 +175,7 @@ def test_in_a_pipeline_with_names():
     assert np.abs(weighted.decision_function(new) - pipeline.decision_function(new)).max() > 1e-6
 
 
+@pytest.mark.slow
 def test_a_grid_is_searched_over_folds_of_labeled_points():
     X, y, new = blobs(n=120, n_labeled=8, n_classes=3, random_state=2)
     cv = LabeledKFold(4)

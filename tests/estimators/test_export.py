@@ -63,6 +63,7 @@ def test_classes_and_probabilities_are_those_of_the_estimator(make, dtype, tmp_p
     assert_allclose(other.predict_proba(new), model.predict_proba(new), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_classes_quantities_and_unreachable_points(tmp_path):
     two = np.where(LABELED & (CODES < 2), CODES, -1)
     model = GraphKernelRidge(graph=KNNGraph(n_neighbors=4)).fit(X, two)
@@ -291,6 +292,7 @@ def test_the_model_of_a_table_reads_tables(decimal, tmp_path):
         model.predict(frame.drop(columns="age"))
 
 
+@pytest.mark.slow
 def test_a_model_of_tags_predicts_in_several_threads_at_once(tmp_path):
     """Models of several tags share the neighbors of a block, and no others."""
     X, y = make_blobs(300, n_features=4, centers=6, random_state=0)
@@ -436,6 +438,7 @@ def test_two_classes_quantities_and_clipped_outliers_in_onnx(tmp_path):
     assert by_onnx(tmp_path / "r.onnx", new[:0])["values"].shape == (0, 2)
 
 
+@pytest.mark.slow
 def test_what_onnx_cannot_say_is_refused_by_name(tmp_path, monkeypatch):
     y = np.where(LABELED, CODES, -1)
     for model, message in ((SemiSupervisedClassifier(), "type 'blend'"), (GraphKernelRidge(), "type 'graph'"),

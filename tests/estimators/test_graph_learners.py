@@ -122,6 +122,7 @@ def test_where_minus_one_is_a_class_no_prediction_is_none():
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
+@pytest.mark.slow_cases("GraphKernelRidgeRegressor")
 def test_regression_follows_the_roll(kind):
     X, t = make_swiss_roll(1000, noise=0.2, random_state=0)
     y = np.full(1000, np.nan)
@@ -170,6 +171,7 @@ def test_class_sizes_are_checked_before_the_graph_is_made(kind, sizes, monkeypat
         kind(class_sizes=sizes).fit(X, y)
 
 
+@pytest.mark.slow
 def test_probabilities_are_calibrated_on_what_is_held_out():
     X, true, y = digits(10)
     free = y < 0
@@ -195,6 +197,7 @@ def test_one_kernel_from_interpolation_to_the_mean():
     assert (mean.transduction_[free] == true[free]).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dssl.data.scaling.out_of_range.OutOfRange")
 def test_a_graph_made_before_serves_every_learner():
     X, _, y = digits(5)
@@ -215,6 +218,7 @@ def test_parameters_are_checked_before_anything_is_computed(changes):
         GraphKernelRidge(**changes).fit(np.full((3, 2), np.nan), [0, 1, -1])
 
 
+@pytest.mark.slow
 def test_weights_of_labels_count():
     X, _, y = digits(3)
     weight = np.ones(len(y))

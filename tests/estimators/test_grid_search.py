@@ -91,6 +91,7 @@ def test_a_graph_that_is_given_serves_all_and_is_not_changed():
         GridSearch(LapSVC(), {"graph__n_neighbors": [3]}).fit(X, y, graph=graph)
 
 
+@pytest.mark.slow
 def test_graphs_that_search_alike_share_one_search():
     X, y, _ = problem()
     grid = {"graph__n_neighbors": [3, 8, 5], "graph__weights": ["binary", "self_tuned"]}
@@ -103,6 +104,7 @@ def test_graphs_that_search_alike_share_one_search():
     assert (without.n_graphs_, without.n_neighbor_searches_) == (0, 0)
 
 
+@pytest.mark.slow
 def test_candidates_may_be_few_and_grids_several():
     X, y, _ = problem()
     grid = [{"gamma_A": [0.1, 1.0], "gamma_I": [0]}, {"bandwidth": [1.0, 2.0, 3.0]}]
@@ -167,6 +169,7 @@ def test_an_estimator_with_a_grid_of_its_own_is_refused():
         GridSearch(LapRLSClassifier(gamma_A=[0.1, 1.0]), {"bandwidth": [1.0]}).fit(X, y)
 
 
+@pytest.mark.slow
 def test_losses_are_compared_by_what_they_predict_not_by_name():
     X, y, _ = problem()
     losses = [HuberHinge(0.5), "squared_hinge", Logistic(), "huber_hinge"]
@@ -192,6 +195,7 @@ def test_a_scoring_decides(estimator, grid, scoring):
     assert f"{measure}_se" in search.cv_results_
 
 
+@pytest.mark.slow
 def test_within_one_standard_error_the_strongest_penalties_are_chosen():
     X, y, _ = problem()
     grid = {"gamma_A": [1e-4, "0.1*auto", "10*auto", 0.03, 100.0], "bandwidth": [4.0, 2.0]}
@@ -261,6 +265,7 @@ def test_halving_judges_the_better_third_on_three_times_the_folds():
 
 @pytest.mark.parametrize("estimator", [LapSVC(n_landmarks=60), LapKernelRidge(n_landmarks=60), LapSVM(landmarks=40)],
                          ids=lambda kind: type(kind).__name__)
+@pytest.mark.slow_cases("LapSVM")
 def test_halving_of_any_estimator(estimator):
     X, y, _ = problem()
     if isinstance(estimator, LapKernelRidge):

@@ -60,6 +60,7 @@ def test_the_sum_of_squares_is_that_of_the_kernel(feature_map, blobs):
 
 
 @pytest.mark.parametrize("feature_map", SPACES)
+@pytest.mark.slow_cases("multiscale")
 def test_blobs_are_clusters_in_every_space_and_new_points_join_them(feature_map, blobs):
     X, y = blobs
     fitted = KernelKMeans(4, feature_map=feature_map, bandwidth="median").fit(X)
@@ -104,6 +105,7 @@ def test_more_pieces_than_clusters():
 
 @pytest.mark.parametrize(("rule", "feature_map", "bandwidth"), [
     ("eigengap", "graph", "median"), ("gap", "base", "median"), ("eigengap", "cluster", "0.25*median")])
+@pytest.mark.slow_cases("gap-base-median")
 def test_the_number_of_clusters(rule, feature_map, bandwidth, blobs):
     X, y = blobs
     fitted = KernelKMeans(rule, feature_map=feature_map, bandwidth=bandwidth, max_clusters=8).fit(X)

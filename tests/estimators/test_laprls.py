@@ -69,6 +69,7 @@ def test_laprls_is_ridge_regression_in_the_deformed_kernel(kind):
         assert_allclose(own.predict(X), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_solver_gives_the_same_function_with_weights_copies_and_folds():
     X, y, new = problem()
     X = np.vstack([X, X[:7], X[100:110]])
@@ -183,6 +184,7 @@ def test_landmarks_of_every_kind(method):
     assert (own.predict(X[:30]) == y[:30]).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_predictions_go_to_zarr_in_blocks(tmp_path):
     X, y, new = problem()
     own = LapRLSClassifier(landmarks=50).fit(X, y)
@@ -218,6 +220,7 @@ def test_duplicates_among_the_landmarks_change_nothing():
     assert np.isfinite(own.decision_function(new)).all()
 
 
+@pytest.mark.slow
 def test_more_landmarks_than_points_are_all_points():
     X, y, new = problem()
     with pytest.warns(UserWarning, match="landmarks=1000"):
@@ -440,6 +443,7 @@ def test_a_given_graph_takes_the_place_of_the_one_of_the_points():
 @pytest.mark.parametrize("solver", ["nystrom-direct", "nystrom-pcg", "direct"])
 @pytest.mark.parametrize("held_out", ["auto", "refit"])
 @pytest.mark.extended_cases("auto-nystrom-pcg")
+@pytest.mark.slow_cases("refit-nystrom-pcg")
 def test_repetitions_are_searches_of_their_own_joined(solver, held_out):
     X, y, _ = problem()
     params = SystemParams(solver=solver, held_out=held_out, tol=1e-9)

@@ -98,6 +98,7 @@ def test_a_budget_decides_the_number_of_landmarks(moons):
         MultiscaleKernelClassifier(n_landmarks=20, memory_budget="4kB").fit(X, known)
 
 
+@pytest.mark.slow
 def test_weights_and_sparse_points(moons, fitted):
     X, _, known = moons
     thin = MultiscaleKernelClassifier(n_landmarks=120).fit(sparse.csr_array(X), known)

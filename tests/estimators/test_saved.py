@@ -62,6 +62,9 @@ def answers(model, new=NEW):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.extended_cases("multiscale regressor", "laprls regressor", "automatic of boosting", "graph regressor")
+@pytest.mark.slow_cases(
+    "automatic", "automatic regressor", "tags", "graph", "laplace", "svc", "laprls", "lapsvm", "transductive",
+    "cluster", "multiscale")
 def test_a_loaded_estimator_gives_the_same_bits(name, tmp_path):
     model, y = CASES[name]
     model.fit(X, y) if y is not None else model.fit(X)

@@ -120,6 +120,7 @@ def test_a_graph_brings_the_scaling_of_its_features(unlike):
     assert LapSVC().fit(X, y, graph=lists).scaling_.kind == "standardize"
 
 
+@pytest.mark.slow
 def test_a_search_scales_as_each_candidate_asks(wine, tmp_path):
     X, true, y = wine
     grid = {"scale": ["none", "auto", "standardize"], "graph__n_neighbors": [5, 8]}

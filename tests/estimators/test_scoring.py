@@ -51,6 +51,7 @@ def test_decisions_are_best_for_the_metric_and_probabilities_are_the_same(shares
 
 
 @pytest.mark.parametrize("scoring", ["balanced_accuracy", "roc_auc", "neg_log_loss"])
+@pytest.mark.slow_cases("balanced_accuracy")
 def test_the_gain_is_told_in_the_metric(scoring, plain):
     X, y, _ = gaussians()
     model = SemiSupervisedClassifier(scoring=scoring).fit(X, y)
@@ -63,6 +64,7 @@ def test_the_gain_is_told_in_the_metric(scoring, plain):
     assert_allclose(model.gain_.difference, model.gain_.with_graph - model.gain_.baseline, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_with_equal_frequencies_the_best_decision_is_balanced_already():
     X, y, _ = gaussians()
     plain, balanced = (SemiSupervisedClassifier(class_prior="equal", scoring=scoring).fit(X, y)

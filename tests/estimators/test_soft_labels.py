@@ -70,6 +70,7 @@ def test_labels_and_soft_labels_agree_on_classes_that_some_lack(blobs):
     assert model.score(X, y) > 0.95
 
 
+@pytest.mark.slow
 def test_soft_labels_without_information_change_no_prediction(blobs):
     X, y, P = blobs
     labels = some_labels(y, 3)
@@ -80,6 +81,7 @@ def test_soft_labels_without_information_change_no_prediction(blobs):
 
 
 @pytest.mark.parametrize("learner", [GraphKernelRidge, LaplaceLearning, PoissonLearning])
+@pytest.mark.slow_cases("GraphKernelRidge")
 def test_where_neither_labels_nor_soft_labels_say_something_there_is_no_class(blobs, learner):
     X, y, P = blobs
     far = y == 2
@@ -125,6 +127,7 @@ def test_known_class_sizes_apply_to_the_pool(blobs):
 
 @pytest.mark.parametrize("estimator", ["boosting", "ridge", Ridge(alpha=0.1)])
 @pytest.mark.extended_cases("ridge")
+@pytest.mark.slow_cases("boosting")
 def test_a_regressor_takes_another_regressor(estimator):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(200, 4))
@@ -178,6 +181,7 @@ def test_what_cannot_be_pooled_is_refused(blobs):
 
 
 @pytest.mark.parametrize("learner", [LaplaceLearning, PoissonLearning, GraphKernelRidge])
+@pytest.mark.slow_cases("GraphKernelRidge")
 def test_every_learner_on_the_graph_takes_soft_labels(blobs, learner):
     X, y, P = blobs
     alone = learner().fit(X, soft_labels=P)
@@ -207,6 +211,7 @@ def test_a_learner_on_the_graph_with_class_sizes_and_a_base_estimator(blobs):
 
 
 @pytest.mark.parametrize("learner", [LaplaceLearningRegressor, GraphKernelRidgeRegressor])
+@pytest.mark.slow_cases("GraphKernelRidgeRegressor")
 def test_regressors_on_the_graph_take_predictions(learner):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(200, 4))

@@ -62,6 +62,7 @@ class OfColumn(LaplaceLearning):
         super().__init__(unlabeled=unlabeled)
 
 
+@pytest.mark.slow
 def test_each_label_is_predicted_as_by_a_fit_of_its_own(tagged, fitted):
     X, _, y = tagged
     graph = KNNGraph().build(X, scale="none")
@@ -253,6 +254,9 @@ def test_what_is_no_indicator_is_refused(tagged, change, message):
     (0, 0, 1 / 42, "no labeled point has: 1; it is predicted nowhere"),
     (1, 1, 41 / 42, "every labeled point has: 1; it is predicted everywhere"),
     (-1, -1, np.nan, "no point has a known entry of: 1; it is unknown everywhere")])
+@pytest.mark.slow_cases(
+    "0-0-0.023809523809523808-no labeled point has: 1; it is predicted nowhere",
+    "1-1-0.9761904761904762-every labeled point has: 1; it is predicted everywhere")
 def test_a_tag_of_one_class_is_said_and_has_no_errors_in_the_evidence(tagged, entry, predicted, share, words, tmp_path):
     X, _, y = tagged
     lacking = np.where((np.arange(3) == 1) & (y >= 0), entry, y)
@@ -339,6 +343,7 @@ def test_one_index_is_alive_however_many_tags_there_are(tagged, learner, monkeyp
 
 @pytest.mark.parametrize("learner", [SemiSupervisedClassifier(scale="none"), LapSVC(n_landmarks=40),
                                      GraphKernelRidge()], ids=str)
+@pytest.mark.slow_cases("SemiSupervisedClassifier(scale='none')")
 def test_tags_are_exported_and_saved_in_one_file(tagged, learner, tmp_path):
     X, _, y = tagged
     lacking = np.hstack([y, np.where(y[:, :1] >= 0, 0, -1)])  # the last tag has no labels but 0

@@ -31,6 +31,7 @@ def moons(n=300, n_labeled=5, noise=0.1, random_state=0):
     return X, classes, y
 
 
+@pytest.mark.slow
 def test_unlabeled_points_move_the_boundary_into_the_gap():
     gains = []
     for random_state in range(5):

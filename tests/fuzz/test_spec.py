@@ -176,6 +176,7 @@ def test_text_that_no_file_can_hold_is_refused(place, text):
     assert "holds the text" in message or "invalid Unicode character escape code, line 2" in message
 
 
+@pytest.mark.slow
 def test_a_list_of_many_names_is_read_in_no_time(place):
     names = "\n".join(f"  - c{number}" for number in range(20_000))
     assert "there is no such key" in message_of(place(f"name: x\ndata: {{source: a.csv}}\ndropp:\n{names}".encode()))

@@ -320,6 +320,7 @@ class Limited(InProcess):
             self.names.append(type(task).__name__)
 
 
+@pytest.mark.slow
 def test_blocks_that_were_begun_are_gone_on_with_whatever_step_was_cut_off(tmp_path):
     """No task is run twice, and the blocks are those of a computation that was left alone."""
     n, rng = 40, np.random.default_rng(0)
@@ -359,6 +360,7 @@ def test_blocks_that_were_begun_are_gone_on_with_whatever_step_was_cut_off(tmp_p
     assert_array_equal(rebuilt(found), rebuilt(blocks))
 
 
+@pytest.mark.slow
 def test_no_task_holds_more_than_a_budget_for_blocks(tmp_path):
     """6,000 vertices that are moved from anywhere, within 2 MiB; the whole graph would take 7."""
     traced, n = Traced(tmp_path, 2 << 20), 6_000

@@ -112,6 +112,7 @@ FOUR = KNNGraph(n_neighbors=4)
 @pytest.mark.parametrize("estimator", [LapSVC(graph=FOUR), LapKernelRidge(graph=FOUR),
                                        LapRLSClassifier(graph=FOUR, landmarks=20)],
                          ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.slow_cases("LapRLSClassifier")
 def test_one_graph_serves_many_fits(estimator):
     X, y = points(), np.full(60, -1)
     y[:20] = np.arange(20) % 2

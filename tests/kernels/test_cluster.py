@@ -117,6 +117,7 @@ def test_new_points_are_as_those_of_the_fit(X):
     assert not samples(np.full((1, 4), 1e6)).any()
 
 
+@pytest.mark.slow
 def test_rank_takes_the_leading_pairs_and_blocks_do_not_change_them(X):
     whole, few = basis(X, X[::3]), basis(X, X[::3], rank=7)
     k = int((whole.values >= 0.99 * whole.values[6]).sum())

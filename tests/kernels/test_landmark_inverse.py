@@ -155,6 +155,7 @@ def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
         assert values[0] > -1e-12 * values[-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(columns=st.integers(1, 30), rows=st.integers(1, 200), threads=st.integers(1, 3))
 def test_blocks_do_not_matter(columns, rows, threads):

@@ -65,6 +65,7 @@ def in_blocks(rows):
     return stack
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_lists_become_those_of_a_search_of_all_rows(data):
@@ -119,6 +120,7 @@ def test_sparse_lists_grow(metric):
     assert_same_lists(found, searched(CsrRows(X), 6, metric=metric))
 
 
+@pytest.mark.slow
 def test_points_beyond_the_budget_are_streamed(monkeypatch):
     monkeypatch.setattr(exact, "QUERY_TILE", 1)  # in the room that is left for a tile, so that a small budget will do
     X = np.random.default_rng(12).normal(size=(1000, 300)).astype(np.float32)
@@ -222,6 +224,7 @@ def test_the_order_of_a_partitioned_search_goes_on_with_new_rows_beside_the_near
 @pytest.mark.parametrize(("kind", "metric"), [
     ("whole layout", "euclidean"), ("blocks", "cosine"), ("ties", "euclidean"), ("sparse", "cosine")])
 @pytest.mark.extended_cases("ties-euclidean")
+@pytest.mark.slow_cases("whole layout-euclidean", "blocks-cosine")
 def test_no_task_takes_more_than_is_predicted(kind, metric):
     """Warm: kernels are compiled. Rows are taken by numbers, and so copied, as those of a store are."""
     return_freed_memory()  # as a worker does, so that what other tests have freed does not count

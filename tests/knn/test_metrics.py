@@ -68,6 +68,7 @@ def test_every_metric_has_a_formula():
 
 @pytest.mark.parametrize("metric", cases(NAMES, COMPILED))
 @pytest.mark.extended_cases("circular_kantorovich")
+@pytest.mark.slow_cases("jensen_shannon")
 def test_exact_neighbors_are_those_of_the_formula(metric):
     X = points_of(metric, 60, 6)
     lists = dssl.neighbors(X, 5, metric=metric, method="exact")

@@ -66,6 +66,7 @@ METHODS = pytest.mark.parametrize("method", ["exact", "descent"])
 
 @SEARCHES
 @pytest.mark.parametrize("d", [1, 3, 40, 300])
+@pytest.mark.slow_cases("300-tree", "300-tiles")
 def test_both_searches_equal_the_dense_reference(search, d, monkeypatch):
     X = np.random.default_rng(d).normal(size=(700, d))
     ids, _ = ids_by(X, 7, search, monkeypatch)
@@ -276,6 +277,7 @@ def test_descent_fills_what_the_search_left_out(monkeypatch):
 
 @pytest.mark.parametrize("make", [lambda rng: rng.normal(size=(4000, 7)), lambda rng: sparse.random(
     4000, 60, 0.2, "csr", rng=rng)])
+@pytest.mark.slow_cases("<lambda>1")
 def test_the_lists_of_descent_do_not_depend_on_threads(make):
     X = make(np.random.default_rng(3))
     rows = X if isinstance(X, np.ndarray) else as_csr(X)
@@ -302,6 +304,7 @@ def test_wide_rows_that_are_hard_to_search_are_searched_with_long_lists_at_once(
     assert found["recall"]["lower"] >= 0.9
 
 
+@pytest.mark.slow
 def test_what_descent_does_not_reach_is_told_by_a_warning():
     X = np.random.default_rng(6).normal(size=(6000, 100))
     with pytest.warns(UserWarning, match=r"NN-descent found \d\d.\d% of the neighbors .* recall=0.999 is required"):
@@ -309,6 +312,7 @@ def test_what_descent_does_not_reach_is_told_by_a_warning():
     assert found.attributes["recall"]["recall"] < 0.999
 
 
+@pytest.mark.slow
 def test_descent_searches_rows_far_beyond_all_others_exactly():
     """Their neighbors, next to each other, look alike in float32 from where the others are."""
     X = np.random.default_rng(4).normal(size=(3000, 6))
@@ -404,6 +408,7 @@ def test_few_points_are_searched_by_tiles_without_a_trial_of_the_tree():
     assert plan_exact(ArrayRows(X), 5, "euclidean", InProcess())[0].search == "tree"
 
 
+@pytest.mark.slow
 def test_the_tree_is_chosen_where_it_looks_at_few_points(dssl_data):
     """Forest cover: as it is, a few columns tell points apart; standardized, 54 do, and tree and tiles cost more than
     NN-descent. A query of 64 that looks at all points is counted as it is.

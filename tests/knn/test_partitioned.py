@@ -53,6 +53,7 @@ def found(points):
     return search(points, execution, parts), parts
 
 
+@pytest.mark.slow
 def test_lists_of_many_leaves_are_nearly_exact(points, found):
     """The certificate, a sample, agrees with a comparison of all lists with the exact ones."""
     lists, _ = found
@@ -85,6 +86,7 @@ def test_the_order_is_a_permutation_that_keeps_near_rows_together(points, found)
     assert np.median(apart) < N / 8  # of a random order it is 0.29 N
 
 
+@pytest.mark.slow
 def test_lists_do_not_depend_on_threads_or_on_which_task_ends_first(points, found):
     class Backwards(InProcess):
         def _run(self, pending, parts, done):
@@ -97,6 +99,7 @@ def test_lists_do_not_depend_on_threads_or_on_which_task_ends_first(points, foun
             assert_array_equal(again.to_arrays()[name], array)
 
 
+@pytest.mark.slow
 def test_no_task_takes_more_than_its_budget(points, found):
     """Warm: kernels are compiled. Rows are taken by numbers, and so copied, as those of a store are."""
     execution = InProcess(1, 8 << 20)
@@ -108,6 +111,7 @@ def test_no_task_takes_more_than_its_budget(points, found):
     assert task_peak(execution, lambda: find_neighbors(rows, params, execution), most) <= most
 
 
+@pytest.mark.slow
 def test_cosine_lists_are_those_of_unit_rows(points):
     shifted = points + 0.5
     lists = search(shifted, metric="cosine").to_arrays()
@@ -371,6 +375,7 @@ def test_a_pipeline_partitions_its_points(points, tmp_path):
     assert next(stage for stage in result.stages if stage.name == "neighbors").status == "done"
 
 
+@pytest.mark.slow
 def test_coordinates_tell_who_is_near_in_a_cloud_among_others():
     """The clouds' centers hold most of the variance: the axes that hold all but 3 % of it are not enough."""
     rng = np.random.default_rng(0)

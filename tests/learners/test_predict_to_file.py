@@ -164,6 +164,7 @@ def test_probabilities_stand_beside_labels_or_in_their_place(tmp_path):
             assert found["classes"].tolist() == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_prediction_is_that_of_a_block_whatever_the_number_of_points(tmp_path):
     """A block of the kernel, and the model; and the lines of a table, beside a chunk of what they are made of."""
     made = model("one_vs_rest", 3, ["a", "b", "c"], np.random.default_rng(3).normal(size=(500, 3)))
@@ -183,6 +184,7 @@ def test_the_memory_of_a_prediction_is_that_of_a_block_whatever_the_number_of_po
         assert peak >= 0.5 * formula, (n, kind)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_memory_of_the_default_model_is_that_of_a_block_whatever_the_number_of_points(tmp_path):
     """Ten million rows take what a few thousand take: the graph's index, the kernels, and a block of both."""

@@ -70,6 +70,7 @@ def moons():
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.extended_cases("laprls", "multiscale")
+@pytest.mark.slow_cases("automatic")
 def test_the_steps_of_a_method_make_what_its_estimator_predicts(moons, name):
     X, _, known = moons
     method, estimator = METHODS[name][0], clone(METHODS[name][1])
@@ -130,6 +131,7 @@ def test_a_kernel_that_is_a_function_has_a_report_too(moons):
     assert "Solver" in LapSVC(kernel, n_landmarks=100).fit(X, known).report()
 
 
+@pytest.mark.slow
 def test_errors_of_several_quantities_are_not_compared(moons):
     X, y, known = moons
     Y = np.where(known[:, None] < 0, np.nan, np.stack([y, 2.0 - y], axis=1))

@@ -70,6 +70,7 @@ def column(file, name):
     return np.array([*cells["categories"].asstr()[:], None], object)[cells["codes"][:]]
 
 
+@pytest.mark.slow
 def test_a_run_labels_the_cells_in_a_copy_of_the_file(cells):
     folder, result = cells
     with h5py.File(result["predictions"]) as file, h5py.File(folder / "cells.h5ad") as source:
@@ -147,6 +148,7 @@ def test_columns_of_obs_have_names_without_slashes():
     assert [*columns_of_cells(block, coding)] == ["dssl_probability_a_c", "dssl_probability_a_c_", "dssl_probability_b"]
 
 
+@pytest.mark.slow
 def test_a_graph_goes_into_obsp_and_from_there_into_a_run(cells):
     folder, path = cells[0], cells[0] / "graph.h5ad"
     command("neighbors", folder / "cells.h5ad", path, "--read", "matrix=obsm/X_pca", "--n-neighbors", 7, "--quiet")

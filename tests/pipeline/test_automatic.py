@@ -137,6 +137,7 @@ def test_sparse_points(tmp_path):
     assert set(described["scale"]["label_losses"]) <= {"none", "max_abs", "unit_norm"}
 
 
+@pytest.mark.slow
 def test_points_that_no_label_reaches_are_predicted_by_the_labels_alone(tmp_path):
     X, y = make_blobs([60, 60, 20], centers=[[0, 0], [9, 0], [90, 90]], shuffle=False, random_state=0)
     np.savez(tmp_path / "islands.npz", X=X, y=np.where(y == 2, -1, y))

@@ -42,6 +42,7 @@ def chosen(fields, tmp_path_factory):
                        execution=InProcess(2))
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_the_best_of_the_grid(chosen):
     folder, result = chosen
     _, found = manifest_of(result, folder, "selection")
@@ -76,6 +77,7 @@ def test_a_spec_says_its_budget_and_an_option_another(fields, tmp_path):
             plan({**fields, "memory_budget": wrong})
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_after_the_kernels_that_were_done(fields, tmp_path, monkeypatch):
     spec, seen = {**fields, "selection": GRID}, []
     whole = run(spec, workspace=tmp_path / "whole", execution=InProcess(2))

@@ -62,6 +62,7 @@ def test_the_report_tells_of_clusters(made):
     {"kind": "kernel_clustering", "n_clusters": 3, "feature_map": "base"},
     {"kind": "kernel_clustering", "n_clusters": 2, "feature_map": "multiscale", "n_landmarks": 60}],
     ids=["base", "multiscale"])
+@pytest.mark.slow_cases("multiscale")
 def test_without_classes(model, moons, tmp_path):
     folder, X, _ = moons
     result = run(spec(folder, "bare", model=model), workspace=tmp_path, execution=InProcess(1))

@@ -106,6 +106,7 @@ def test_a_part_whose_receipt_cannot_be_read_is_made_again(killed, small_spec, f
     assert run(small_spec, workspace=root, execution=InProcess(1)).metrics == finished[1].metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["../../../../outside", "/outside", "", "a\0b", 7])
 @pytest.mark.extended_cases("/outside", "7")
 def test_a_layout_that_leaves_the_artifact_is_refused(killed, small_spec, finished, tmp_path, layout):

@@ -478,6 +478,7 @@ def test_the_spec_of_every_format_runs_as_it_is(here, made):
     assert scores["error"] <= 0.25
 
 
+@pytest.mark.slow
 def test_a_table_of_one_s_own_from_init_to_predictions(here):
     trees().to_csv("t.csv", index=False)
     assert init("t.csv").exit_code == 0

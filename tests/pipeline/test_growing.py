@@ -371,6 +371,7 @@ def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kin
     assert of_grown == of_fresh
 
 
+@pytest.mark.slow
 def test_files_with_other_columns_are_refused(growing):
     growing.write(10, growing.table[550:].rename(columns={"b": "width"}))
     with pytest.raises(DataError, match=r"part-10\.csv and the rows of the last run have different columns"):
@@ -418,6 +419,7 @@ def test_a_run_that_is_interrupted_goes_on_and_keeps_what_it_grows_from(growing,
     assert_same(arrays, growing.arrays())
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_told(growing):
     record, = (growing.workspace.root / growth.LATEST).glob("*.json")
     record.write_text(json.dumps({"run": 3}))

@@ -56,6 +56,7 @@ def error(labels):
     return np.mean(labels != table(np.arange(NEW)).side)
 
 
+@pytest.mark.slow
 def test_an_identifier_is_left_out_and_new_files_may_have_it_or_not(runs):
     folder, found = runs
     result, messages = found[False]

@@ -40,6 +40,7 @@ def chunk_of(array):
 # Verify
 
 
+@pytest.mark.slow
 def test_a_sound_workspace(finished, tmp_path):
     assert Workspace.at(finished[0]).verify() == len(KINDS["svm"].stages)
     assert Workspace.at(tmp_path).verify() == 0
@@ -167,6 +168,7 @@ def holder(tmp_path):
     process.communicate()
 
 
+@pytest.mark.slow
 def test_a_second_run_is_told_who_holds_the_workspace(spec, tmp_path, holder):
     with pytest.raises(LockedError, match=f"process {holder.pid} on {re.escape(socket.gethostname())}") as error:
         run(spec, workspace=tmp_path, execution=InProcess(1))
@@ -184,6 +186,7 @@ def test_the_lock_of_a_dead_process_is_taken_over(tmp_path, holder):
     assert not (tmp_path / "lock.json").exists()
 
 
+@pytest.mark.slow
 def test_a_lock_that_was_given_back_is_free(tmp_path, holder):
     holder.communicate("")
     assert not (tmp_path / "lock.json").exists()
@@ -296,6 +299,7 @@ def contained():
     pytest.skip("this process may not make a PID namespace")
 
 
+@pytest.mark.slow
 def test_a_process_in_another_pid_namespace_keeps_its_lock(tmp_path, contained):
     """Its number there, 1 or 2, is another process here, on a host of the same name."""
     hold = ("import sys; from dssl.storage.artifacts import Workspace\n"

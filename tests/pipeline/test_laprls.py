@@ -86,6 +86,7 @@ def assert_same_models(one, other):
 # What it finds
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_the_best_of_the_grid(chosen):
     _, result = chosen
     found = selection_of(result)
@@ -213,6 +214,7 @@ def test_equal_points_count_as_many(fields, points_file, tmp_path):
 # Wherever it runs
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_between_shares_keeps_those_that_are_done(fields, tmp_path, monkeypatch):
     monkeypatch.setattr(laprls_system, "MIN_BLOCK_ROWS", 32)  # several shares of 200 points
     spec, real = {**fields, "selection": GRID}, GramTask.__call__
@@ -461,6 +463,7 @@ class Counting(InProcess):
     ("laprls", "nystrom-direct", 1), ("laprls", "nystrom-direct", 3), ("laprls", "pcg", 1),
     ("lapsvm", "nystrom-pcg", 1)])
 @pytest.mark.extended_cases("laprls-nystrom-direct-3")
+@pytest.mark.slow_cases("laprls-nystrom-direct-1")
 def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver, repetitions):
     spec = {**fields, "model": {"kind": kind, "landmarks": {"n_landmarks": 40}, "solver": solver},
             "selection": {**GRID, "repetitions": repetitions}}
@@ -474,6 +477,7 @@ def test_a_plan_counts_the_tasks_of_all_repetitions(fields, shared, kind, solver
     assert planned["models"] <= planned["selection"] + 2 * max_repetitions(0)
 
 
+@pytest.mark.slow
 def test_a_fit_from_what_a_selection_keeps_is_planned_as_one(fields, shared, tmp_path):
     """It reads no points, so that it takes as much of any number of them."""
     spec = fields

@@ -65,6 +65,7 @@ def test_what_makes_no_sense_is_refused(fields, override, says):
         load_spec(fields, [override])
 
 
+@pytest.mark.slow
 def test_influence_is_a_method_of_the_selection(fields, tmp_path):
     grid = {"cv": 3, "grid": {"gamma_A": ["auto", "100*auto"]}, "held_out": "refined_influence"}
     result = run({**fields, "selection": grid, "model": {**fields["model"], "loss": "logistic"}}, workspace=tmp_path,

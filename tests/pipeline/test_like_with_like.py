@@ -22,6 +22,7 @@ def one_in_ten(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_baselines_are_told_the_class_sizes(one_in_ten, tmp_path):
     """Without them the baseline, of five labels a class, takes nearly half of the points for the second class."""
     spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"count": 200}}, "labels": {"per_class": 5},
@@ -53,6 +54,7 @@ def test_the_nearest_label_is_told_the_prior_and_the_weights(one_in_ten, tmp_pat
     assert sign * (shares[1] - shares[0]) > 0.05
 
 
+@pytest.mark.slow
 def test_the_majority_class_by_labels_is_told_the_class_sizes(one_in_ten, tmp_path):
     """Five labels a class say nothing of which is frequent; the sizes say it, though the points are of the other."""
     spec = {"name": "sized", "data": {"source": str(one_in_ten), "test": {"none": True}}, "labels": {"per_class": 5},

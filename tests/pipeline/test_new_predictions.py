@@ -53,6 +53,7 @@ def opened_files(monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.slow_cases("csv")
 def test_a_table_that_grows_is_that_of_all_rows_and_only_new_files_are_read(models, tmp_path, monkeypatch, ending):
     (model, other), table = models
     read = {"csv": pd.read_csv, "parquet": pd.read_parquet}[ending]

@@ -227,6 +227,7 @@ def test_a_worker_that_is_smaller_than_others_is_named(spec, tmp_path):
     assert f"raise the memory_limit of workers to {limit}" in str(refused)
 
 
+@pytest.mark.slow
 def test_a_solver_of_ten_million_points_is_refused_on_a_fresh_run_with_the_way_out(spec):
     big = {**spec, "data": {"source": "nowhere.npz", "test": {"fraction": 0.1}}, "labels": {"per_class": 50}}
     made = plan(big, points=10_000_000, columns=64, workers=2, worker_memory=4 << 30)

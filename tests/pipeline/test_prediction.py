@@ -44,6 +44,7 @@ def predict(trained, table, name, **options):
 
 
 @pytest.mark.parametrize("columns", [[*NAMES, "kind"], NAMES, NAMES[::-1], ["kind", *NAMES[::-1]]])
+@pytest.mark.slow_cases("columns0")
 def test_columns_are_matched_by_name(trained, columns):
     table = trained[2]
     expected = predict(trained, table, "same.csv")

@@ -56,6 +56,7 @@ def test_a_result_opens_where_its_workspace_was_moved_to(finished, tmp_path):
     assert result.model_path.is_relative_to(moved)
 
 
+@pytest.mark.slow
 def test_predictions_of_a_file_a_table_and_an_array_are_equal(mixed, tmp_path):
     table, result = mixed
     new = table.drop(columns="kind")

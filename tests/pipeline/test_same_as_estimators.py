@@ -66,6 +66,7 @@ def workspace(tmp_path_factory):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.extended_cases("transductive", "graph", "lapsvm", "laplace", "cluster", "hinge")
+@pytest.mark.slow_cases("automatic", "laprls", "multiscale")
 def test_a_run_finds_what_the_estimator_finds(points, workspace, name):
     path, X, y = points
     model, estimator = METHODS[name]
@@ -84,6 +85,7 @@ def test_weights_move_the_model_and_its_baseline(points, workspace):
     assert (weighed.predict(X, model="base") == 1).sum() > (plain.predict(X, model="base") == 1).sum()
 
 
+@pytest.mark.slow
 def test_balanced_weights_through_the_command_line(points, tmp_path):
     path, X, _ = points
     spec = tmp_path / "spec.yaml"

@@ -32,6 +32,7 @@ def facts(workspace, stage):
     return read_manifest(path)["attributes"]
 
 
+@pytest.mark.slow
 def test_each_model_chooses_its_best_grid_point(searched):
     _, workspace, result = searched
     found = facts(workspace, "selection")

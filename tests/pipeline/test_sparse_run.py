@@ -56,6 +56,7 @@ def points_of(place):
     return json.loads(manifest.read_text())["attributes"]
 
 
+@pytest.mark.slow
 def test_the_sparse_run_finds_what_the_dense_one_does(runs, text_like):
     (sparse_place, dense_place), (found, wanted) = runs
     assert found.metrics == to_rounding(wanted.metrics)

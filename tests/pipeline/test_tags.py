@@ -145,6 +145,7 @@ def test_the_graph_is_that_of_a_run_of_one_tag(tables, tmp_path):
                                                        1 - other["probability"]), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_scikit_learn(tables, tested):
     from sklearn.metrics import average_precision_score, f1_score, hamming_loss
 
@@ -272,6 +273,7 @@ def test_lists_of_other_than_text_and_integers_are_refused_with_the_reason(lists
         result_of(spec, tmp_path / "ws")
 
 
+@pytest.mark.slow
 def test_many_tags_need_no_more_memory_than_planned_or_are_refused(tmp_path):
     rng = np.random.default_rng(0)
     n, c = 3000, 2000
@@ -314,6 +316,7 @@ def test_a_column_of_one_tag_says_yes_and_no_as_a_feature_does(tables, tmp_path)
                          (("numbers", spec), ("words", words))))
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_and_of_blocks_changes_nothing(tables, tmp_path):
     spec = spec_of(tables, test={"fraction": 0.3})
     whole, _, _ = predicted(result_of(spec, tmp_path / "whole"))

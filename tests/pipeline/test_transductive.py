@@ -30,6 +30,7 @@ def moons(tmp_path_factory):
             "model": {"kind": "transductive", "landmarks": {"n_landmarks": 60}}}, X, y
 
 
+@pytest.mark.slow
 def test_a_run_gains_over_the_machine_of_the_labels_and_predicts_probabilities(moons, tmp_path):
     spec, X, y = moons
     result = run(spec, workspace=tmp_path, execution=InProcess(1))

@@ -367,6 +367,7 @@ def digits(tmp_path_factory):
     return run(DIGITS, set=["model.n_landmarks=100"], workspace=tmp_path_factory.mktemp("workspace"))
 
 
+@pytest.mark.slow
 def test_the_page_of_a_real_run_holds_its_figures(digits):
     found = Reader(Path(digits.report).read_text(encoding="utf-8"))
     assert_self_contained(found)

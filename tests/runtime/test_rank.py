@@ -37,6 +37,7 @@ def test_a_rank_that_cannot_be_is_refused(environment):
         Rank.of(environment)
 
 
+@pytest.mark.slow
 def test_a_scheduler_and_a_nanny_load_nothing_of_what_tasks_need():
     code = """import sys
 import dssl.cli.main
@@ -77,6 +78,7 @@ def test_a_scheduler_that_was_killed_is_not_met(tmp_path):
     assert (opened.tls_client_key, opened.require_encryption) == (security.tls_client_key, True)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_scheduler_ends_without_its_driver_and_not_without_others(tmp_path):
     code = """import sys

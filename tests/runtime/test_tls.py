@@ -211,6 +211,7 @@ def test_each_cause_has_its_message(schedulers, scheduler, ours, message):
     assert error.value.exit_code == 4
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_an_open_scheduler_elsewhere_needs_a_word(schedulers):
     """Of this machine's addresses 0.0.0.0 is one that does not say so."""

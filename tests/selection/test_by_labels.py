@@ -149,6 +149,7 @@ def test_a_gain_by_labels_of_a_model_that_tried_more_is_no_claim():
 
 @pytest.mark.parametrize("estimator", [SemiSupervisedRegressor(), LapRLSRegressor(), LaplaceLearningRegressor(),
                                        MultiscaleKernelRegressor()], ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.slow_cases("SemiSupervisedRegressor", "LapRLSRegressor", "MultiscaleKernelRegressor")
 def test_gains_of_quantities_are_the_differences_of_the_errors(estimator, tmp_path):
     X, true = make_friedman1(300, random_state=0)
     y = np.where(np.arange(300) < 40, true, np.nan)

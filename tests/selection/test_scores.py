@@ -111,6 +111,7 @@ def test_models_that_differ_by_rounding_are_equal():
 
 @pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "roc_auc"])
 @pytest.mark.parametrize("n_classes", [2, 10])
+@pytest.mark.slow_cases("10-roc_auc")
 def test_scores_and_comparisons_in_a_metric_hold_what_their_cost_says(scoring, n_classes):
     n, rng = 20_000, np.random.default_rng(0)
     true = Classes(np.arange(n), rng.integers(0, n_classes, n), np.arange(n_classes), scoring=scoring)

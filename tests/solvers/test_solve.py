@@ -365,6 +365,7 @@ class TestErrors:
 
 @pytest.mark.parametrize("method", ITERATIVE)
 @pytest.mark.extended_cases("amg")
+@pytest.mark.slow_cases("deflated", "cholesky")
 def test_memory_stays_within_the_stated_formula(method):
     n, t, block = 20_000, 64, 32
     R, vector = regularizer(random_graph(n, 8, random_state=13), 1e-3, True)

@@ -63,6 +63,7 @@ def test_a_cluster_that_nobody_starts_is_taken_away(operator, tmp_path):
     assert operator.errors == []
 
 
+@pytest.mark.slow
 def test_a_kubernetes_that_is_not_there(operator, tmp_path):
     operator.end()
     with pytest.raises(ClusterError, match="the Dask operator gives no cluster"), \

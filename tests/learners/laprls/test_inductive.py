@@ -165,6 +165,7 @@ def test_pieces_that_fall_apart(method, solver, kind):
     problem.check(tried, found, prepared.points, EXACT if solver == "nystrom-direct" else 1e-7)
 
 
+@pytest.mark.slow
 @given(n=st.integers(12, 40), share=st.floats(0.2, 0.9), random_state=st.integers(0, 1 << 16),
        n_folds=st.integers(2, 6), kind=st.sampled_from(["normalized", "unnormalized"]),
        method=st.sampled_from(LANDMARKS), density=st.floats(0.02, 0.5), intercept=st.booleans(),

@@ -147,6 +147,7 @@ def test_a_plain_function_is_a_kernel():
     assert_allclose(narrow, dense.K.T @ dense.K, rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_float32_blocks_cost_seven_digits_of_the_kernel_and_none_of_the_sums():
     """Measured: 1.3e-7 of the largest entry in the Gram form, whose factors are rounded, 4e-8 in the column form."""
     made, dense = problem(5000, 20, 300, 1024, dtype="float32")

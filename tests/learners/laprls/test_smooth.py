@@ -47,6 +47,7 @@ def gradient(made, loss, item, coef, intercept):
 
 @in_pairs({"kind": ["normalized", "unnormalized"], "method": METHODS, "loss": LOSSES, "m": [12, 45]})
 @pytest.mark.extended_cases("unnormalized-nystrom-cg-loss3-12")
+@pytest.mark.slow_cases("normalized-nystrom-pcg-loss1-45")
 def test_every_method_finds_the_minimum(loss, method, kind, m):
     made = case(m=m, kind=kind, kernel=RBF(0.7), coded=True, c=3, tol=1e-9, max_iter=3000)
     items = scaled(made)
@@ -61,6 +62,7 @@ def test_every_method_finds_the_minimum(loss, method, kind, m):
 
 @pytest.mark.parametrize("whitening", ["auto", None])
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow_cases("nystrom-cg-None")
 def test_the_squared_loss_is_laprls(method, whitening):
     made = case(kernel=RBF(0.7), fit_intercept=False, whitening=whitening, tol=1e-9, max_iter=3000)
     items = scaled(made)

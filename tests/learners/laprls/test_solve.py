@@ -243,6 +243,7 @@ def test_gram_systems_that_rounding_leaves_unsolved_are_an_error():
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow_cases("nystrom-cg")
 def test_float32_blocks_keep_four_digits_of_the_function(method):
     """Measured, relative to the largest value: 1e-5 to 8e-5, by every method, with eigenvalues of K_ss down to 1e-6."""
     made = case(400, 60, 150, precision="float32", whitening=1e-6, tol=1e-7, max_iter=2000)

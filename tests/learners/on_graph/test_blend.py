@@ -29,6 +29,7 @@ def labels_of(kind, X, y):
 
 
 @pytest.mark.parametrize("kind", ["classes", "quantities"])
+@pytest.mark.slow_cases("classes")
 def test_held_out_labels_are_predicted_as_by_a_fit_without_them(kind, monkeypatch):
     """Of classes that are not equally frequent, so that the fit moves its values as its leave-one-out values say."""
     monkeypatch.setattr(blend, "supervised_prior", lambda concentration, target: 0.5)  # each fit measures its own

@@ -102,6 +102,7 @@ def test_a_collapsed_graph_fits_as_the_graph_of_all_points():
 
 
 @pytest.mark.parametrize("largest", [0, 3000])
+@pytest.mark.slow_cases("0")
 def test_either_way_of_computing_columns_tells_moons_apart(monkeypatch, largest):
     monkeypatch.setattr(graph_functions_module, "MAX_DIRECT", largest)
     X, y = moons()
