@@ -3,6 +3,8 @@
 import gzip
 import io
 import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from scipy import sparse
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.data.readers.formats import FORMATS, format_of, open_reader
+from dssl.data.readers.npy import map_npy
 from dssl.data.sources import find_source
 from tests.memory import traced_peak
 
@@ -268,3 +271,24 @@ def test_formats_by_their_endings(tmp_path):
         format_of(tmp_path / "a.h5", "hdf5")
     with pytest.raises(DataError, match="is not a file"):
         open_reader(tmp_path / "absent.csv", scratch=tmp_path)
+
+
+def test_threads_parse_heads_one_after_the_other(tmp_path, monkeypatch):
+    """Two at once fail now and then in CPython 3.11."""
+    np.save(tmp_path / "X.npy", np.arange(6.0).reshape(3, 2))
+    real, inside, most = np.lib.format.open_memmap, [], []
+
+    def watched(*args, **kwargs):
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.01)
+        try:
+            return real(*args, **kwargs)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", watched)
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda _: map_npy(tmp_path / "X.npy", "X.npy")[2, 1], range(8)))
+    assert read == [5.0] * 8
+    assert max(most) == 1

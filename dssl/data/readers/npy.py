@@ -1,5 +1,6 @@
 """Reader of NumPy's .npy files: a memory-mapped array whose rows are points; further axes become columns."""
 
+import threading
 import tokenize
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +12,10 @@ from ...base.errors import DataError, explain, require
 from .arrays import ArrayReader
 from .base import Scan
 
+# NumPy parses the head of a file as Python, which in CPython 3.11 fails now and then where two threads do so at once
+# (python/cpython#106905).
+PARSING = threading.Lock()
+
 
 def map_npy(path: Path, name: str) -> np.ndarray:
     """Return the array of a .npy file, read from disk where it is used; never unpickles.
@@ -18,7 +23,8 @@ def map_npy(path: Path, name: str) -> np.ndarray:
     Raise DataError if the file is not a .npy file, holds Python objects, or is cut short.
     """
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        with PARSING:
+            return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
         why, fix = ("the file is cut short, or of another format",
                     "copy or download the file again, or name its true format with `format:`")
