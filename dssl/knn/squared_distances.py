@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-PAIR_VALUES = 1 << 16  # numbers of pairs that are measured at a time
+PAIR_VALUES = 1 << 16  # numbers of pairs that NumPy measures at a time
+COMPILED_VALUES = 1 << 25  # and from which on compiled code is ahead, even where it is made first
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
@@ -51,9 +52,22 @@ def squared_distance(x, z, terms):
     return terms[0]
 
 
+@njit(nogil=True, cache=True)
+def _pair_distances(X, Z, of, to, squared):
+    terms = np.empty(X.shape[1])
+    for pair in range(of.shape[0]):
+        squared[pair] = squared_distance(X[of[pair]], Z[to[pair]], terms)
+
+
 def squared_distances_of(X: np.ndarray, Z: np.ndarray, of: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """Return |x_of - z_to|^2 (m,) of pairs of rows of X and Z, with the bits of `squared_distance`, by NumPy."""
+    """Return |x_of - z_to|^2 (m,) of pairs of rows of X and Z, with the bits of `squared_distance`.
+
+    NumPy measures few of them, for which nothing is compiled.
+    """
     squared, step = np.empty(len(of)), max(1, PAIR_VALUES // max(1, X.shape[1]))
+    if len(of) * X.shape[1] >= COMPILED_VALUES:
+        _pair_distances(X, Z, of, to, squared)
+        return squared
     for start in range(0, len(of), step):
         pairs = slice(start, start + step)
         terms = np.subtract(X[of[pairs]], Z[to[pairs]], dtype=np.float64)

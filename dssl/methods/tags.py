@@ -20,12 +20,13 @@ from ..learners.target.tags import Tags
 from ..selection.graph_gain import Gain
 from ..selection.tag_scores import MEANS, compare_tags, pair_of_tags, scores_of_tags, tag_scores
 from ..storage.blocks import Parts
-from .step import Context, HeldOutValues, Made, SideResults
+from .step import Context, HeldOutValues, Made, Method, SideResults
 
 NAMES = {"f1_macro": "macro F1", "average_precision": "mean average precision"}
 OF_TAGS = "of_tags"
 NOT_HELD_OUT = "this kind of model has no held-out values of all tags"
 Values = tuple[np.ndarray, np.ndarray]  # of points (n, c), and which of these the model says nothing of
+ValuesAtTraining = Callable[[Context], Values]
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,12 @@ def _joined(context: Context, attributes: Sequence[Mapping[str, Any]], sides: Se
     return {**made, "by_labels": by_labels_of_tags(target, held_out, calibrations["model"])}
 
 
-def at_all_tags(at_training: Callable[[Context], Values]) -> Callable[[Context], Values]:
-    """Return `Method.at_training` where there may be several labels a point."""
+def values_at_training(method: Method | None) -> ValuesAtTraining | None:
+    """Return `Method.at_training` where there may be several labels a point; None of a method that has none."""
+    if method is None or method.at_training is None:
+        return None
+    at_training = method.at_training
+
     def values(context: Context) -> Values:
         return _values_of_tags(at_training, context) if is_of_tags(context) else at_training(context)
 

@@ -22,13 +22,14 @@ from ..graph.vertices import find_vertices
 from ..graph.weights.build import read_graph
 from ..kernels.points import as_points, squared_distances
 from ..knn.metric import AnyMetric, Euclidean, measurable, pair_metric_of
-from ..learners.model import BlockValues, Model, predict_blocks, stored_models
+from ..learners.model import BlockValues, SharedModels, coding_of, predict_blocks, stored_models
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding, Coding, margins_of
 from ..methods.plan_inputs import Bounded, PlanInputs
 from ..methods.sections import GraphSections
-from ..methods.step import Context
+from ..methods.step import Context, Method
+from ..methods.tags import ValuesAtTraining, values_at_training
 from ..report.record import Attributes
 from ..report.sections.sample import Picture, Sample, sample_section
 from ..selection.coverage import block_height
@@ -72,8 +73,11 @@ class SampleParams:
                    spec.read)
 
 
-def make_sample(context: Context, params: SampleParams) -> Sample:
-    """Draw training points, predict them, and describe them; JSON."""
+def make_sample(context: Context, params: SampleParams, of_training: ValuesAtTraining | None = None) -> Sample:
+    """Draw training points, predict them, and describe them; JSON.
+
+    of_training : see `make_predictions`.
+    """
     points = context.points("train")
     if "tags" in context.attributes("split"):  # a point of the picture has one color
         return {"n": len(points)}
@@ -81,14 +85,16 @@ def make_sample(context: Context, params: SampleParams) -> Sample:
     limit, pictured = sizes(points.row_bytes, context.execution.memory_budget)
     drawn = _drawn(len(points), labeled, params.random_state)[:limit]
     rows = as_rows(points.take(drawn))
-    described = context.attributes("models")["models"]
-    models = stored_models(context.inputs["models"].parts, {"model": described["model"]})
-    parts = context.parts.within("predicted")
-    predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, parts)
-    values, unsupported = parts.rows("values").read_all(), parts.rows("unsupported").read_all()
-    parts.remove()
-    model = models.open()["model"]
-    coding = model.coding
+    described = context.attributes("models")["models"]["model"]
+    models = stored_models(context.inputs["models"].parts, {"model": described})
+    if of_training is None:
+        parts = context.parts.within("predicted")
+        predict_blocks(context.execution.share_rows(rows), models, BlockValues(), context.execution, parts)
+        values, unsupported = parts.rows("values").read_all(), parts.rows("unsupported").read_all()
+        parts.remove()
+    else:
+        values, unsupported = (of_points[drawn] for of_points in of_training(context))
+    coding = coding_of(described)
     vertex = context.vertex_rows().vertex_of(drawn[:pictured]) if params.metric else drawn[:pictured]
     shown = np.sort(np.unique(vertex, return_index=True)[1])  # of duplicates the first
     with one_thread():  # so that places are the same whatever else runs
@@ -98,9 +104,8 @@ def make_sample(context: Context, params: SampleParams) -> Sample:
     picture["classes"] = [str(name) for name in coding.classes] if isinstance(coding, ClassCoding) else []
     sample: Sample = {"n": len(points), "picture": picture}
     if len(labeled):
-        calibration = described["model"].get(CALIBRATION)
-        sample.update(_uncertain(context, drawn, labeled, coding, values, unsupported, calibration))
-        sample.update(_next(context, params, model, labeled))
+        sample.update(_uncertain(context, drawn, labeled, coding, values, unsupported, described.get(CALIBRATION)))
+        sample.update(_next(context, params, models, labeled))
     return sample
 
 
@@ -193,7 +198,7 @@ def _listed(number: int, coding: ClassCoding, likely: np.ndarray) -> Attributes:
             "second": str(coding.classes[order[-1]]), "second_score": _rounded(likely[order[-1]])}
 
 
-def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndarray) -> Sample:
+def _next(context: Context, params: SampleParams, models: SharedModels, labeled: np.ndarray) -> Sample:
     """Return the rows to label next, as `dssl suggest` chooses them where nothing else is asked for; JSON.
 
     Of more than `SUGGESTED` points, whose eigenvectors would take long, and of those that half of the budget is too
@@ -207,7 +212,7 @@ def _next(context: Context, params: SampleParams, model: Model, labeled: np.ndar
         return {}
     smaller = replace(context, execution=context.execution.within(arrays_within(context.execution.memory_budget) // 2))
     try:
-        suggested = choose_rows(smaller, model, SuggestParams(count=LISTED))
+        suggested = choose_rows(smaller, models.open()["model"], SuggestParams(count=LISTED))
     except BudgetError:  # of half of it
         return {"suggested": len(points)}
     if "source" in context.files:
@@ -223,11 +228,12 @@ def _rounded(value: Any) -> float | int:
 Predicted = Callable[[int, int], Cost]  # of predicting so many points within a budget (bytes)
 
 
-def _sample_cost(f: PlanInputs, spec: Spec, predicted: Predicted) -> Cost:
+def _sample_cost(f: PlanInputs, spec: Spec, predicted: Predicted, *, predicts: bool) -> Cost:
+    """predicts : whether the drawn points are predicted; else the values of all training points are read."""
     limit, pictured = sizes(f.row_bytes, f.budget)
     drawn, n_examined = min(f.n, pictured), min(f.n, MAX_EXAMINED + LABELED, limit)
-    held = (4 * f.row_bytes + 64) * n_examined
-    cost = predicted(n_examined, f.budget)
+    held = (4 * f.row_bytes + 64) * n_examined + (0 if predicts else f.n * (8 * f.n_outputs + 9))
+    cost = predicted(n_examined, f.budget) if predicts else cost_of(0, f.n * (8 * f.n_outputs + 1), 0, 0)
     if spec.labels is not None and f.n <= SUGGESTED:
         with suppress(BudgetError):  # `_next` leaves it out then
             cost += _next_cost(f, spec, predicted)
@@ -263,17 +269,23 @@ def _next_bytes(f: PlanInputs, spec: Spec) -> int:
     return block_height(points, m, half) * distance_bytes(points, m)
 
 
-SAMPLE = Stage("sample", 3, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
+SAMPLE = Stage("sample", 4, ("dataset", "split", "points", "labels", "models"), SampleParams.of, make_sample,
                files=("source",), section=sample_section, leads=True)
 
 
-def sample_with(predicted: Callable[[PlanInputs, Any], Cost], *, has_graph: bool) -> Stage:
-    """Return the stage of a kind; predicted : the cost of predicting its test points."""
+def sample_with(predicted: Callable[[PlanInputs, Any], Cost], method: Method) -> Stage:
+    """Return the stage of a method; predicted : the cost of predicting its test points."""
+    of_training = values_at_training(method)
+
+    def make(context: Context, params: SampleParams) -> Sample:
+        return make_sample(context, params, of_training)
+
     def cost(f: PlanInputs, spec: Spec) -> Cost:
         if spec.data.tags is not None:  # there is no picture
             return cost_of(0, 0, 0, 0)
         return _sample_cost(f, spec, lambda n, budget: predicted(
-            replace(f, test_points=Bounded.known(n), budget=budget), spec))
+            replace(f, test_points=Bounded.known(n), budget=budget), spec), predicts=of_training is None)
 
-    graph = ("vertices", "neighbors", "graph") if has_graph else ()
-    return replace(SAMPLE, cost=cost, needs=(*SAMPLE.needs[:-1], *graph, SAMPLE.needs[-1]))
+    graph = ("vertices", "neighbors", "graph") if method.has_graph else ()
+    return replace(SAMPLE, make=make, cost=cost,
+                   needs=SAMPLE.needs_and((*graph, *method.training_needs)))

@@ -16,7 +16,7 @@ from ..learners.target.tags import Tags
 from ..learners.target.target import Classes
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method
-from ..methods.tags import at_all_tags, labeled_tags
+from ..methods.tags import labeled_tags, values_at_training
 from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
 from ..selection.comparison import unlabeled_verdict, verdict_of
@@ -165,7 +165,7 @@ def transductive_scores(context: Context, values: np.ndarray, unreachable: np.nd
 def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stage:
     """Return the stage of a method's kind, which scores the training points too where the method knows their values.
     """
-    at_training = None if method.at_training is None else at_all_tags(method.at_training)
+    at_training = values_at_training(method)
 
     def make(context: Context, params: ScoreParams) -> Compared:
         compared = make_scores(context, params)
@@ -175,7 +175,7 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
         return compared
 
     return replace(SCORES, make=make, cost=cost, hint=method.steps[-1].hint,
-                   needs=(*SCORES.needs, *(needed for needed in method.training_needs if needed not in SCORES.needs)))
+                   needs=SCORES.needs_and(method.training_needs))
 
 
 SCORES = Stage("scores", 11, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,

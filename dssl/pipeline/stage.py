@@ -50,6 +50,10 @@ class Stage:
     refuses: Callable[[PlanInputs, Any], DsslError | None] | None = None
     grows: bool = False
 
+    def needs_and(self, others: Sequence[str]) -> tuple[str, ...]:
+        """Return the stages whose artifacts it reads, and the others, each once."""
+        return tuple(dict.fromkeys((*self.needs, *others)))
+
 
 def stages_of(method: Method, spec: type[Spec]) -> tuple[Stage, ...]:
     """Return the steps of a method as stages; spec : the pipeline files that its sections make."""

@@ -20,6 +20,7 @@ from dssl.knn.lists import Neighbors
 from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
 from dssl.knn.search import descent_seconds, find_neighbors, neighbors
+from dssl.knn.squared_distances import squared_distances_of
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.store import StoredParts
@@ -114,6 +115,17 @@ def test_few_and_many_points_are_searched_alike_to_the_last_bit(data):
         expected = points.nearest(queries, numbers, k, within)
     assert_array_equal(found[1], expected[1])
     assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize("d", [1, 5, 784])
+def test_compiled_code_measures_pairs_to_the_bits_of_numpy(monkeypatch, d):
+    rng = np.random.default_rng(d)
+    X, Z = rng.normal(size=(40, d)).astype(np.float32), rng.normal(size=(9, d)) * 1e3
+    of, to = rng.integers(40, size=700), rng.integers(9, size=700)
+    by_numpy = squared_distances_of(X, Z, of, to)
+    monkeypatch.setattr("dssl.knn.squared_distances.COMPILED_VALUES", 0)
+    assert_array_equal(squared_distances_of(X, Z, of, to), by_numpy)
+    assert_allclose(by_numpy, ((X[of] - Z[to])**2).sum(axis=1))
 
 
 @given(st.data())

@@ -75,7 +75,7 @@ def kind_of(method: Method) -> Kind:
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()
     spec = SPECS[method.name]
-    sample = _unlabeled(sample_with(assigned_cost, has_graph=method.has_graph))
+    sample = _unlabeled(sample_with(assigned_cost, method))
     sample = replace(sample, section=None)  # it is in that of the clusters
     return Kind.of(spec, (
         DATASET, SPLIT, POINTS, *graph, *stages_of(method, spec.spec), sample,

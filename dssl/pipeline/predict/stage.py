@@ -36,7 +36,7 @@ from ...learners.probabilities import calibration_of
 from ...learners.target.coding import CODINGS, ClassCoding, Coding, TagCoding
 from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method
-from ...methods.tags import at_all_tags
+from ...methods.tags import ValuesAtTraining, values_at_training
 from ...report.record import Attributes
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
@@ -67,11 +67,8 @@ class PredictionParams:
         return cls(spec.predictions.limit)
 
 
-ValuesOfTraining = Callable[[Context], tuple[np.ndarray, np.ndarray]]
-
-
 def make_predictions(context: Context, params: PredictionParams,
-                     of_training: ValuesOfTraining | None = None) -> dict[str, Any]:
+                     of_training: ValuesAtTraining | None = None) -> dict[str, Any]:
     """Predict all rows in use with the model; write a part for each of `PARTS`.
 
     of_training : context -> the values (n_train, c) of the model at the training points, where an earlier stage wrote
@@ -160,15 +157,12 @@ PREDICTIONS = Stage("predictions", 4, ("dataset", "split", "labels", "points", "
 
 def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | None = None) -> Stage:
     """Return the stage of a kind; cost : of predicting its test points. method : that it runs, if it runs one."""
-    at_training = None if method is None else method.at_training
-    of_training = None if at_training is None else at_all_tags(at_training)
-    further = () if method is None else tuple(needed for needed in method.training_needs
-                                              if needed not in PREDICTIONS.needs)
+    of_training = values_at_training(method)
 
     def make(context: Context, params: PredictionParams) -> dict[str, Any]:
         return make_predictions(context, params, of_training)
 
-    return replace(PREDICTIONS, needs=(*PREDICTIONS.needs, *further), make=make,
+    return replace(PREDICTIONS, needs=PREDICTIONS.needs_and(method.training_needs if method else ()), make=make,
                    cost=cost_of_all_rows(cost, of_training=of_training is not None))
 
 
