@@ -16,11 +16,12 @@ from ..learners.target.tags import Tags
 from ..learners.target.target import Classes
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method
-from ..methods.tags import labeled_tags, values_at_training
+from ..methods.tags import Values, labeled_tags, values_at_training
 from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
 from ..selection.comparison import unlabeled_verdict, verdict_of
 from ..selection.scores import (
+    OF_MODEL,
     constant_baseline,
     in_defined_scoring,
     points_to_plot,
@@ -107,6 +108,11 @@ def _scores_of_tags(context: Context, true: Tags) -> Compared:
     values, scores = dict[str, np.ndarray](), dict[str, Any]()
     for name, model in models.items():
         values[name], unsupported = model.values_and_unsupported(context.points("test"), context.execution)
+        if name == "model":
+            stored = {OF_MODEL: values[name], "unsupported": unsupported[:, None]}
+            for key, array in stored.items():
+                context.parts.allocate(key, array.shape, array.dtype, len(array))
+            context.parts.write_range(0, stored)
         calibration = calibration_of(model.attributes)
         probabilities = None if calibration is None else calibration.probabilities(values[name])
         scores[name] = {**scores_of_tags(true, values[name], probabilities), "unsupported": int(unsupported.sum())}
@@ -124,6 +130,7 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
 
     asked : as `scored_bytes`.
     """
+    cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_outputs)  # the values of the model
     if f.is_regression:
         return cost
     written, held = (f.n_test * scored_bytes(f.n_outputs, n_models, has_scoring=more) for more in (False, asked))
@@ -141,6 +148,19 @@ def scoring_notes(scores: Attributes) -> list[str]:
     return [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
             "models are compared by accuracy"
             for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
+
+
+def values_at_test(context: Context) -> Callable[[int, int], Values] | None:
+    """Return what reads the values (b, c) of the model at a range of test points, and at which of them it says nothing.
+
+    None where these were not scored.
+    """
+    scores = context.inputs["scores"]
+    if not scores.attributes["metrics"]:
+        return None
+    values, unsupported = (scores.parts.rows(name) for name in (OF_MODEL, "unsupported"))
+    column = scores.attributes.get("stored", {}).get("column", 0)  # of tags the model alone is there
+    return lambda start, stop: (values.read(start, stop), unsupported.read(start, stop)[:, column])
 
 
 def transductive_scores(context: Context, values: np.ndarray, unreachable: np.ndarray) -> Scores | None:
@@ -178,5 +198,5 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
                    needs=SCORES.needs_and(method.training_needs))
 
 
-SCORES = Stage("scores", 11, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
+SCORES = Stage("scores", 12, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True, notes=scoring_notes)

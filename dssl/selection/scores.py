@@ -20,6 +20,7 @@ from .scoring import KEYS, Predicted
 
 BESIDE = ("balanced_accuracy", "f1_macro", "roc_auc", "neg_log_loss")  # metrics of classes beside the error
 MAX_PLOTTED = 500  # test points of a regression in the plot of the report
+OF_MODEL = "of_model"  # the array of the values of "model"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Predictions(Output):
 
     For classes also `log_losses` and the `probabilities` of the predicted classes, NaN for models without any, and
     `margins` (n, n_models, n_classes), for two classes only those of the second; float32. Memory: `scored_bytes`.
+    `of_model` (n, c) are the values of the model itself.
 
     true : the codes or quantities of all points, as `true` (n,).
     """
@@ -40,20 +42,23 @@ class Predictions(Output):
         coding = next(iter(models.values())).coding
         of_classes = {**dict.fromkeys(("log_losses", "probabilities"), ((len(models),), np.dtype(np.float32))),
                       "margins": ((len(models), margin_columns(len(coding.classes))), np.dtype(np.float32))}
-        return {"unsupported": ((len(models),), bool), **(of_classes if isinstance(coding, ClassCoding) else {}), **{
-            name: ((len(models),), array.dtype) for name, array in first.items()
-            if all(name in other for other in others)}}
+        return {OF_MODEL: ((models["model"].n_columns,), np.float64), "unsupported": ((len(models),), bool),
+                **(of_classes if isinstance(coding, ClassCoding) else {}),
+                **{name: ((len(models),), array.dtype) for name, array in first.items()
+                   if all(name in other for other in others)}}
 
     def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         true = self.true.load()["true"][start:start + X.shape[0]]
-        outputs = []
-        for model in models.values():
+        outputs, values_of = [], dict[str, np.ndarray]()
+        for name, model in models.items():
             values, unsupported = model.block_values(X)
+            values_of[name] = values
             predicted = model.coding.predictions(values, true)
             predicted |= margins_and_probabilities(model, values, predicted, true)
             outputs.append({**(with_rejections(predicted, unsupported) if model.rejects else predicted),
                             "unsupported": unsupported})
-        return {name: np.stack([output[name] for output in outputs], axis=1) for name in self.arrays(models)}, {}
+        return {OF_MODEL: values_of["model"], **{name: np.stack([output[name] for output in outputs], axis=1)
+                                                 for name in self.arrays(models) if name != OF_MODEL}}, {}
 
 
 def margin_columns(n_classes: int) -> int:
@@ -99,7 +104,7 @@ def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: 
     output = Predictions(execution.share(true=true))
     predict_blocks(rows, models, output, execution, parts)
     opened = models.open()
-    columns = {name: parts.rows(name).read_all() for name in output.arrays(opened)}
+    columns = {name: parts.rows(name).read_all() for name in output.arrays(opened) if name != OF_MODEL}
     return {name: {key: array[:, column] for key, array in columns.items()} for column, name in enumerate(opened)}
 
 

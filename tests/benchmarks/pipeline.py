@@ -58,7 +58,7 @@ def main() -> None:
     changed, seconds = run(workspace, "--set", "model.eta=30")
     tell("eta=30", changed, seconds)
 
-    for stage in ("columns", "covariance", "models", "sample", "predictions", "scores"):
+    for stage in ("columns", "covariance", "models", "sample", "scores", "predictions"):
         shutil.rmtree(workspace / "artifacts" / stage)
     process = subprocess.Popen(command(workspace), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)

@@ -68,7 +68,7 @@ def test_a_second_run_finds_everything_and_another_eta_the_graph(digits, workspa
     assert other.code == 0, other.err
     found = statuses(other.document)
     assert [name for name in STAGES if found[name] != "cached"] == [
-        "selection", "models", "sample", "predictions", "scores"]
+        "selection", "models", "sample", "scores", "predictions"]
     assert other.document["run"] != again.document["run"]
 
 

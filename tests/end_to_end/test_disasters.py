@@ -59,7 +59,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, start, dssl, slow_c
                                                       "--json").document["stages"]}
     assert planned["columns"]["status"] == "partial"
     assert planned["columns"]["why"] == f"{len(before)} parts are finished"
-    assert {planned[name]["status"] for name in ("covariance", "models", "sample", "predictions", "scores")
+    assert {planned[name]["status"] for name in ("covariance", "models", "sample", "scores", "predictions")
             } == {"to run"}
 
     again = dssl("run", slow_columns, "--workspace", tmp_path, "--on", "in-process", "--json")

@@ -10,7 +10,7 @@ from dssl.pipeline.plan.plan import plan
 from dssl.storage.artifacts import Workspace
 
 NAMES = KINDS["svm"].names
-FITTED = {"models", "sample", "predictions", "scores"}
+FITTED = {"models", "sample", "scores", "predictions"}
 CHOSEN = {"selection", *FITTED}
 SOLVED = {"columns", "covariance", *CHOSEN}
 ON_GRAPH = {"graph", "health", "system", *SOLVED}

@@ -215,11 +215,11 @@ def test_a_plan_says_what_would_be_made_again_and_a_run_makes_only_that(trimmed,
     assert (again.metrics, {stage.status for stage in again.stages}) == (finished[1].metrics, {"cached"})
     changed = plan(spec, set=["model.eta=3"], workspace=place.root).records()
     assert [row["name"] for row in changed if row["status"] != "cached"] == [
-        "dataset", "selection", "models", "sample", "predictions", "scores"]
+        "dataset", "selection", "models", "sample", "scores", "predictions"]
     solved = plan(spec, workspace=place.root, from_stage="covariance").records()
     made_again = [row["name"] for row in solved if row["status"] != "cached"]
-    assert made_again == ["dataset", "system", "columns", "covariance", "selection", "models", "sample", "predictions",
-                          "scores"]
+    assert made_again == ["dataset", "system", "columns", "covariance", "selection", "models", "sample", "scores",
+                          "predictions"]
     assert next(row for row in solved if row["name"] == "system")["why"].startswith("removed by dssl gc on 20")
     result = run(spec, workspace=place.root, execution=InProcess(1), from_stage="covariance")
     assert [stage.name for stage in result.stages if stage.status == "done"] == made_again

@@ -191,7 +191,7 @@ def test_what_names_the_stages(fields):
     def addresses(*overrides):
         return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere").records()}
 
-    before, last = addresses(), {"models", "sample", "predictions", "scores"}
+    before, last = addresses(), {"models", "sample", "scores", "predictions"}
     for override, expected in (("model.learner=laplace", {"selection", "vertex_values", *last}),
                                ("kernel.bandwidth=3", last), ("baselines=[nearest]", last),
                                ("graph.width=1", {"graph", "health", "selection", "vertex_values", *last}),

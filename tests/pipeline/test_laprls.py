@@ -283,18 +283,18 @@ def test_kinds_share_what_comes_before_the_model(fields, small_spec):
         theirs = {stage["name"]: stage["address"] for stage in plan(own, workspace="nowhere").records()}
         assert {name: mine[name] for name in names} == {name: theirs[name] for name in names}
         assert mine["models"] != theirs["models"]
-    assert KINDS["laprls"].names == [*names, "landmarks", "selection", "models", "sample", "predictions", "scores"]
+    assert KINDS["laprls"].names == [*names, "landmarks", "selection", "models", "sample", "scores", "predictions"]
 
 
 @pytest.mark.parametrize(("override", "expected"), [
-    *((override, {"selection", "models", "sample", "predictions", "scores"}) for override in (
+    *((override, {"selection", "models", "sample", "scores", "predictions"}) for override in (
         "model.gamma_A=3", "model.solver=nystrom-pcg", "kernel.bandwidth=2.0", "graph.laplacian=unnormalized",
         "selection.grid.gamma_I=[0, 1]", "selection={held_out: refit}")),
-    ("model.landmarks.n_landmarks=41", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
-    ("model.landmarks.random_state=1", {"landmarks", "selection", "models", "sample", "predictions", "scores"}),
-    ("labels.random_state=1", {"labels", "health", "landmarks", "selection", "models", "sample", "predictions",
-                               "scores"}),
-    ("graph.weights=binary", {"graph", "health", "selection", "models", "sample", "predictions", "scores"}),
+    ("model.landmarks.n_landmarks=41", {"landmarks", "selection", "models", "sample", "scores", "predictions"}),
+    ("model.landmarks.random_state=1", {"landmarks", "selection", "models", "sample", "scores", "predictions"}),
+    ("labels.random_state=1", {"labels", "health", "landmarks", "selection", "models", "sample", "scores",
+                               "predictions"}),
+    ("graph.weights=binary", {"graph", "health", "selection", "models", "sample", "scores", "predictions"}),
     ("data.rows=all", set()),
 ])
 def test_a_change_moves_what_depends_on_it(fields, override, expected):

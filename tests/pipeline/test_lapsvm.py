@@ -49,7 +49,7 @@ def test_the_loss_is_part_of_the_address(fields):
     for override in ("model.loss=logistic", "model.kind=laprls", "selection={grid: {loss: [logistic]}}"):
         after = addresses(override)
         moved = {name for name in before if before[name] != after[name]}
-        assert moved == {"selection", "models", "sample", "predictions", "scores"}, override
+        assert moved == {"selection", "models", "sample", "scores", "predictions"}, override
     huber, wide = addresses("model.loss=huber_hinge"), addresses("model.loss=huber_hinge", "model.h=0.5")
     assert huber["models"] != wide["models"]
 

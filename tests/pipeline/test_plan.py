@@ -368,7 +368,7 @@ def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
     result = run(spec, workspace=workspace, execution=InProcess(2), from_stage="landmarks")
     made = {name for name, status in statuses(result).items() if status == "done"}
     assert made == KINDS["svm"].dependents("landmarks") == {
-        "landmarks", "columns", "covariance", "selection", "models", "sample", "predictions", "scores"}
+        "landmarks", "columns", "covariance", "selection", "models", "sample", "scores", "predictions"}
     assert result.metrics == finished[1].metrics
     shown = {item.stage.name: item for item in plan(spec, workspace=workspace, from_stage="covariance").stages}
     assert shown["covariance"].why == "asked to be made anew"

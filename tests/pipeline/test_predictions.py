@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
+from dssl.learners.model import predict_blocks
 from dssl.methods.step import Context
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.predict.model import open_model
@@ -102,6 +103,25 @@ def test_more_rows_than_a_limit_are_not_predicted_and_the_run_says_so(finished):
     assert made == {"n": 260, "made": False, "limit": 259}
     assert "260 rows, more than the 259" in PREDICTIONS.notes(made)[0]
     assert not PREDICTIONS.notes(make_predictions(context, PredictionParams(0)))
+
+
+def test_test_points_that_are_scored_are_not_predicted_again(finished, monkeypatch):
+    folder, = (finished[0] / "artifacts" / "predictions").iterdir()
+    behind, lengths, found = artifacts_behind(folder), [], []
+
+    def counted(rows, *others):
+        lengths.append(len(rows))
+        return predict_blocks(rows, *others)
+
+    monkeypatch.setattr("dssl.pipeline.predict.stage.predict_blocks", counted)
+    for inputs in (behind, {name: made for name, made in behind.items() if name != "scores"}):
+        context = Context(inputs, {}, InProcess(1).scratch(), InProcess(1))
+        make_predictions(context, PredictionParams(None))
+        parts = context.parts.within("test")
+        found.append({name: parts.rows(name).read_all() for name in ("predicted", "sure", "empty")})
+    assert lengths == [200, 200, 60]
+    for name, array in found[0].items():
+        assert_allclose(array, found[1][name], rtol=1e-12)
 
 
 def test_clusters_of_all_rows(tmp_path):

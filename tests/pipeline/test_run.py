@@ -88,7 +88,7 @@ def test_plan_tells_what_is_there(spec, workspace, tmp_path):
     assert not (tmp_path / "new").exists()  # a plan writes nothing
     first, *_, last = plan(spec, workspace=tmp_path / "new").records()
     assert first["why"] == "not made yet"
-    assert last["why"] == "after split, points, labels, models"
+    assert last["why"] == "after dataset, split, labels, points, models, scores"
     assert set(statuses(spec, workspace).values()) == {"cached"}
     planned = {stage["name"]: stage["why"] for stage in plan(spec, workspace=workspace, set=["model.eta=3"]).records()}
     assert planned["selection"] == "given.eta: auto -> 3.0"
@@ -109,7 +109,7 @@ def test_plan_tells_that_the_contents_of_a_file_are_new(spec, workspace, tmp_pat
 def test_plan_tells_what_a_changed_parameter_makes_anew(spec, workspace):
     changed = statuses(spec, workspace, "model.eta=3")
     assert [name for name in NAMES if changed[name] != "cached"] == [
-        "selection", "models", "sample", "predictions", "scores"]
+        "selection", "models", "sample", "scores", "predictions"]
 
 
 def test_plan_tells_a_stage_that_was_interrupted(spec, workspace):
@@ -137,7 +137,7 @@ def test_a_second_run_computes_nothing(spec, finished, workspace):
 
 def test_another_eta_fits_and_scores_only(spec, finished, workspace):
     result = run(spec, set=["model.eta=0"], workspace=workspace, execution=InProcess(2))
-    assert ran(result) == ["selection", "models", "sample", "predictions", "scores"]
+    assert ran(result) == ["selection", "models", "sample", "scores", "predictions"]
     of_probabilities = dict.fromkeys(("log_loss", "log_loss_interval", "reliability"))  # which the baseline has none of
     model, base = ({**scores, **of_probabilities} for scores in (result.metrics, result.baselines["base"]))
     assert model == base  # eta 0 is the base kernel
@@ -170,11 +170,11 @@ def test_an_interrupted_stage_repeats_the_missing_parts_only(spec, finished, wor
             path.unlink()
     if 4 not in left:
         next(iter(stored(columns, "shared/Z1/c").rglob("4"))).write_bytes(b"half of a chunk")
-    for stage in ("covariance", "selection", "models", "sample", "predictions", "scores"):
+    for stage in ("covariance", "selection", "models", "sample", "scores", "predictions"):
         shutil.rmtree(folder_of(workspace, spec, stage))
     before = {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
     result = run(spec, workspace=workspace, execution=InProcess(2))
-    assert ran(result) == ["columns", "covariance", "selection", "models", "sample", "predictions", "scores"]
+    assert ran(result) == ["columns", "covariance", "selection", "models", "sample", "scores", "predictions"]
     assert before == {index: (receipts[index].stat().st_mtime_ns, receipts[index].read_bytes()) for index in left}
     assert outcome(result) == outcome(finished[1])
     assert contents(workspace) == contents(finished[0])

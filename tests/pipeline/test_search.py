@@ -213,7 +213,7 @@ def test_every_key_of_a_selection_is_one_of_every_kind(spec_of, kind):
     planned = (plan(spec_of(kind, **own), workspace="nowhere") for own in ({}, {"search": "random", "n_candidates": 3}))
     before, after = ({stage["name"]: stage["address"] for stage in made.records()} for made in planned)
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"selection", "models", "sample", "predictions", "scores"} | (
+    assert changed == {"selection", "models", "sample", "scores", "predictions"} | (
         {"vertex_values"} if kind == "graph" else set())
 
 

@@ -65,7 +65,7 @@ def test_a_longer_grid_uses_the_graph_again(searched):
     wider = {**spec, "selection": {**GRID, "grid": {**GRID["grid"], "eta": [1, 30, 100]}}}
     result = run(wider, workspace=workspace, execution=InProcess(2))
     ran = [stage.name for stage in result.stages if stage.status == "done"]
-    assert ran == ["selection", "models", "sample", "predictions", "scores"]
+    assert ran == ["selection", "models", "sample", "scores", "predictions"]
 
 
 @pytest.mark.parametrize(("changes", "message"), [

@@ -36,8 +36,8 @@ def kind_of(method: Method, spec: KindSpec) -> Kind:
     graph = (VERTICES, NEIGHBORS, GRAPH, HEALTH) if method.has_graph else ()
     return Kind.of(spec, (
         DATASET, SPLIT, LABELS, points, *graph, *stages_of(method, spec.spec),
-        sample_with(predicted_cost, method), predictions_with(predicted_cost, method),
-        scores_with(scores_cost, method),
+        sample_with(predicted_cost, method), scores_with(scores_cost, method),
+        predictions_with(predicted_cost, method),
     ), report_text=method.report_text, baselines=method.baselines, takes_tags=True)
 
 

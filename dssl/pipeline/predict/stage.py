@@ -36,7 +36,7 @@ from ...learners.probabilities import calibration_of
 from ...learners.target.coding import CODINGS, ClassCoding, Coding, TagCoding
 from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method
-from ...methods.tags import ValuesAtTraining, values_at_training
+from ...methods.tags import Values, ValuesAtTraining, values_at_training
 from ...report.record import Attributes
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
@@ -45,6 +45,7 @@ from ...storage.files import draft_of
 from ...storage.hdf5 import Original
 from ...storage.views import SelectedRows, counts_below
 from ..dataset import dataset_of, identifier_of, rows_in_files
+from ..scoring import values_at_test
 from ..spec import Spec
 from ..stage import Stage
 from .to_file import Answers, columns_of_cells, csv_cells, shown_labels
@@ -69,7 +70,7 @@ class PredictionParams:
 
 def make_predictions(context: Context, params: PredictionParams,
                      of_training: ValuesAtTraining | None = None) -> dict[str, Any]:
-    """Predict all rows in use with the model; write a part for each of `PARTS`.
+    """Predict all rows in use with the model; write a part for each of `PARTS`. Test points that are scored were.
 
     of_training : context -> the values (n_train, c) of the model at the training points, where an earlier stage wrote
     them, and at which of these it says nothing, bool (n_train,).
@@ -85,10 +86,13 @@ def make_predictions(context: Context, params: PredictionParams,
     answers = Answers(model.rejects, calibration)
     receipts: list[Receipt] = []
     for name in PARTS:
-        parts = context.parts.within(name)
+        parts, known = context.parts.within(name), None
         if name == "train" and of_training is not None:
-            values, unsupported = of_training(context)
-            receipts += _write_answers(answers, model.coding, values, unsupported, parts)
+            known = in_ranges(*of_training(context))
+        elif name == "test" and "scores" in context.inputs:
+            known = values_at_test(context)
+        if known is not None:
+            receipts += _write_answers(answers, model.coding, sizes[name], known, parts)
         elif sizes[name]:
             receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
                                        context.execution, parts)
@@ -109,25 +113,30 @@ def _points(context: Context, name: str) -> Rows:
     return ScaledRows(chosen, scaling, context.execution)
 
 
-def _write_answers(answers: Answers, coding: Coding, values: np.ndarray, unsupported: np.ndarray,
+def in_ranges(values: np.ndarray, unsupported: np.ndarray) -> Callable[[int, int], Values]:
+    """Return what reads a range of values (n, c), and at which points there are none."""
+    return lambda start, stop: (values[start:stop], unsupported[start:stop])
+
+
+def _write_answers(answers: Answers, coding: Coding, n: int, known: Callable[[int, int], Values],
                    parts: Parts) -> list[Receipt]:
-    """Write the predictions that follow from the values (n, c) of training points; return a receipt for each block."""
+    """Write the predictions that follow from the values of n points, range by range; return a receipt for each."""
     receipts = []
-    for start, stop in row_ranges(len(values), LINES):
-        arrays, receipt = answers.of_values(coding, values[start:stop], unsupported[start:stop], start)
+    for start, stop in row_ranges(n, LINES):
+        arrays, receipt = answers.of_values(coding, *known(start, stop), start)
         for name, array in arrays.items():
             if start == 0:
-                parts.allocate(name, (len(values), *array.shape[1:]), array.dtype, min(LINES, len(values)))
+                parts.allocate(name, (n, *array.shape[1:]), array.dtype, min(LINES, n))
         parts.write_range(start, arrays)
         receipts.append(receipt)
     return receipts
 
 
-def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
-                     of_training: bool) -> Callable[[PlanInputs, Any], Cost]:
+def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *, of_training: bool,
+                     scored: bool) -> Callable[[PlanInputs, Any], Cost]:
     """Return the cost of predicting all rows in use, from that of predicting the test points: of each of `PARTS`.
 
-    of_training : whether the values at the training points are there already.
+    of_training, scored : whether the values at the training and at the test points are there already.
     """
     def cost(f: PlanInputs, spec: Any) -> Cost:
         upper = spec.predictions.limit
@@ -136,7 +145,7 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *,
             return total
         n_test = min(f.n_test, max(f.n_rows - f.n, 0))
         n_rest = f.attribute("split", "n_rest", max(f.n_rows - f.n - n_test, 0))
-        for n in filter(None, (0 if of_training else f.n, n_test, n_rest)):
+        for n in filter(None, (0 if of_training else f.n, 0 if scored else n_test, n_rest)):
             total += of_test(replace(f, test_points=Bounded.known(n)), spec)
         return total
 
@@ -151,7 +160,7 @@ def _notes(attributes: Attributes) -> list[str]:
             "asked for; set predictions.format to parquet or csv to predict all of them"]
 
 
-PREDICTIONS = Stage("predictions", 4, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
+PREDICTIONS = Stage("predictions", 5, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
                     make_predictions, hint="set predictions.format to none", notes=_notes)
 
 
@@ -162,8 +171,9 @@ def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | N
     def make(context: Context, params: PredictionParams) -> dict[str, Any]:
         return make_predictions(context, params, of_training)
 
-    return replace(PREDICTIONS, needs=PREDICTIONS.needs_and(method.training_needs if method else ()), make=make,
-                   cost=cost_of_all_rows(cost, of_training=of_training is not None))
+    return replace(PREDICTIONS, needs=PREDICTIONS.needs_and((*method.training_needs, "scores") if method else ()),
+                   make=make, cost=cost_of_all_rows(cost, of_training=of_training is not None,
+                                                    scored=method is not None))
 
 
 # ---- the table
