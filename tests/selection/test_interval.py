@@ -93,6 +93,15 @@ def test_an_interval_of_rmse_has_the_unit_of_the_target_and_covers():
     assert interval_of_rmse(np.array([1.0, 4.0]))[0] < np.sqrt(2.5)
 
 
+def test_one_huge_error_leaves_no_infinite_interval_and_no_undefined_power():
+    squared = np.r_[np.full(39, 1e-6), 1e12]
+    assert interval_of_rmse(squared) is None
+    gains = np.arange(0.5, 45, 0.125)
+    powers = np.array([[t_power(m, gain, 1.0) for gain in gains] for m in (2, 20, 160, 1000)])
+    assert np.isfinite(powers).all()
+    assert (np.diff(powers, axis=1) > -1e-9).all()
+
+
 def power_by_enumeration(m, wins, losses):
     """Return the sum of the probabilities of all outcomes that the exact test calls better for the first model."""
     actual = 0.0
