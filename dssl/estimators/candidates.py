@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..base.digest import is_whole
-from ..base.errors import ParameterError, require
+from ..base.errors import ParameterError, explain, require
 from ..graph.knn_graph import KNNGraph
 from ..methods.evaluation import Group
 from ..selection.halving import Search
@@ -35,6 +35,9 @@ class Candidate:
 
 def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_state: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
+    if isinstance(estimator, type):
+        raise ParameterError(explain(f"estimator={estimator.__name__} is a class", why="copies of an estimator are "
+                                     "fitted", fix=f"pass {estimator.__name__}()"))
     name = type(estimator).__name__
     require(not isinstance(estimator, AutomaticEstimator), f"GridSearch cannot search {name}", error=ParameterError,
             why="it chooses its parameters itself", fix="fit it directly")

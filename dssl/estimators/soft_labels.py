@@ -7,7 +7,7 @@ import numpy as np
 from ..base.errors import DataError, ParameterError, require
 from ..data.inputs import labels_of
 from ..execution.tasks import Execution
-from ..learners.soft_labels import require_embeddings, require_soft_labels, vector_probabilities
+from ..learners.soft_labels import as_numbers, require_embeddings, require_soft_labels, vector_probabilities
 from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import base_estimator_of
@@ -89,7 +89,7 @@ class SoftLabelsEstimator(MethodEstimator):
         require(self.classes is None or soft_labels is not None or self.class_embeddings is not None,
                 f"classes={self.classes!r}", error=ParameterError, fix="leave classes out",
                 why="it names the columns of soft_labels or the rows of class_embeddings, and there are none")
-        self._soft_labels = None if soft_labels is None else np.asarray(labels_of(soft_labels), np.float64)
+        self._soft_labels = None if soft_labels is None else as_numbers(labels_of(soft_labels), "soft_labels")
         try:
             return super().fit(X, y, sample_weight, graph)
         finally:

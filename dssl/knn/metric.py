@@ -199,6 +199,8 @@ def check_shape(X: Rows, n_neighbors: int) -> None:
             why="points without features are all equal", fix="pass the features")
     require(X.dtype.kind in "biuf", f"X has dtype {X.dtype}, expected real numbers", error=DataError,
             why="a distance is a number", fix="code categories as numbers, or pass X.astype(float)")
+    require(n >= 2, f"X has {n} {'point' if n == 1 else 'points'}", error=DataError,
+            why="a point is not its own neighbor, so a search needs two points", fix="pass two points or more")
     require(n_neighbors < n, f"n_neighbors={n_neighbors} with {n} points",
             why=f"a point is not its own neighbor, so each has {n - 1} others to choose from",
             fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)

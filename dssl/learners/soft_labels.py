@@ -17,11 +17,12 @@ Genest, Zidek, "Combining probability distributions", Statistical Science 1986; 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from ..base.errors import DataError, require
+from ..base.errors import DataError, explain, require
 from ..base.profiler import library
 from ..storage.blocks import Rows
 from .target.target import Classes, Target
@@ -136,14 +137,33 @@ def vector_probabilities(rows: Rows, vectors: np.ndarray) -> np.ndarray:
 
 
 def require_embeddings(embeddings: np.ndarray, width: int, name: str = "class_embeddings") -> np.ndarray:
-    """Return class vectors as float64 (n_classes, d); raise DataError: they have another width, or are not finite."""
-    embeddings = np.asarray(embeddings, np.float64)
+    """Return class vectors as float64 (n_classes, d).
+
+    Raises DataError: they have another width, are not finite, or two of them are equal.
+    """
+    embeddings = as_numbers(embeddings, name)
     require(embeddings.ndim == 2 and embeddings.shape[1] == width, error=DataError,
             what=f"{name} has shape {embeddings.shape}, and X has {width} columns",
             why="each class has a vector in the space of X", fix="pass one row a class, with the columns of X")
     require(bool(np.isfinite(embeddings).all()), f"{name} is not finite", error=DataError,
             why="points are compared with the vectors", fix="replace NaN and infinite entries")
+    first = np.unique(embeddings, axis=0, return_index=True)[1]
+    repeated = np.setdiff1d(np.arange(len(embeddings)), first)
+    require(len(repeated) == 0, error=DataError, what="" if not len(repeated) else
+            f"{name}: row {repeated[0]} (counted from 0) is equal to an earlier row",
+            why="points cannot be nearer to one class than to another with the same vector",
+            fix="give each class a vector of its own")
     return embeddings
+
+
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """Return what another model says as an array of float64; raise DataError where it is none."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(explain(f"{name} is of type {type(values).__name__}, expected an array of numbers: {error}",
+                                why="each entry is a number", fix="pass a NumPy array; of a sparse matrix "
+                                "matrix.toarray(), of a dict its values in the order of the classes")) from error
 
 
 def log_odds(P: np.ndarray) -> np.ndarray:

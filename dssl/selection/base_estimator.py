@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..base.errors import ParameterError, require
+from ..base.errors import ParameterError, explain, require
 from ..base.profiler import library
 from ..learners.soft_labels import SoftLabels
 from ..learners.target.target import Classes, Target
@@ -32,6 +32,9 @@ def base_estimator_of(given: Any, *, classes: bool, random_state: int) -> Any:
         linear = library("sklearn.linear_model")
         return linear.LogisticRegression(max_iter=1000) if classes else linear.Ridge()
     base = library("sklearn.base")
+    if isinstance(given, type):
+        raise ParameterError(explain(f"base_estimator={given.__name__} is a class", why="copies of an estimator are "
+                                     "fitted", fix=f"pass {given.__name__}()"))
     fits = hasattr(given, "fit") and (base.is_classifier(given) and hasattr(given, "predict_proba") if classes
                                       else base.is_regressor(given))
     require(fits, f"base_estimator={given!r}", error=ParameterError,

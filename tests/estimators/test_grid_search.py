@@ -163,6 +163,11 @@ def test_what_is_no_number_of_candidates_is_refused(n_candidates):
         GridSearch(LapSVC(), {"C": [1, 10, 100]}, n_candidates=n_candidates).fit(X, y)
 
 
+def test_a_class_in_place_of_an_estimator_is_refused():
+    with pytest.raises(ParameterError, match=r"estimator=LapSVC is a class\n.*\n.*pass LapSVC\(\)"):
+        GridSearch(LapSVC, {"eta": [1, 10]}).fit(np.eye(4), [0, 1, 0, 1])
+
+
 def test_an_estimator_with_a_grid_of_its_own_is_refused():
     X, y, _ = problem()
     with pytest.raises(ParameterError, match="list the values of gamma_A in the grid"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import Ridge
@@ -244,3 +245,21 @@ def test_no_label_needs_no_marker(marker):
     P = np.eye(3)[true] * 0.7 + 0.1
     found = SemiSupervisedClassifier(unlabeled=marker).fit(X, soft_labels=P)
     assert (found.transduction_ == true).mean() > 0.9
+
+
+def test_what_is_no_array_and_class_vectors_that_are_equal_are_refused(blobs):
+    X, y, P = blobs
+    labels = some_labels(y, 3)
+    for soft_labels in ({0: P}, "probabilities.npy", sparse.csr_array(P)):
+        with pytest.raises(DataError, match=r"soft_labels is of type .*, expected an array of numbers"):
+            SemiSupervisedClassifier().fit(X, labels, soft_labels=soft_labels)
+    with pytest.raises(DataError, match="class_embeddings is of type dict"):
+        SemiSupervisedClassifier(class_embeddings=dict(enumerate(CENTERS))).fit(X, labels)
+    with pytest.raises(DataError, match=r"row 2 \(counted from 0\) is equal to an earlier row"):
+        SemiSupervisedClassifier(class_embeddings=CENTERS[[0, 1, 0]]).fit(X)
+
+
+def test_a_class_in_place_of_an_estimator_is_refused(blobs):
+    X, y, _ = blobs
+    with pytest.raises(ParameterError, match=r"base_estimator=Ridge is a class\n.*\n.*pass Ridge\(\)"):
+        SemiSupervisedClassifier(base_estimator=Ridge).fit(X, y)

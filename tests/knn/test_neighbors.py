@@ -406,7 +406,7 @@ def test_rows_are_checked(X, message):
 def test_k_and_zero_rows_are_checked():
     with pytest.warns(UserWarning, match="n_neighbors=5 is lowered to 4, with 5 points"):
         assert neighbors(np.eye(5), 5).k == 4
-    with pytest.raises(ParameterError, match="n_neighbors=5 with 1 points"):
+    with pytest.raises(DataError, match=r"X has 1 point\n.*a search needs two"):
         neighbors(np.eye(5)[:1], 5)
     with pytest.raises(DataError, match="zero"):
         neighbors(np.array([[0.0, 0], [1, 0], [0, 1]]), 1, metric="cosine")

@@ -193,6 +193,24 @@ def test_units_and_bounds_are_told_with_rows_and_a_run_reads_them_as_init_did(he
         **data.attributes, "format": "csv"}))
 
 
+def test_a_target_in_several_units_is_refused(here):
+    """Each of its texts would be a class."""
+    mass = [f"{i / 10} kg" if i % 3 else f"{i * 100} g" for i in range(1, N + 1)]
+    pd.DataFrame({"a": np.random.default_rng(0).random(N), "mass": mass}).to_csv("t.csv", index=False)
+    done = init("t.csv", "--target", "mass")
+    assert done.exit_code == 1
+    assert "target mass: its numbers are in several units, 'kg' in" in done.stderr
+    assert not (here / "t.yaml").exists()
+
+
+def test_one_target_of_a_regression_is_too_few(here):
+    price = [1.5] + [None] * (N - 1)
+    pd.DataFrame({"a": np.random.default_rng(0).random(N), "price": price}).to_csv("t.csv", index=False)
+    said = init("t.csv").stdout
+    assert f"1 row has one, {N - 1} do not" in said
+    assert "data.test: none: one row has a target, and a run needs two" in said
+
+
 def test_a_column_of_a_table_without_names_is_left_out_by_its_number_in_the_file(here):
     cells = [f"ca. {i}" if i % 30 == 9 else f"{i}.5" for i in range(1500)]
     pd.DataFrame({"y": np.arange(1500) % 2, "a": np.arange(1500) % 7, "b": cells}).to_csv("t.csv", index=False,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import DataError, column_label, explain
+from ...base.errors import DataError, column_label, explain, require
 from ...data.findings import ColumnRecord, examined, has_word
 from ...data.ingest_cost import block_height
 from ...data.ingest_params import IngestParams
@@ -219,11 +219,19 @@ class Look:
         self.options.pop("target", None)
 
     def labels(self) -> Labels | None:
-        """Return what the target holds, or None where there is none."""
+        """Return what the target holds, or None where there is none; raise DataError if it has several units."""
         if self.scan.target is None:
             return None
         tasks = [LabelsTask(self.reader.narrow(start, stop), start, stop) for start, stop in self.ranges]
-        return joined_labels(self.execution.map(tasks, self.execution.scratch()), self.scan.label_names)
+        labels = joined_labels(self.execution.map(tasks, self.execution.scratch()), self.scan.label_names)
+        if self.is_table and labels.is_text and (labels.counts is None or len(labels.counts) > FEW):
+            whole = Look(self.source, {**self.options, "target": NO_TARGET}, self.scratch, self.execution)
+            units = [record for record in whole.records or [] if record.name == self.scan.target
+                     and record.finding == "several units"]
+            require(not units, f"{self.source.name}, target {self.scan.target}: {units[0].why if units else ''}",
+                    why="each text would be a class of its own, and numbers in several units are no quantity",
+                    fix="convert the column to one unit", error=DataError)
+        return labels
 
     def target(self) -> tuple[str | None, str]:
         """Return the column that is the target, None where the format says which it is, and why."""

@@ -364,8 +364,8 @@ def _is_narrow(record: ColumnRecord) -> bool:
 
 def _counted(labels: Labels) -> str:
     """Return how many rows have a label, and how many each class has."""
-    rows = f"{labels.known:,} rows have one, {labels.missing:,} do not" if labels.missing else \
-        f"all {labels.known:,} rows have one"
+    known = "1 row has one" if labels.known == 1 else f"{labels.known:,} rows have one"
+    rows = f"{known}, {labels.missing:,} do not" if labels.missing else f"all {known}"
     few = labels.counts is not None and (labels.is_text or (labels.is_whole and len(labels.counts) <= FEW))
     each = _some([f"class {value}: {count:,} {'row' if count == 1 else 'rows'}"
                   for value, count in (labels.counts or {}).items()]) if few else ""
@@ -384,12 +384,12 @@ def _test(out: _Lines, look: Look, labels: Labels, task: Task) -> None:
         require(labels.missing > labels.known, f"no class has two labels: {_counted(labels)}", error=DataError,
                 why="if nearly every row has a label of its own, the column names rows, not classes",
                 fix="name another column with --target, or label two rows of a class or more")
-        reason = ("the model learns from all labels; no class has two, so none can be held out and nothing judges the "
-                  "result: label a second row of each class")
-        out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
-        return
-    if known < FEW_LABELS:
+        reason = "the model learns from all labels; no class has two, so none can be held out and nothing judges the " \
+                 "result: label a second row of each class" if task == "classification" else \
+                 "one row has a target, and a run needs two: give a second row one"
+    elif known < FEW_LABELS:
         reason = f"the model learns from all {known:,} labels, and leave-one-out cross-validation judges it"
+    if max_test < 1 or known < FEW_LABELS:
         out.add("test: {none: true}", reason, message=f"data.test: none: {reason}")
         return
     count = max(1, round(known / 5))
