@@ -199,6 +199,9 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(states if name is None else states[0], indent=1))
         return
+    if not states:
+        click.echo(f"{opened.root} has no runs; --workspace names another workspace")
+        return
     table = Table("run", "name", "state", "stage", "tasks", "starts", "time left", box=None)
     for run in states:
         tasks = "" if run.get("done") is None else f"{run['done']}/{run['of']}"

@@ -20,7 +20,7 @@ RESULT, SPEC, STATUS = "result.json", "spec.json", "status.json"
 STAGES = "stages.json"  # the folders of the artifacts that a run makes or uses
 ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # the folder of an artifact, in that of all
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
-FIX = "run the pipeline again: what is in its workspace is used, and a record is written"
+FIX = "delete the folder of this run, and run the pipeline again: what is in its workspace is used"
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def read_status(folder: Path) -> StatusRecord:
     Raises FileNotFoundError: there is no status.
     """
     status = cast(StatusRecord, read_record(folder / STATUS, {"state": str, "host": str, "pid": int},
-                                            fix="run again: a run writes another, and finished parts are kept"))
+                                            fix="delete the folder of this run and run again: finished parts are kept"))
     lock = folder.resolve().parents[1] / LOCK
     if status["state"] == "running" and not is_held_by(lock, status["host"], status["pid"]):
         status.update({"state": "lost", "error": {

@@ -209,14 +209,14 @@ def read_json(path: Path) -> Any:
     return value_of(bytes(read_file(path)), path)
 
 
-def value_of(text: bytes, path: Path) -> Any:
+def value_of(text: bytes, path: Path, fix: str = MADE_ANEW) -> Any:
     """Return the value of the content of a JSON file; raise IntegrityError if it is not JSON."""
     try:
         return json.loads(text.decode())
     except ValueError as error:
         raise IntegrityError(explain(
             f"{path} is not a JSON file", why=f"its bytes changed since it was written ({error})",
-            fix=MADE_ANEW)) from error
+            fix=fix)) from error
 
 
 def read_record(path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> JsonObject:
@@ -226,7 +226,7 @@ def read_record(path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fi
 
 def record_of(text: bytes, path: Path, fields: Mapping[str, type | tuple[type, ...]], *, fix: str) -> JsonObject:
     """Return the object in the content of a JSON file, see `read_record`."""
-    record = value_of(text, path)
+    record = value_of(text, path, fix)
     is_object = isinstance(record, dict)
     wrong = [name for name, kind in fields.items() if not (is_object and isinstance(record.get(name), kind))]
     require(is_object and not wrong, f"{path} is damaged", error=IntegrityError, fix=fix,

@@ -685,3 +685,9 @@ def test_a_folder_that_may_not_be_written_is_named_with_other_places(tmp_path):
     assert done.returncode == 1
     assert "Permission denied (t.yaml)" in done.stderr
     assert "or name another path (--workspace FOLDER, --out FILE)" in done.stderr
+
+
+def test_the_status_of_a_workspace_without_runs_says_so(tmp_path):
+    shown = CliRunner().invoke(main, ["status", "--workspace", str(tmp_path / "wrong")], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert shown.stdout == f"{tmp_path}/wrong has no runs; --workspace names another workspace\n"

@@ -86,6 +86,17 @@ def test_a_run_that_does_not_say_what_it_needs_is_told_of_and_nothing_is_removed
     assert {item.what for item in find_garbage(workspace, drop=[second.run]).items} == {"run", "artifact"}
 
 
+def test_a_run_without_its_model_or_with_a_damaged_result_says_what_to_do(twice):
+    workspace, result = twice
+    folder = workspace.root / "runs" / result.run
+    shutil.rmtree(workspace.root / result.model_path.relative_to(result.workspace))
+    with pytest.raises(DataError, match=r"(?s)the model of the run is gone.*run the pipeline again"):
+        open_model(folder)
+    (folder / "result.json").write_text('{"run')
+    with pytest.raises(IntegrityError, match=r"(?s)is not a JSON file.*delete the folder of this run"):
+        open_model(folder)
+
+
 def test_so_many_of_the_newest_runs_are_kept(twice, finished):
     workspace, result = twice
     assert find_garbage(workspace, keep_runs=1).kept == [max(result.run, finished[1].run)]

@@ -35,6 +35,9 @@ def model_folder(path: str | Path) -> Path:
         _refuse_removed(folder)
         require(path.exists(), f"{path} does not exist", error=DataError, why="a prediction needs the model of a run",
                 fix="pass the result.json or the folder of a finished run; `dssl inspect` lists those of a workspace")
+        require(folder == path, f"the model of the run is gone: {folder}", error=DataError,
+                why=f"{result} names it, and it was deleted or moved",
+                fix="run the pipeline again: only what is missing is made anew")
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
                                 fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
     return folder
