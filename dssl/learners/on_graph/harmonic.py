@@ -10,6 +10,7 @@ References
 Zhu, Ghahramani, Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,15 +115,24 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
 
     Duplicates with different labels have their weighted mean. start : see `harmonic`. Raises NotConverged.
     """
-    if target.unit != 1:
+    fitted, = fit_harmonics(graph, [(target, weight)], solver, execution, start)
+    return fitted
+
+
+def fit_harmonics(graph: Graph, targets: Sequence[tuple[Target, np.ndarray | None]], solver: SolverParams,
+                  execution: Execution, start: np.ndarray | None = None) -> list[VertexValues]:
+    """Return the harmonic functions of several sets of labels with their weights, a task each; see `fit_harmonic`."""
+    tasks, reached = [], []
+    for target, weight in targets:
+        of_units = target if target.unit == 1 else target.in_units()
+        labels = VertexLabels.of(graph.vertices, of_units, of_units.indicators(), weight)
+        reached.append(reachable_vertices(graph, labels.vertex)[0])
         begin = None if start is None else start / target.unit
-        return fit_harmonic(graph, target.in_units(), weight, solver, execution, begin).times(target.unit)
-    Y = target.indicators()
-    labels = VertexLabels.of(graph.vertices, target, Y, weight)
-    reachable, _ = reachable_vertices(graph, labels.vertex)
+        tasks.append(HarmonicTask(
+            graph.stored, graph.shared_vertices(execution), execution.share(
+                vertex=labels.vertex, mean=labels.mean, reachable=reached[-1], **start_arrays(begin)), solver))
     parts = execution.scratch()
-    receipt, = execution.map([HarmonicTask(
-        graph.stored, graph.shared_vertices(execution),
-        execution.share(vertex=labels.vertex, mean=labels.mean, reachable=reachable, **start_arrays(start)), solver)],
-        parts)
-    return VertexValues(parts.read(0)["values"], reachable, attributes={"solver": receipt["solver"]})
+    receipts = execution.map(tasks, parts)
+    return [VertexValues(parts.read(number)["values"] * targets[number][0].unit, reachable,
+                         attributes={"solver": receipt["solver"]})
+            for number, (reachable, receipt) in enumerate(zip(reached, receipts, strict=True))]

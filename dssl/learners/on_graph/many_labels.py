@@ -21,7 +21,7 @@ from ..prior_shift import prior_shift
 from ..probabilities import Calibration
 from ..target.coding import Coding
 from ..target.target import Target
-from .harmonic import fit_harmonic
+from .harmonic import fit_harmonic, fit_harmonics
 from .model import GraphModel, graph_model, signed
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
@@ -59,7 +59,10 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     test = np.sort(block_rng(random_state, HELD_OUT_STREAM).permutation(n_labels)[:n_held_out])
     train = np.setdiff1d(np.arange(n_labels), test)
     part, train_weight = target.take(train), None if weight is None else weight[train]
-    on_graph = fit_harmonic(graph, part, train_weight, solver, execution)
+    # The graph is usually chosen: a core that is free finds the function of all labels beside that of a part.
+    fits = fit_harmonics(graph, [(part, train_weight), (target, weight)][:min(execution.tasks_at_once, 2)], solver,
+                         execution)
+    on_graph = fits[0]
     vertices = graph.vertices.vertex[target.labeled[test]]
     nearest = fit_nearest(rows, part, knn.distance, execution, k=N_NEAREST)
     by_nearest = nearest.values(SelectedRows(rows, target.labeled[test]), execution)
@@ -77,7 +80,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     if attributes["chosen"] == "nearest_labels":
         return ManyLabelsFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
                              nearest_shift.calibration, nearest_shift.calibration, attributes)
-    harmonic = fit_harmonic(graph, target, weight, solver, execution)
+    harmonic = fits[1] if len(fits) > 1 else fit_harmonic(graph, target, weight, solver, execution)
     model = graph_model(graph, rows, harmonic, target, knn, execution).shifted(graph_shift.columns)
     unreachable = np.flatnonzero(~harmonic.reachable)
     if len(unreachable):
