@@ -23,12 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.profiler import library
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
+from ..knn.exact.inverted_index import SparsePoints, point_rows
+from ..knn.exact.layout import layout_bytes
 from ..knn.exact.pairs import PAIR_NS, pair_points
-from ..knn.metric import AnyMetric, Euclidean, check_kind, measurable, metric_of, pair_metric_of, sample_ids
+from ..knn.index import NeighborIndex
+from ..knn.metric import AnyMetric, Euclidean, check_kind, metric_of, pair_metric_of, sample_ids
 from ..learners.kernel_family import KERNELS, KernelMembers, LabelKernels
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
@@ -84,8 +86,8 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
         if metric_of(metric).undefined(Z).any():
             first = "none" if kind == first else first
         elif _separates(Z, fitted[kind]):
-            losses[kind] = losses_by_nearest(Z, local, held_out, metric) if by_nearest else _losses_by_kernels(
-                Z, local, random_state)
+            losses[kind] = losses_by_nearest(Z, local, held_out, execution, metric) if by_nearest else \
+                _losses_by_kernels(Z, local, random_state)
     if first not in losses:
         return fitted[first], evidence
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
@@ -128,19 +130,17 @@ def labels_searched(d: int, metric: AnyMetric = Euclidean.name) -> int:
     return max(MAX_HELD_OUT, int(SEARCH_NS / (MAX_HELD_OUT * (PAIR_NS + rule.column_ns * d))))
 
 
-def losses_by_nearest(Z: Any, labels: Target, held_out: np.ndarray, metric: AnyMetric = Euclidean.name) -> np.ndarray:
+def losses_by_nearest(Z: Any, labels: Target, held_out: np.ndarray, execution: Execution,
+                      metric: AnyMetric = Euclidean.name) -> np.ndarray:
     """Return the squared residuals of the labels `held_out` (h,) by their three nearest others among scaled rows."""
-    Y = labels.indicators()
+    Y, rows = labels.indicators(), as_rows(Z)
     if pair_metric_of(metric) is not None:
-        _, nearest = pair_points(as_rows(Z), metric, CHUNK_BYTES).nearest(Z[held_out], held_out, N_NEAREST)
+        points = pair_points(rows, metric, CHUNK_BYTES)
+    elif rows.is_sparse:
+        points = SparsePoints(rows, metric, point_rows(rows, metric, CHUNK_BYTES))
     else:
-        measured = measurable(Z, metric)
-        search = library("sklearn.neighbors").NearestNeighbors(n_neighbors=N_NEAREST + 1, algorithm="brute")
-        search.fit(measured)
-        near = search.kneighbors(measured[held_out], return_distance=False)
-        others = near != held_out[:, None]
-        others[others.all(axis=1), -1] = False  # among many equal rows the row itself may be missing
-        nearest = near[others].reshape(len(held_out), N_NEAREST)
+        points = NeighborIndex.of(rows, metric, execution).searched
+    _, nearest = points.nearest(Z[held_out], held_out, N_NEAREST)
     losses: np.ndarray = ((Y[held_out] - Y[nearest].mean(axis=1)) ** 2).sum(axis=1)
     return losses
 
@@ -164,11 +164,12 @@ def _energy(losses: np.ndarray, unit: float) -> float:
 def choosing_bytes(m: int, row_bytes: int, width: int) -> int:
     """Return the bytes of the selection with m labeled rows of `row_bytes` bytes, and at most `width` entries.
 
-    Rows, scaled rows and kernels; of many labels rows, scaled rows with copies of the search, and its chunks.
+    Rows, scaled rows and kernels; of many labels rows, scaled rows, and the layout that is searched as it is made.
     """
     n_labels = min(m, MAX_LABELS)
     points = n_labels + SAMPLED
     by_kernels = points * (2 * row_bytes + 24 * width) + 8 * (points**2 + len(KERNELS) * 4 * n_labels * n_labels)
     if m <= MAX_BLENDED:
         return by_kernels
-    return max(by_kernels, min(m, labels_searched(width)) * (2 * row_bytes + 24 * width) + CHUNK_BYTES)
+    searched = min(m, labels_searched(width))
+    return max(by_kernels, searched * (2 * row_bytes + 8 * width) + 2 * layout_bytes(searched, width, 8) + CHUNK_BYTES)

@@ -26,7 +26,7 @@ from dssl import (
 )
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.automatic import GraphDoesNotHelp
-from dssl.estimators.feature_scales import choose_scale, losses_by_nearest
+from dssl.estimators.feature_scales import choose_scale, choosing_bytes, losses_by_nearest
 from dssl.execution.in_process import InProcess
 from dssl.learners.average import shares_of
 from dssl.learners.model import model_type
@@ -35,6 +35,8 @@ from dssl.learners.on_graph.blend import supervised_prior
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.odd_labels import OddLabels
 from dssl.storage.blocks import ArrayRows
+from dssl.storage.csr import as_rows
+from tests.memory import traced_peak
 
 
 def labeled(true, per_class, random_state=0):
@@ -327,10 +329,10 @@ def test_a_scaling_of_rows_that_the_metric_is_not_defined_for_is_not_chosen():
 def test_residuals_by_nearest_labels_leave_out_the_label_itself():
     X, codes = np.repeat(np.arange(12.0), 2)[:, None], np.repeat(np.arange(12) % 2, 2)
     target = Classes(np.arange(24), codes, np.array([0, 1]))
-    losses = losses_by_nearest(X, target, np.arange(24))
+    losses = losses_by_nearest(X, target, np.arange(24), InProcess(1))
     # One of the three nearest others is the equal row, which has the label; two are of a neighbor, or of both.
     np.testing.assert_allclose(losses, 2 * (2 / 3) ** 2)
-    equal = losses_by_nearest(np.zeros((24, 1)), target, np.arange(24))
+    equal = losses_by_nearest(np.zeros((24, 1)), target, np.arange(24), InProcess(1))
     assert np.isfinite(equal).all()
 
 
@@ -339,8 +341,20 @@ def test_the_nearest_labels_are_those_of_the_metric_of_the_graph(metric):
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
     nearest = KNeighborsClassifier(3, metric=metric).fit(X, codes).kneighbors(return_distance=False)
-    losses = losses_by_nearest(X, Classes(np.arange(80), codes, np.array([0, 1])), np.arange(60), metric)
+    losses = losses_by_nearest(X, Classes(np.arange(80), codes, np.array([0, 1])), np.arange(60),
+                               InProcess(1), metric)
     np.testing.assert_allclose(losses, 2 * (codes - codes[nearest].mean(axis=1))[:60] ** 2)
+
+
+@pytest.mark.parametrize(("d", "as_sparse"), [(2, False), (54, False), (300, True)])
+def test_a_scale_that_many_labels_choose_takes_the_memory_that_is_planned(d, as_sparse):
+    rng, n = np.random.default_rng(0), 20_000
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    X = sparse.csr_array(X * (X > 1)) if as_sparse else X
+    rows, target = as_rows(X), Classes(np.arange(n), rng.integers(0, 3, n), np.arange(3))
+    planned = choosing_bytes(n, rows.row_bytes, d)
+    choose_scale(rows, None, target, InProcess(1), 0)  # compiles
+    assert traced_peak(lambda: choose_scale(rows, None, target, InProcess(1), 0), planned) <= planned
 
 
 def test_weights_of_other_columns_are_refused_before_a_scale_is_chosen():
