@@ -96,6 +96,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
         return f"YAML reads {item['input']} as {read}; if a text is meant, put it into quotes"
     if place == TARGET and isinstance(item["input"], (list, tuple)):
         return SEVERAL_TARGETS
+    if item["type"] == "tuple_type":
+        return "expected a list, such as [a, b]"
     if item["type"] == "missing":
         return "is missing" + (f" ({NEEDED[place]})" if place in NEEDED else "")
     if item["type"] == "dataclass_type":

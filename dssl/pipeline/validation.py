@@ -55,7 +55,7 @@ def validated(cls: type, given: Mapping[str, Any]) -> tuple[Any, list[Item]]:
                 cls, left, error.errors())]
         known = {(item["loc"], item["msg"]) for item in items}
         items += [item for item in new if (item["loc"], item["msg"]) not in known
-                  and not (item["type"] == "missing" and item["loc"] in refused)
+                  and not (item["type"] == "missing" and any(key[:len(item["loc"])] == item["loc"] for key in refused))
                   and not _is_of_the_rest(item, refused)]
         wrong = [item["loc"] for item in new if item["type"] != "missing" and item["loc"] not in ((), *refused)]
         if not wrong:

@@ -194,6 +194,19 @@ def test_a_missing_key_is_named_with_its_path(path):
     assert f"  {path} is missing" in message_of(spec)
 
 
+def test_a_wrong_value_of_a_required_key_is_not_called_missing():
+    spec = {"name": "c", "data": {"source": "t.csv", "task": "clustering"},
+            "model": {"kind": "clustering", "n_clusters": "auto"}}
+    message = message_of(spec)
+    assert "model.n_clusters: Input should be a valid integer or 'eigengap' or 'gap' (given: 'auto')" in message
+    assert "missing" not in message
+
+
+def test_one_value_in_place_of_a_list_is_told_as_such():
+    spec = with_value("selection", {"grid": {"power": 2}})
+    assert "selection.grid.power: expected a list, such as [a, b] (given: 2)" in message_of(spec)
+
+
 def test_all_that_is_wrong_is_told_at_once():
     text = message_of({"data": {"source": "digits", "keeep": [1]}, "labels": {"count": 0}, "graph": {"power": "two"}})
     for path in ("name is missing", "data.keeep: ", "labels.count=0", "graph.power: "):
