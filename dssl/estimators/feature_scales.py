@@ -26,6 +26,7 @@ import numpy as np
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
+from ..knn.exact.blocks import SearchedPoints
 from ..knn.exact.inverted_index import SparsePoints, point_rows
 from ..knn.exact.layout import layout_bytes
 from ..knn.exact.pairs import PAIR_NS, pair_points
@@ -134,6 +135,7 @@ def losses_by_nearest(Z: Any, labels: Target, held_out: np.ndarray, execution: E
                       metric: AnyMetric = Euclidean.name) -> np.ndarray:
     """Return the squared residuals of the labels `held_out` (h,) by their three nearest others among scaled rows."""
     Y, rows = labels.indicators(), as_rows(Z)
+    points: SearchedPoints
     if pair_metric_of(metric) is not None:
         points = pair_points(rows, metric, CHUNK_BYTES)
     elif rows.is_sparse:
