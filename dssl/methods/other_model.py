@@ -51,6 +51,10 @@ class OtherModel:
         if given is not None:
             names = target.names if isinstance(target, Classes) else None
             given = require_soft_labels(given, len(points), names)
+            require(can_learn(target) or bool((given != given[0]).any()), error=DataError,
+                    what="soft labels are the same at all points, and no two classes have a label",
+                    why="nothing tells the classes apart", fix="label a point of each class, or pass soft labels that "
+                                                               "differ between points")
         return cls(points, given, estimator, random_state)
 
     def soft_labels(self, target: Target, weight: np.ndarray | None) -> SoftLabels:

@@ -259,6 +259,18 @@ def test_what_is_no_array_and_class_vectors_that_are_equal_are_refused(blobs):
         SemiSupervisedClassifier(class_embeddings=CENTERS[[0, 1, 0]]).fit(X)
 
 
+@pytest.mark.parametrize("shares", [[1 / 3, 1 / 3, 1 / 3], [0.6, 0.3, 0.1]])
+def test_soft_labels_that_tell_no_points_apart_are_refused_without_labels(blobs, shares):
+    X, y, _ = blobs
+    P = np.tile(shares, (300, 1))
+    with pytest.raises(DataError, match="the same at all points, and no two classes have a label"):
+        SemiSupervisedClassifier().fit(X, soft_labels=P)
+    with pytest.raises(DataError, match="the same at all points"):
+        SemiSupervisedClassifier(classes=[0, 1, 2]).fit(X, np.where(np.arange(300) == np.argmax(y), y, -1),
+                                                        soft_labels=P)
+    assert SemiSupervisedClassifier().fit(X, some_labels(y, 2), soft_labels=P).score(X, y) > 0.9
+
+
 def test_a_class_in_place_of_an_estimator_is_refused(blobs):
     X, y, _ = blobs
     with pytest.raises(ParameterError, match=r"base_estimator=Ridge is a class\n.*\n.*pass Ridge\(\)"):
