@@ -1,6 +1,5 @@
 """The stages of the points: their scaled rows, and which of the training points are labeled."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 from ..base.errors import DataError, column_label, explain, require, sentences
 from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
-from ..data.label_files import Identifiers, LabelLine, have_column, read_label_files, spelled_as
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.moments import chunk_of, moments_cost
 from ..data.scaling.outliers import SHOWN, describe_outlier_rows
@@ -22,16 +20,16 @@ from ..learners.target.tags import Tags
 from ..learners.target.target import Target
 from ..methods.opinions import OpinionParams
 from ..methods.plan_inputs import PlanInputs
-from ..methods.step import SOFT_LABELS, WEIGHT, Context
+from ..methods.step import WEIGHT, Context
 from ..report.record import Attributes
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows
 from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
-from ..storage.views import counts_below
-from .dataset import dataset_of, identifier_of, rows_called, rows_in_files
+from .dataset import dataset_of, rows_called
 from .growth import CannotGrow
 from .label_weights import weigh_labels
+from .labels_file import labels_notes, lines_of_file, with_file
 from .soft_labels import OPINION, opinion_cost, write_opinion
 from .spec import Spec
 from .split import training_strata
@@ -196,76 +194,6 @@ class LabelParams:
                    shown.weight, None if opinion is None else opinion.params)
 
 
-def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
-    """Return the identifiers of the source, which is read again for the rows of some."""
-    attributes = context.attributes("dataset")
-    name = identifier_of(attributes)
-    if name is None:
-        return None
-
-    def rows_of(identifiers: Collection[str]) -> dict[str, list[int]]:
-        numbers: dict[str, list[int]] = {}
-        with rows_in_files(context.files["source"].source, read, attributes) as rows:
-            cells = (cell for block in (rows.blocks([name]) if rows is not None else ()) for cell in block.cells[0])
-            for number, cell in enumerate(cells):
-                if cell in identifiers:
-                    numbers.setdefault(cell, []).append(number)
-        return numbers
-
-    return Identifiers(name, rows_of)
-
-
-def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
-    """Return the places (t,) of rows (t,) ascending among the training points, -1 of those that are none."""
-    places = counts_below(train, rows)
-    there = np.flatnonzero(places < len(train))
-    positions = np.full(len(rows), -1)
-    positions[there] = np.where(train.take(places[there]) == rows[there], places[there], -1)
-    return positions
-
-
-def _lines(context: Context, labels: LabelParams) -> dict[int, LabelLine]:
-    """Return the lines of `labels.file` by the row of the source that each gives a label; none without such a file."""
-    if "labels" not in context.files:
-        return {}
-    paths = [file.path for file in context.files["labels"].source.files]
-    weight = labels.weight if labels.weight is not None and have_column(paths, labels.weight) else None
-    return read_label_files(paths, _identifiers(context, labels.read), weight)
-
-
-def _with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
-    """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
-    if not by_row:
-        return chosen, {}
-    source, lines = context.files["labels"].source, [line.origin for line in by_row.values()]
-    rows, texts = np.array([*by_row], np.int64), [line.label for line in by_row.values()]
-    last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
-               if (n := len(context.rows("split", name))))
-    absent = np.flatnonzero(rows > last)
-    require(len(absent) == 0, error=DataError, what="" if not len(absent) else
-            f"{lines[absent[0]]}: there is no row {rows[absent[0]]}; the last row of the source in use is {last}, "
-            "counted from 0", why="a label is one of a row",
-            fix="correct the line, or name the source that the rows are of")
-    places = _places(context.rows("split", "train"), rows)
-    strangers = np.flatnonzero(places < 0)
-    require(len(strangers) == 0, error=DataError, what="" if not len(strangers) else
-            f"{lines[strangers[0]]}: row {rows[strangers[0]]} is no training point, as {len(strangers)} of {len(rows)} "
-            "rows are none", why="test points and points that are not used are not learned from",
-            fix="leave data as it was when the rows were suggested, or delete these lines")
-    classes = context.attributes("split").get("classes") or ()
-    are_texts = bool(classes) and all(isinstance(name, str) for name in classes)
-    spelled = spelled_as(texts, classes) if are_texts else texts
-    try:
-        target = chosen.with_texts(places, spelled)
-    except DataError as error:
-        what, why, fix = sentences(str(error))
-        raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
-    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes]
-    other = {text: name for text, name in zip(texts, spelled, strict=True) if text != name}
-    lists = {"new_classes": new, "spelled": other}
-    return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
-
-
 def _given_labels(context: Context) -> np.ndarray:
     """Return the ascending places of the training points that have a target; 16 bytes for each of them."""
     places, begin = [np.arange(0)], 0
@@ -318,12 +246,12 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     else:
         places = _drawn_labels(context, labels, n_strata)
     coded = context.rows("split", f"train_{known}").take(places)
-    lines = _lines(context, labels)
+    lines = lines_of_file(context, labels.read, labels.weight)
     arrays = {"labeled": places, known: coded}
     if known == "tags":
         PartWriter(context.parts, DRAWN).write(places=places)
         return write_labeled_tags(context, Tags.from_arrays(arrays, split), labels.weight, labels.read)
-    chosen, from_file = _with_file(context, Target.from_arrays(arrays, split), lines)
+    chosen, from_file = with_file(context, Target.from_arrays(arrays, split), lines)
     if labels.opinion is not None:
         chosen, opinion = write_opinion(context, labels.opinion, labels.read, chosen)
         from_file |= opinion
@@ -355,33 +283,6 @@ def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
         held + 60 * m, (60 + c) * m, DRAWN_SECONDS * f.n + PARSED_SECONDS * again)
 
 
-def labels_notes(attributes: Attributes) -> list[str]:
-    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring."""
-    notes = [*attributes.get("not_learned", ())]
-    if opinion := attributes.get("opinion"):
-        what = "soft labels" if opinion["kind"] == SOFT_LABELS else "class vectors"
-        notes.append(f"another model says something of the points: {what} of {opinion['from']}")
-    if weights := attributes.get("weights"):
-        zero = f"; {weights['zero']} labels of weight 0 count as unlabeled" if weights["zero"] else ""
-        notes.append(f"labels weigh from {weights['min']:.6g} to {weights['max']:.6g}, as the column "
-                     f"{weights['column']!r} says{zero}; test points weigh 1 each")
-    if not attributes.get("from_file"):
-        return notes
-    probabilities = "" if attributes.get("classes") is None else "probabilities can be overconfident, and "
-    notes.append(f"{attributes['from_file']} of the {attributes['n_labeled']} labels come from labels.file. If dssl "
-                 f"suggest chose these rows, they are no random draw: {probabilities}the error of held-out labels can "
-                 "rise from round to round though the model gets better, because asked-for labels are those of "
-                 "difficult rows. Labels of rows drawn at random, kept as test points (data.test), would tell.")
-    if attributes.get("spelled"):
-        read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(attributes["spelled"].items()))
-        notes.append(f"labels.file spells classes in other ways; read are {read}")
-    if attributes.get("new_classes"):
-        new = ", ".join(map(repr, attributes["new_classes"]))
-        notes.append(f"labels.file brings classes that the source does not have: {new}. Correct the file if one of "
-                     "them is a typing error")
-    return notes
-
-
 def points_notes(attributes: Attributes) -> list[str]:
     """Return which rows lie far from all others, if any do; and how far new rows change the scales of the features."""
     notes = [f"{attributes['outlier_rows']}; the scale is fitted without such values. If they are codes of missing "
@@ -393,7 +294,7 @@ def points_notes(attributes: Attributes) -> list[str]:
     return notes
 
 
-LABELS = Stage("labels", 10, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
+LABELS = Stage("labels", 11, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels", OPINION), notes=labels_notes, grows=True)
 POINTS = Stage("points", 10, ("dataset", "split"), lambda spec: spec.scaling, make_points,
                lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",

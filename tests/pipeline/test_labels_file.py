@@ -8,9 +8,9 @@ from dssl.base.errors import DataError, SpecError
 from dssl.cli.init.first_spec import first_spec
 from dssl.data.label_files import spelled_as
 from dssl.execution.in_process import InProcess
+from dssl.pipeline.labels_file import labels_notes
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
-from dssl.pipeline.points import labels_notes
 from dssl.pipeline.run import run
 
 from ..moons import moons_spec
@@ -99,6 +99,23 @@ def test_a_class_of_a_file_may_be_spelled_in_other_ways(with_labels):
     assert [names[labels_of(made)[0][row]] for row in new] == ["up", "down", "far up", "far up", "far up"]
     assert "read are 'DOWN' as 'down', 'Far  Up' as 'far up', 'Up' as 'up'" in " ".join(
         labels_notes(made.artifact("labels").attributes))
+
+
+@pytest.mark.parametrize("of_classes", [True, False])
+def test_labels_that_a_file_changes_are_told(tmp_path, of_classes):
+    rng, kind = np.random.default_rng(0), np.arange(40) % 2
+    known = np.array(["elm", "oak"])[kind] if of_classes else (kind + 0.5).astype(str)
+    known = np.where(np.arange(40) % 4 < 2, known, "")
+    pd.DataFrame({"a": rng.normal(8 * kind, 1), "y": known}).to_csv(tmp_path / "t.csv", index=False)
+    oak, elm = ("oak", "elm") if of_classes else ("1.5", "0.5")
+    (tmp_path / "told.csv").write_text(f"row,label\n0,{elm}\n1,{elm}\n2,{elm}\n4,{oak}\n", encoding="utf-8")
+    spec = {"name": "told", "data": {"source": str(tmp_path / "t.csv"), "test": {"none": True}},
+            "labels": {"given": True, "file": str(tmp_path / "told.csv")}, "model": {"kind": "graph"}}
+    if not of_classes:
+        spec["data"]["task"] = "regression"
+        spec["model"]["learner"] = "laplace"
+    notes = " ".join(run(spec, workspace=tmp_path / "work", execution=InProcess(1)).notes)
+    assert f"gives 2 rows another label than the source, first row 1 (counted from 0): {elm} in place of {oak}" in notes
 
 
 def test_labels_that_may_be_either_of_two_classes_are_new_ones():

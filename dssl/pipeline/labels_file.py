@@ -1,0 +1,144 @@
+"""Labels from files beside the source (`labels.file`), such as the answers to `dssl suggest`."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import DataError, explain, require, sentences
+from ..data.ingest_params import IngestParams
+from ..data.label_files import Identifiers, LabelLine, have_column, read_label_files, spelled_as
+from ..learners.target.target import Classes, Target
+from ..methods.step import SOFT_LABELS, Context
+from ..report.record import Attributes
+from ..report.text import counted
+from ..storage.blocks import Rows
+from ..storage.views import counts_below
+from .dataset import identifier_of, rows_in_files
+
+
+def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
+    """Return the identifiers of the source, which is read again for the rows of some."""
+    attributes = context.attributes("dataset")
+    name = identifier_of(attributes)
+    if name is None:
+        return None
+
+    def rows_of(identifiers: Collection[str]) -> dict[str, list[int]]:
+        numbers: dict[str, list[int]] = {}
+        with rows_in_files(context.files["source"].source, read, attributes) as rows:
+            cells = (cell for block in (rows.blocks([name]) if rows is not None else ()) for cell in block.cells[0])
+            for number, cell in enumerate(cells):
+                if cell in identifiers:
+                    numbers.setdefault(cell, []).append(number)
+        return numbers
+
+    return Identifiers(name, rows_of)
+
+
+def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
+    """Return the places (t,) of rows (t,) ascending among the training points, -1 of those that are none."""
+    places = counts_below(train, rows)
+    there = np.flatnonzero(places < len(train))
+    positions = np.full(len(rows), -1)
+    positions[there] = np.where(train.take(places[there]) == rows[there], places[there], -1)
+    return positions
+
+
+def lines_of_file(context: Context, read: IngestParams, weight: str | None) -> dict[int, LabelLine]:
+    """Return the lines of `labels.file` by the row of the source that each gives a label; none without such a file.
+
+    read : how the source is read, whose identifiers a file may name. weight : the column of what labels weigh.
+    """
+    if "labels" not in context.files:
+        return {}
+    paths = [file.path for file in context.files["labels"].source.files]
+    weighs = weight is not None and have_column(paths, weight)
+    return read_label_files(paths, _identifiers(context, read), weight if weighs else None)
+
+
+def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
+    """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
+    if not by_row:
+        return chosen, {}
+    source, lines = context.files["labels"].source, [line.origin for line in by_row.values()]
+    rows, texts = np.array([*by_row], np.int64), [line.label for line in by_row.values()]
+    last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
+               if (n := len(context.rows("split", name))))
+    absent = np.flatnonzero(rows > last)
+    require(len(absent) == 0, error=DataError, what="" if not len(absent) else
+            f"{lines[absent[0]]}: there is no row {rows[absent[0]]}; the last row of the source in use is {last}, "
+            "counted from 0", why="a label is one of a row",
+            fix="correct the line, or name the source that the rows are of")
+    places = _places(context.rows("split", "train"), rows)
+    strangers = np.flatnonzero(places < 0)
+    require(len(strangers) == 0, error=DataError, what="" if not len(strangers) else
+            f"{lines[strangers[0]]}: row {rows[strangers[0]]} is no training point, as {len(strangers)} of {len(rows)} "
+            "rows are none", why="test points and points that are not used are not learned from",
+            fix="leave data as it was when the rows were suggested, or delete these lines")
+    classes = context.attributes("split").get("classes") or ()
+    are_texts = bool(classes) and all(isinstance(name, str) for name in classes)
+    spelled = spelled_as(texts, classes) if are_texts else texts
+    try:
+        target = chosen.with_texts(places, spelled)
+    except DataError as error:
+        what, why, fix = sentences(str(error))
+        raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
+    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes]
+    other = {text: name for text, name in zip(texts, spelled, strict=True) if text != name}
+    lists = {"new_classes": new, "spelled": other, "changed": _changed(context, target, places, rows)}
+    return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
+
+
+def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    """Return how many labels of the source the file replaces by others, and the first one; JSON, empty if none.
+
+    places, rows (t,) : of the points of the file among the training points, and in the source.
+    """
+    known = target.take(np.searchsorted(target.labeled, places))
+    if isinstance(known, Classes):
+        names = np.array([*map(str, context.attributes("split")["classes"])])
+        codes = context.rows("split", "train_codes").take(places)
+        before = np.where(codes >= 0, names[np.maximum(codes, 0)], "")
+        now = np.array([str(known.names[code]) for code in known.coded])
+        differ = np.flatnonzero((codes >= 0) & (before != now))
+    else:
+        before, now = context.rows("split", "train_values").take(places), known.columns()
+        before = before.reshape(now.shape)
+        differ = np.flatnonzero((np.isfinite(before) & (before != now)).any(axis=1))
+    if not len(differ):
+        return {}
+    first = differ[0]
+    return {"n": len(differ), "row": int(rows[first]), "before": str(np.ravel(before[first])[0]),
+            "now": str(np.ravel(now[first])[0])}
+
+
+def labels_notes(attributes: Attributes) -> list[str]:
+    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring or change.
+    """
+    notes = [*attributes.get("not_learned", ())]
+    if opinion := attributes.get("opinion"):
+        what = "soft labels" if opinion["kind"] == SOFT_LABELS else "class vectors"
+        notes.append(f"another model says something of the points: {what} of {opinion['from']}")
+    if weights := attributes.get("weights"):
+        zero = f"; {weights['zero']} labels of weight 0 count as unlabeled" if weights["zero"] else ""
+        notes.append(f"labels weigh from {weights['min']:.6g} to {weights['max']:.6g}, as the column "
+                     f"{weights['column']!r} says{zero}; test points weigh 1 each")
+    if not attributes.get("from_file"):
+        return notes
+    probabilities = "" if attributes.get("classes") is None else "probabilities can be overconfident, and "
+    notes.append(f"{attributes['from_file']} of the {attributes['n_labeled']} labels come from labels.file. If dssl "
+                 f"suggest chose these rows, they are no random draw: {probabilities}the error of held-out labels can "
+                 "rise from round to round though the model gets better, because asked-for labels are those of "
+                 "difficult rows. Labels of rows drawn at random, kept as test points (data.test), would tell.")
+    if changed := attributes.get("changed"):
+        notes.append(f"labels.file gives {counted(changed['n'], 'row')} another label than the source, first row "
+                     f"{changed['row']} (counted from 0): {changed['now']} in place of {changed['before']}")
+    if attributes.get("spelled"):
+        read = ", ".join(f"{text!r} as {name!r}" for text, name in sorted(attributes["spelled"].items()))
+        notes.append(f"labels.file spells classes in other ways; read are {read}")
+    if attributes.get("new_classes"):
+        new = ", ".join(map(repr, attributes["new_classes"]))
+        notes.append(f"labels.file brings classes that the source does not have: {new}. Correct the file if one of "
+                     "them is a typing error")
+    return notes
