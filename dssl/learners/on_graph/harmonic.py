@@ -122,17 +122,17 @@ def fit_harmonic(graph: Graph, target: Target, weight: np.ndarray | None, solver
 def fit_harmonics(graph: Graph, targets: Sequence[tuple[Target, np.ndarray | None]], solver: SolverParams,
                   execution: Execution, start: np.ndarray | None = None) -> list[VertexValues]:
     """Return the harmonic functions of several sets of labels with their weights, a task each; see `fit_harmonic`."""
-    tasks, reached = [], []
+    tasks, reachable = [], []
     for target, weight in targets:
         of_units = target if target.unit == 1 else target.in_units()
         labels = VertexLabels.of(graph.vertices, of_units, of_units.indicators(), weight)
-        reached.append(reachable_vertices(graph, labels.vertex)[0])
+        reachable.append(reachable_vertices(graph, labels.vertex)[0])
         begin = None if start is None else start / target.unit
         tasks.append(HarmonicTask(
             graph.stored, graph.shared_vertices(execution), execution.share(
-                vertex=labels.vertex, mean=labels.mean, reachable=reached[-1], **start_arrays(begin)), solver))
+                vertex=labels.vertex, mean=labels.mean, reachable=reachable[-1], **start_arrays(begin)), solver))
     parts = execution.scratch()
     receipts = execution.map(tasks, parts)
-    return [VertexValues(parts.read(number)["values"] * targets[number][0].unit, reachable,
-                         attributes={"solver": receipt["solver"]})
-            for number, (reachable, receipt) in enumerate(zip(reached, receipts, strict=True))]
+    return [VertexValues(parts.read(number)["values"] * target.unit, reachable[number],
+                         attributes={"solver": receipts[number]["solver"]})
+            for number, (target, _) in enumerate(targets)]
