@@ -20,7 +20,9 @@ sys.dont_write_bytecode = False
 
 GUARDS = ("tests/end_to_end/", "tests/faults/", "tests/runtime/", "tests/storage/", "tests/submit/",
           "tests/test_packages.py")
-GUARDED = ("budget", "cancel", "disk", "interrupt", "kill", "lock", "lost", "memory", "takes_more", "worker")
+GUARDED = {"budget", "budgets", "cancelled", "crash", "cut", "damaged", "disk", "goes", "gone", "holds", "interrupt",
+           "interrupted", "killed", "lease", "lock", "locks", "lost", "memory", "room", "worker",
+           "workers"}  # words of the names of tests
 NOT_TESTS = pytest.StashKey[set[str]]()
 
 
@@ -31,8 +33,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", metavar="I/N", help="of the tests that no crash, worker or memory has a part in, those "
-                                                    "of the I-th of N parts, I from 0 on")
+    parser.addoption("--share", metavar="I/N", help="run only the I-th of N parts (from 0) of the tests that guard no "
+                                                    "crash, worker or memory")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def is_in_every_share(nodeid: str) -> bool:
     """Return whether a test guards what is promised of crashes, workers and memory."""
     file, _, name = nodeid.partition("[")[0].partition("::")
-    return file.startswith(GUARDS) or any(word in name for word in GUARDED)
+    return file.startswith(GUARDS) or not GUARDED.isdisjoint(name.split("_"))
 
 
 @pytest.hookimpl(trylast=True)

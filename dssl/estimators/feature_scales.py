@@ -141,7 +141,8 @@ def losses_by_nearest(Z: Any, labels: Target, held_out: np.ndarray, execution: E
     elif rows.is_sparse:
         points = SparsePoints(rows, metric, point_rows(rows, metric, CHUNK_BYTES))
     else:
-        points = NeighborIndex.of(rows, metric, execution).searched
+        needed = 2 * layout_bytes(len(rows), rows.shape[1], 8)  # of the stage or the fit, whatever a task may take
+        points = NeighborIndex.of(rows, metric, execution.within(max(execution.memory_budget, needed))).searched
     _, nearest = points.nearest(Z[held_out], held_out, N_NEAREST)
     losses: np.ndarray = ((Y[held_out] - Y[nearest].mean(axis=1)) ** 2).sum(axis=1)
     return losses

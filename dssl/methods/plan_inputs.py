@@ -183,6 +183,17 @@ class PlanInputs:
         return 1 if self.is_regression else self.n_classes
 
     @property
+    def n_values(self) -> int:
+        """Return the columns of what the model of a run says of a point: one a tag, a class, or a quantity."""
+        return self.n_tags if self.n_tags > 1 else self.n_outputs
+
+    @property
+    def training_values_bytes(self) -> int:
+        """Return what a step holds that reads the values of the model at all training points, from those at vertices.
+        """
+        return self.n * (32 * self.n_values + 76)
+
+    @property
     def n_labeled(self) -> int:
         return self.labeled_points.at(self.bound)
 

@@ -1,7 +1,8 @@
 """Some training points as the report shows them: their graph in the plane, the least certain, which to label next.
 
-They are drawn from all training points, which are read once; nothing is computed of the others, so that a picture of
-ten million points takes one pass more than one of ten thousand.
+They are drawn from all training points, which are read once. Where the method stores its values at the training
+points, these are read whole; else the drawn points are predicted, and nothing is computed of the others. So a picture
+of ten million points takes one pass more than one of ten thousand.
 """
 
 from collections.abc import Callable
@@ -74,7 +75,7 @@ class SampleParams:
 
 
 def make_sample(context: Context, params: SampleParams, of_training: ValuesAtTraining | None = None) -> Sample:
-    """Draw training points, predict them, and describe them; JSON.
+    """Draw training points, take or compute what the model says of them, and describe them; JSON.
 
     of_training : see `make_predictions`.
     """
@@ -130,8 +131,9 @@ def _drawn(n: int, labeled: np.ndarray, random_state: int) -> np.ndarray:
 
 def _codes(coding: Coding, values: np.ndarray, unsupported: np.ndarray) -> np.ndarray:
     """Return the classes of values by their places, -1 of none; or quantities."""
-    if not isinstance(coding, ClassCoding):
-        return values[:, 0]
+    if not isinstance(coding, ClassCoding):  # where nothing is said, what new points get
+        known = values[~unsupported, 0]
+        return np.where(unsupported, known.mean() if len(known) else 0.0, values[:, 0])
     return np.where(unsupported, -1, coding.codes(values))
 
 
@@ -229,11 +231,14 @@ Predicted = Callable[[int, int], Cost]  # of predicting so many points within a 
 
 
 def _sample_cost(f: PlanInputs, spec: Spec, predicted: Predicted, *, predicts: bool) -> Cost:
-    """predicts : whether the drawn points are predicted; else the values of all training points are read."""
+    """Return what the picture and the lists take.
+
+    predicts : whether the drawn points are predicted; else the values of all training points are read.
+    """
     limit, pictured = sizes(f.row_bytes, f.budget)
     drawn, n_examined = min(f.n, pictured), min(f.n, MAX_EXAMINED + LABELED, limit)
-    held = (4 * f.row_bytes + 64) * n_examined + (0 if predicts else f.n * (8 * f.n_outputs + 9))
-    cost = predicted(n_examined, f.budget) if predicts else cost_of(0, f.n * (8 * f.n_outputs + 1), 0, 0)
+    held = (4 * f.row_bytes + 64) * n_examined + (0 if predicts else f.training_values_bytes)
+    cost = predicted(n_examined, f.budget) if predicts else cost_of(0, f.n * (8 * f.n_values + 1), 0, 0)
     if spec.labels is not None and f.n <= SUGGESTED:
         with suppress(BudgetError):  # `_next` leaves it out then
             cost += _next_cost(f, spec, predicted)

@@ -111,7 +111,7 @@ def _scores_of_tags(context: Context, true: Tags) -> Compared:
         if name == "model":
             stored = {OF_MODEL: values[name], "unsupported": unsupported[:, None]}
             for key, array in stored.items():
-                context.parts.allocate(key, array.shape, array.dtype, len(array))
+                context.parts.allocate(key, array.shape, array.dtype, min(CHUNK_ROWS, len(array)))
             context.parts.write_range(0, stored)
         calibration = calibration_of(model.attributes)
         probabilities = None if calibration is None else calibration.probabilities(values[name])
@@ -130,13 +130,14 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
 
     asked : as `scored_bytes`.
     """
-    cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_outputs)  # the values of the model
+    cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_values)  # of the model
     if f.is_regression:
         return cost
     written, held = (f.n_test * scored_bytes(f.n_outputs, n_models, has_scoring=more) for more in (False, asked))
     return replace(cost, written=cost.written + written, peak=max(cost.peak, STEP_BYTES + held))
 
 
+CHUNK_ROWS = 1 << 14  # of the values of a model of tags
 MOST_FREQUENT = "of each tag what most of its labels say"
 NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second class",
                "neg_log_loss": "the model has no probabilities"}
@@ -153,7 +154,7 @@ def scoring_notes(scores: Attributes) -> list[str]:
 def values_at_test(context: Context) -> Callable[[int, int], Values] | None:
     """Return what reads the values (b, c) of the model at a range of test points, and at which of them it says nothing.
 
-    None where these were not scored.
+    None where no test point was scored.
     """
     scores = context.inputs["scores"]
     if not scores.attributes["metrics"]:

@@ -8,7 +8,7 @@ from dssl.base.errors import DataError, SpecError
 from dssl.cli.init.first_spec import first_spec
 from dssl.data.label_files import spelled_as
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.labels_file import labels_notes
+from dssl.pipeline.labels_from_files import labels_notes
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run

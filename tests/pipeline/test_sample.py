@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 from dssl.data.ingest_params import IngestParams
 from dssl.execution.in_process import InProcess
 from dssl.graph.weights.build import read_graph
+from dssl.learners.target.coding import CODINGS
 from dssl.methods.step import Context
 from dssl.pipeline import sample
 from dssl.pipeline.predict.model import open_model
@@ -51,6 +52,12 @@ def test_points_have_the_color_of_what_the_model_predicts(finished, context, fou
     assert sorted(drawn) == list(range(len(source)))
     predicted = open_model(finished[1].model_path).predict(rows[0][source[drawn]])
     assert [found["picture"]["classes"][code] for code in found["picture"]["codes"]] == [str(own) for own in predicted]
+
+
+def test_quantities_that_no_label_reaches_are_shown_as_the_mean_of_the_others():
+    values, unsupported = np.array([[0.0], [40.0], [20.0]]), np.array([True, False, False])
+    assert sample._codes(CODINGS["values"](np.array([])), values, unsupported).tolist() == [30, 40, 20]
+    assert sample._codes(CODINGS["values"](np.array([])), values, np.ones(3, bool)).tolist() == [0, 0, 0]
 
 
 def test_the_least_certain_have_the_smallest_gap_of_probabilities_and_no_label(finished, context, found, rows):

@@ -17,7 +17,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
 from dssl.learners.model import Model
 from dssl.pipeline import suggestion
-from dssl.pipeline.labels_file import labels_notes
+from dssl.pipeline.labels_from_files import labels_notes
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.points import LABELS

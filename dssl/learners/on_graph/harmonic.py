@@ -133,6 +133,7 @@ def fit_harmonics(graph: Graph, targets: Sequence[tuple[Target, np.ndarray | Non
                 vertex=labels.vertex, mean=labels.mean, reachable=reachable[-1], **start_arrays(begin)), solver))
     parts = execution.scratch()
     receipts = execution.map(tasks, parts)
-    return [VertexValues(parts.read(number)["values"] * target.unit, reachable[number],
-                         attributes={"solver": receipts[number]["solver"]})
-            for number, (target, _) in enumerate(targets)]
+    fitted = [VertexValues(parts.read(number)["values"], reachable[number], attributes={"solver": receipt["solver"]})
+              for number, receipt in enumerate(receipts)]
+    return [function if target.unit == 1 else function.times(target.unit)
+            for function, (target, _) in zip(fitted, targets, strict=True)]

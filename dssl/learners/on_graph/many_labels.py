@@ -4,11 +4,13 @@ One system with a column for each class serves any number of labels, where kerne
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...base.digest import JsonObject
+from ...base.errors import NotConverged
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
@@ -23,10 +25,12 @@ from ..target.coding import Coding
 from ..target.target import Target
 from .harmonic import fit_harmonic, fit_harmonics
 from .model import GraphModel, graph_model, signed
+from .vertex_labels import VertexValues
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed
 # Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
+Labels = tuple[Target, np.ndarray | None]  # with their weights
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
 
 
@@ -48,6 +52,20 @@ class ManyLabelsFit:
     attributes: JsonObject = field(default_factory=dict)
 
 
+def _side_by_side(graph: Graph, part: Labels, whole: Labels, solver: SolverParams,
+                  execution: Execution) -> tuple[VertexValues, VertexValues | None]:
+    """Return the harmonic function of a part of the labels, and that of all, if there was a free core to find it.
+
+    The graph is usually chosen, for which the second is needed. Raises NotConverged for the part alone, so that it does
+    not depend on the number of cores what fails.
+    """
+    if execution.tasks_at_once > 1:
+        with suppress(NotConverged):
+            on_part, on_whole = fit_harmonics(graph, [part, whole], solver, execution)
+            return on_part, on_whole
+    return fit_harmonic(graph, *part, solver, execution), None
+
+
 def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, held_out_loss: HeldOutLoss,
                   knn: KNNGraph, solver: SolverParams, random_state: int, execution: Execution) -> ManyLabelsFit:
     """Return the model with the lower held-out loss, fitted to all labels; k-NN predicts unreachable points.
@@ -59,10 +77,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     test = np.sort(block_rng(random_state, HELD_OUT_STREAM).permutation(n_labels)[:n_held_out])
     train = np.setdiff1d(np.arange(n_labels), test)
     part, train_weight = target.take(train), None if weight is None else weight[train]
-    # The graph is usually chosen: a core that is free finds the function of all labels beside that of a part.
-    fits = fit_harmonics(graph, [(part, train_weight), (target, weight)][:min(execution.tasks_at_once, 2)], solver,
-                         execution)
-    on_graph = fits[0]
+    on_graph, harmonic = _side_by_side(graph, (part, train_weight), (target, weight), solver, execution)
     vertices = graph.vertices.vertex[target.labeled[test]]
     nearest = fit_nearest(rows, part, knn.distance, execution, k=N_NEAREST)
     by_nearest = nearest.values(SelectedRows(rows, target.labeled[test]), execution)
@@ -80,7 +95,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     if attributes["chosen"] == "nearest_labels":
         return ManyLabelsFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
                              nearest_shift.calibration, nearest_shift.calibration, attributes)
-    harmonic = fits[1] if len(fits) > 1 else fit_harmonic(graph, target, weight, solver, execution)
+    harmonic = harmonic or fit_harmonic(graph, target, weight, solver, execution)
     model = graph_model(graph, rows, harmonic, target, knn, execution).shifted(graph_shift.columns)
     unreachable = np.flatnonzero(~harmonic.reachable)
     if len(unreachable):

@@ -48,13 +48,12 @@ from ..dataset import dataset_of, identifier_of, rows_in_files
 from ..scoring import values_at_test
 from ..spec import Spec
 from ..stage import Stage
-from .to_file import Answers, columns_of_cells, csv_cells, shown_labels
+from .to_file import LINES, Answers, columns_of_cells, csv_cells, shown_labels
 
 FILE = "predictions_all"  # of a run's folder
 PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them
 ROLES = np.array(["unlabeled", "test", "unused", "labeled"])
 LABELED = 3  # the place of that role
-LINES = 1 << 14  # rows of the table that are made at a time
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,9 @@ class PredictionParams:
 
 def make_predictions(context: Context, params: PredictionParams,
                      of_training: ValuesAtTraining | None = None) -> dict[str, Any]:
-    """Predict all rows in use with the model; write a part for each of `PARTS`. Test points that are scored were.
+    """Predict all rows in use with the model; write a part for each of `PARTS`.
 
+    Test points that `scores` has predicted are not predicted again.
     of_training : context -> the values (n_train, c) of the model at the training points, where an earlier stage wrote
     them, and at which of these it says nothing, bool (n_train,).
     """
@@ -140,10 +140,11 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *, of_training:
     """
     def cost(f: PlanInputs, spec: Any) -> Cost:
         upper = spec.predictions.limit
-        total = cost_of(0, 0, 0, 0)
         if upper is not None and f.n_rows > upper:
-            return total
+            return cost_of(0, 0, 0, 0)
         n_test = min(f.n_test, max(f.n_rows - f.n, 0))
+        known = f.n * of_training + n_test * scored
+        total = cost_of(0, known * (8 * f.n_values + 1), 17 * known, f.training_values_bytes if of_training else 0)
         n_rest = f.attribute("split", "n_rest", max(f.n_rows - f.n - n_test, 0))
         for n in filter(None, (0 if of_training else f.n, 0 if scored else n_test, n_rest)):
             total += of_test(replace(f, test_points=Bounded.known(n)), spec)
@@ -165,7 +166,10 @@ PREDICTIONS = Stage("predictions", 5, ("dataset", "split", "labels", "points", "
 
 
 def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | None = None) -> Stage:
-    """Return the stage of a kind; cost : of predicting its test points. method : that it runs, if it runs one."""
+    """Return the stage of a kind.
+
+    cost : of predicting its test points. method : that it runs, None if it runs none; the stage `scores` comes before.
+    """
     of_training = values_at_training(method)
 
     def make(context: Context, params: PredictionParams) -> dict[str, Any]:

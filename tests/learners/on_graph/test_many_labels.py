@@ -6,8 +6,9 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import make_moons
 
 from dssl import KNNGraph
+from dssl.base.errors import NotConverged
 from dssl.execution.in_process import InProcess
-from dssl.learners.on_graph.harmonic import HarmonicTask
+from dssl.learners.on_graph.harmonic import HarmonicTask, fit_harmonics
 from dssl.learners.on_graph.many_labels import fit_many_labels
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import held_out_loss
@@ -50,6 +51,21 @@ def test_a_free_core_solves_the_second_system_beside_the_first_and_changes_nothi
     assert alone == ([1, 1] if chosen == "graph" else [1])
     assert_array_equal(one.values, two.values)
     assert one.attributes == two.attributes
+
+
+def test_a_system_of_all_labels_that_fails_is_no_error_where_it_is_not_needed(monkeypatch):
+    X, y = np.random.default_rng(0).uniform(size=(600, 2)), np.random.default_rng(5).integers(2, size=600)
+    labeled = np.sort(np.random.default_rng(1).choice(600, 200, replace=False))
+    target = Classes(labeled, y[labeled], np.array([0, 1]))
+    expected, _ = fitted(X, target, 1)
+
+    def failing(graph, targets, *others):
+        if len(targets) > 1:
+            raise NotConverged("the system of all labels")
+        return fit_harmonics(graph, targets, *others)
+
+    monkeypatch.setattr("dssl.learners.on_graph.many_labels.fit_harmonics", failing)
+    assert_array_equal(fitted(X, target, 2)[0].values, expected.values)
 
 
 def test_quantities_keep_their_unit():

@@ -58,7 +58,9 @@ def lines_of_file(context: Context, read: IngestParams, weight: str | None) -> d
 
 
 def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
-    """Return the chosen target with the labels of `labels.file`, and how many these are; JSON."""
+    """Return the chosen target with the labels of `labels.file`; and how many these are, and which of them are new
+    classes, spelled otherwise, or other ones than the source has: JSON.
+    """
     if not by_row:
         return chosen, {}
     source, lines = context.files["labels"].source, [line.origin for line in by_row.values()]
