@@ -9,7 +9,7 @@ Growth while they load is excluded, and counts as memory that a process holds be
 """
 
 import ctypes
-import resource
+import mmap
 import sys
 import threading
 from contextlib import suppress
@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Self
 
 CLEAR = Path("/proc/self/clear_refs")
 STATUS, SIZES = Path("/proc/self/status"), Path("/proc/self/statm")
-PAGE_BYTES = resource.getpagesize()
 RESET_PEAK = "5"  # see proc_pid_clear_refs(5)
 # Freed memory below these sizes is used again. The pages of every array were cleared anew, which took half of the
 # processor time of predictions.
@@ -141,7 +140,7 @@ def _mark() -> int:
 def _resident() -> int:
     """Return the resident size of this process (bytes), 0 where the system does not say."""
     with suppress(OSError):
-        return int(SIZES.read_bytes().split()[1]) * PAGE_BYTES
+        return int(SIZES.read_bytes().split()[1]) * mmap.PAGESIZE
     return 0
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..execution.size import size_of
-from .description import MIN_MEMORY, OTHER_BYTES
+from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, environment_of
 from .kubernetes import Kubernetes, PodFields
 from .pool import PoolRuntime
 
@@ -25,9 +25,7 @@ SETTINGS = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s", "DASK_DISTRIBUTED_
             "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False", "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
             "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": ROUTES["scheduler"],
             "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES": ROUTES["worker"],
-            "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False", "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "500ms",
-            "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
-            "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__DISK": "False"}  # like `description.SETTINGS`
+            **environment_of(WATCHED)}  # like `description.SETTINGS`
 
 
 class OperatorRuntime(PodFields, PoolRuntime):

@@ -13,20 +13,25 @@ from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
 from .engine import Engine
 
-# Dask gives up a worker that hangs after one to two and a half minutes, and runs its tasks elsewhere. A worker whose
-# memory is full is not paused, since it could wait forever: it goes on, and Dask ends it at 95 % of its limit. The
-# error names a task that has ended four workers. No page is served over HTTP, since anybody who reaches the port could
-# read it.
 # What only the charts of Dask's dashboard show is watched less often, or not at all: two workers and a scheduler that
 # waited took a sixth of a core.
 WATCHED: Mapping[str, str | bool] = {
     "distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "5s", "distributed.admin.system-monitor.disk": False}
+# Dask gives up a worker that hangs after one to two and a half minutes, and runs its tasks elsewhere. A worker whose
+# memory is full is not paused, since it could wait forever: it goes on, and Dask ends it at 95 % of its limit. The
+# error names a task that has ended four workers. No page is served over HTTP, since anybody who reaches the port could
+# read it.
 SETTINGS: Mapping[str, str | float | bool | list[str]] = {
     **WATCHED, "distributed.scheduler.worker-ttl": "60s", "distributed.scheduler.allowed-failures": 3,
     "distributed.worker.memory.target": False, "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False, "distributed.worker.memory.terminate": 0.95,
     "distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
+
+
+def environment_of(settings: Mapping[str, object]) -> dict[str, str]:
+    """Return the variables by which a process of Dask gets settings."""
+    return {"DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value) for name, value in settings.items()}
 
 
 class Runtime(BaseModel, ABC):

@@ -28,7 +28,7 @@ from dssl.execution import tasks as tasks_module
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import Execution
 from dssl.pipeline.run import run
-from dssl.runtime.description import SETTINGS, WATCHED
+from dssl.runtime.description import SETTINGS, WATCHED, environment_of
 from dssl.runtime.local import LocalRuntime
 from dssl.runtime.start import open_runtime
 from dssl.storage.blocks import MemoryParts, Parts
@@ -74,8 +74,7 @@ def empty(count: int) -> None:
 @contextmanager
 def process(*command: Any) -> Iterator[psutil.Process]:
     """Yield a process of `python -m`, which is ended afterwards."""
-    environment = os.environ | {"DASK_" + name.upper().replace(".", "__").replace("-", "_"): str(value)
-                                for name, value in SETTINGS.items()}
+    environment = os.environ | environment_of(SETTINGS)
     with subprocess.Popen([sys.executable, "-m", *map(str, command)], env=environment, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as started:
         try:

@@ -29,8 +29,8 @@ from .vertex_labels import VertexValues
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed
-# Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 Labels = tuple[Target, np.ndarray | None]  # with their weights
+# Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
 
 

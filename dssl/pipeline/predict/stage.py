@@ -88,7 +88,7 @@ def make_predictions(context: Context, params: PredictionParams,
     for name in PARTS:
         parts, known = context.parts.within(name), None
         if name == "train" and of_training is not None:
-            known = in_ranges(*of_training(context))
+            known = _in_ranges(*of_training(context))
         elif name == "test" and "scores" in context.inputs:
             known = values_at_test(context)
         if known is not None:
@@ -113,7 +113,7 @@ def _points(context: Context, name: str) -> Rows:
     return ScaledRows(chosen, scaling, context.execution)
 
 
-def in_ranges(values: np.ndarray, unsupported: np.ndarray) -> Callable[[int, int], Values]:
+def _in_ranges(values: np.ndarray, unsupported: np.ndarray) -> Callable[[int, int], Values]:
     """Return what reads a range of values (n, c), and at which points there are none."""
     return lambda start, stop: (values[start:stop], unsupported[start:stop])
 
