@@ -1,5 +1,6 @@
 """What estimators learn from: labels or quantities of any input, and their weights."""
 
+import warnings
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,8 +66,8 @@ def require_per_class(target: Classes, min_labels: int, what: str, fix: str) -> 
 def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     """Return the targets of n points, (l, c) of those without NaN.
 
-    Raises DataError: y is of another length, holds infinite values, values beyond `LARGEST_VALUE` or no number, or
-    integers with an unnamed -1.
+    Warns where points have some of several targets only. Raises DataError: y is of another length, holds infinite
+    values, values beyond `LARGEST_VALUE` or no number, or integers with an unnamed -1.
     """
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
     try:
@@ -95,6 +96,12 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
     require(len(targets) == n and targets.ndim in (1, 2), error=DataError,
             what=f"y has shape {targets.shape} for {n} points", why="each point has a target or NaN",
             fix="pass one row a point")
+    missing = np.isnan(targets.reshape(n, -1))
+    some = int((missing.any(axis=1) & ~missing.all(axis=1)).sum())
+    if some:
+        warnings.warn(explain(f"{some} of {n} points have some of their {missing.shape[1]} targets only, and count as "
+                              "unlabeled", why="the targets are fitted together, to the points that have all of them",
+                              fix="fit one estimator a target to use every value"), UserWarning, stacklevel=2)
     target = Quantities.of(targets.reshape(n, -1))
     require(len(target.labeled) >= 1, "no target is a number", error=DataError,
             why="there is nothing to fit or to compare with", fix="give at least one point a target")

@@ -175,6 +175,17 @@ def test_several_targets_at_once_and_one_by_one():
         assert_allclose(both.predict(new)[:, column], alone.predict(new), atol=1e-10)
 
 
+def test_points_with_some_of_several_targets_count_as_unlabeled_which_is_said():
+    X, _, new = problem()
+    targets = np.random.default_rng(0).normal(size=(len(X), 2))
+    targets[40:] = np.nan
+    whole = LapRLSRegressor(landmarks=50).fit(X, targets)
+    targets[40:47, 1] = 1.0
+    with pytest.warns(UserWarning, match=f"7 of {len(X)} points have some of their 2 targets only"):
+        some = LapRLSRegressor(landmarks=50).fit(X, targets)
+    assert_allclose(some.predict(new), whole.predict(new), atol=1e-10)
+
+
 @pytest.mark.parametrize("method", ["uniform", "kmeans", "leverage"])
 def test_landmarks_of_every_kind(method):
     X, y, _ = problem()
