@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 
 from ..base.errors import column_label, explain
 from .columns import spellings
-from .lists import column_of
+from .frames import column_of
 from .pairs import CHANCE, encoding_of
 from .readers.base import FEWEST_ROWS, Scan
 from .readers.cells import MAX_LEVELS, Cells, is_category

@@ -11,9 +11,9 @@ from ..execution.tasks import Execution
 from ..storage.blocks import MemoryParts, Parts, row_ranges
 from .columns import Columns
 from .dataset import Dataset
+from .frames import element_name
 from .ingest_cost import block_height
 from .ingest_params import IngestParams
-from .lists import element_name
 from .readers.base import CellError, Reader, Scan, text_is_no_label
 from .readers.cells import Reading
 from .readers.formats import FORMATS, format_of, is_table, open_reader

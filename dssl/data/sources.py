@@ -1,6 +1,6 @@
 """Find the files of a source, which is a path, a URL, or the name of a data set.
 
-`manifolds:POINTSxCOLUMNS` or `manifolds:POINTSxCOLUMNS:SEED` stands for curved manifolds of that size (`synthetic.py`).
+`manifolds:POINTSxCOLUMNS` or `manifolds:POINTSxCOLUMNS:SEED` stands for curved manifolds of that size (`manifolds.py`).
 Another name is looked up in `$DSSL_DATA`, then in the cache (`$DSSL_CACHE`, default ~/.cache/dssl), then among the sets
 that scikit-learn bundles, then on OpenML. Whatever it is, it ends as a local file, addressed by its bytes.
 """
@@ -29,10 +29,9 @@ from ..storage.files import draft_of
 from .object_copies import copy_of, last_copy
 from .readers.compressed import OPENERS
 from .readers.formats import endings, folder_format, format_of_ending
-from .readers.idx import IdxReader, labels_beside, labels_name
-from .readers.manifolds import write_manifolds
+from .readers.manifolds import ManifoldParams, write_manifolds
+from .readers.npy import IdxReader, labels_beside, labels_name
 from .source_files import FileRecord, Source, joined, matching_paths, path_of
-from .synthetic import ManifoldParams
 from .targets import target_of, whole_numbers
 
 MANIFOLDS = re.compile(r"manifolds:(\d+)x(\d+)(?::(\d+))?$")  # points, columns, seed

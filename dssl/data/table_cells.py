@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ..base.errors import explain
+from .frames import column_of
 from .ingest_params import IngestParams
-from .lists import column_of
 from .readers.base import CellError
 from .readers.cell_text import (
     NumberFormat,

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.digest import require_random_state
 from ..base.errors import DataError, explain, require
 from ..data.inputs import labels_of
-from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import Scaling
+from ..data.scaling.scaling import Scaling, scaled
 from ..execution.tasks import Execution, on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ..base.digest import require_random_state
-from ..data.scaling.rows import scaled
+from ..data.scaling.scaling import scaled
 from ..execution.size import budget_of
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base.digest import BANDWIDTH, require_random_state
 from ..base.errors import require
-from ..data.scaling.rows import scaled
+from ..data.scaling.scaling import scaled
 from ..execution.size import budget_of
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.regularizer_params import RegularizerParams

@@ -15,8 +15,7 @@ from ..data.inputs import header_of, in_order, rows_of
 from ..data.scaling.drift import Drift
 from ..data.scaling.out_of_range import warn_out_of_range
 from ..data.scaling.outliers import warn_outlier_rows
-from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import Scaling, ScalingParams, Unscaled, fit_scaling
+from ..data.scaling.scaling import Scaling, ScalingParams, Unscaled, fit_scaling, scaled
 from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess

@@ -8,8 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.errors import DataError, require
 from ..data.frames import as_pandas
 from ..data.inputs import in_order, labels_of, rows_of
-from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import ScalingParams, fit_scaling
+from ..data.scaling.scaling import ScalingParams, fit_scaling, scaled
 from ..execution.current import current_execution
 from ..execution.size import size_of
 from ..execution.tasks import Execution

@@ -5,8 +5,7 @@ from typing import Any, Literal
 
 from ..base.digest import require_random_state
 from ..base.errors import DataError, require
-from ..data.scaling.rows import scaled
-from ..data.scaling.scaling import ScalingKind, ScalingParams, Unscaled, fit_scaling
+from ..data.scaling.scaling import ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import LIST_ROWS, Neighbors

@@ -11,8 +11,7 @@ from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.moments import chunk_of, moments_cost
 from ..data.scaling.outliers import SHOWN, describe_outlier_rows
-from ..data.scaling.rows import ScaledRows, scaled_rows
-from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling
+from ..data.scaling.scaling import ScaledRows, Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled_rows
 from ..data.scaling.units import warn_unlike
 from ..execution.cost import Cost, cost_of
 from ..execution.counting import BlockTasks

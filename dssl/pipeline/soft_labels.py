@@ -11,10 +11,10 @@ import numpy as np
 
 from ..base.errors import DataError, explain, require, sentences
 from ..data.dataset import Dataset, chunk_rows
+from ..data.frames import element_name
 from ..data.ingest import open_dataset
 from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
-from ..data.lists import element_name
 from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of, is_table
 from ..data.source_files import Source

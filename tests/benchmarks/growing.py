@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dssl.data.synthetic import CurvedManifolds, ManifoldParams
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run

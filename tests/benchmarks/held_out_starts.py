@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dssl import KNNGraph
-from dssl.data.synthetic import CurvedManifolds, ManifoldParams
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.solvers.solve import solve_columns
 from dssl.solvers.solver_params import SolverParams
 from dssl.solvers.warm_start import extended

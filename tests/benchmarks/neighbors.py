@@ -31,7 +31,7 @@ from pynndescent import NNDescent
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
 from dssl.knn.exact.pairs import pair_points
 from dssl.knn.lists import Neighbors

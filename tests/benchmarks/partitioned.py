@@ -24,7 +24,7 @@ import numpy as np
 from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
-from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.size import MEMORY_BUDGET

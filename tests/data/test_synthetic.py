@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.data.ingest import open_dataset
+from dssl.data.readers.manifolds import BLOCK_ROWS, CurvedManifolds, ManifoldParams, ManifoldRows
 from dssl.data.source_files import fingerprint
 from dssl.data.sources import find_source
-from dssl.data.synthetic import BLOCK_ROWS, CurvedManifolds, ManifoldParams, ManifoldRows
 
 PARAMS = ManifoldParams(points=3 * BLOCK_ROWS + 100, columns=20, classes=3, dimension=4, seed=5)
 X, Y = CurvedManifolds(PARAMS).read(0, PARAMS.points)

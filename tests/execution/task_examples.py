@@ -24,9 +24,9 @@ from dssl.cli.init.first_look import Look
 from dssl.data.append import append
 from dssl.data.findings import to_json
 from dssl.data.ingest import ingest
+from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.data.scaling.scaling import ScalingParams, fit_scaling
 from dssl.data.sources import find_source
-from dssl.data.synthetic import ManifoldParams, ManifoldRows
 from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.exchange.ordered import ordered
 from dssl.execution.size import MEMORY_BUDGET

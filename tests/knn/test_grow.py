@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.base.profiler import return_freed_memory
-from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
 from dssl.knn.exact import blocks as exact
 from dssl.knn.exact.layout import Frame

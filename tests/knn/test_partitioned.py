@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError, ParameterError
-from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount

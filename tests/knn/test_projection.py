@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from dssl.data.synthetic import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.knn.projection import AXES_SUFFICE, MAX_COLUMNS, SKETCH_COLUMNS, Projection, hadamard_columns, max_coordinates
 from dssl.storage.blocks import block_rng
 from tests.embeddings import hard_pixels

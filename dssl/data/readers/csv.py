@@ -6,6 +6,7 @@ a cell means depends on the whole column (`table`), never on the block that it i
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,18 +21,20 @@ import pyarrow.csv as arrow_csv
 from ...base.errors import DataError, ParameterError, explain, require
 from ...base.missing import MISSING
 from . import lines
-from .base import Scan, no_rows
-from .cell_text import NUMBER_GAPS, possible_formats, trimmed
+from .base import TARGET_NAMES, Scan, no_rows
+from .cell_text import NUMBER_GAPS, is_number, possible_formats, trimmed
 from .cells import CellCounts
 from .column_choice import Column, features_and_target
 from .compressed import scratch_file, write_stream
-from .csv_head import WHITESPACE, find_delimiter, first_records, looks_like_header
 from .table import RowTexts, TableReader
 
 HEAD_BYTES = 1 << 20  # the first records are looked at within these bytes and the rest of their last line
 PIECE_BYTES = 1 << 22  # of text that is counted at once; counting holds up to 17 times as much, whatever the budget
 GAPS = [*MISSING, *sorted({form for gap in NUMBER_GAPS for form in (gap, gap.upper(), gap.capitalize())})]
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+DELIMITERS = "\t;|,"  # of two that occur equally often, the earlier
+WHITESPACE = "whitespace"
+FEWEST_COUNTED = 3  # numbers 0, 1, 2 or 1, 2, 3 that name columns; fewer may well be values
 
 
 @dataclass(frozen=True)
@@ -324,3 +327,48 @@ def _as_utf_8(path: Path, name: str, scratch: Path, encoding: str) -> tuple[Path
                                     why="names and labels would be read wrongly",
                                     fix="copy the file again, or write it as UTF-8")) from error
     return copy, "utf-8"
+
+
+def find_delimiter(line: str, decimal: str = ".") -> str:
+    """Return the delimiter that splits a line into most fields; whitespace if no other occurs."""
+    counts = {mark: len(next(csv.reader([line], delimiter=mark))) - 1 for mark in DELIMITERS if mark != decimal}
+    best = max(counts, key=lambda mark: counts[mark])
+    if counts[best]:
+        return best
+    return WHITESPACE if len(line.split()) > 1 else ","
+
+
+def first_records(text: str, delimiter: str) -> list[list[str]]:
+    """Return the first two records that are not blank."""
+    if delimiter == WHITESPACE:
+        records = csv.reader((" ".join(line.split()) for line in text.splitlines()), delimiter=" ")
+    else:
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    first_two: list[list[str]] = []
+    for record in records:
+        if len(record) > 1 or "".join(record).strip():
+            first_two.append(record)
+            if len(first_two) == 2:
+                break
+    return first_two
+
+
+def looks_like_header(records: list[list[str]], missing: list[str]) -> bool:
+    """Return whether the first record names columns.
+
+    It does if no cell of it is a number, or if a cell is text where the next record has a number. pandas writes
+    numbers that count the columns where they have no names: these are names if the record also names a target, or if
+    there are several and the next record has a fraction.
+    """
+    first = [cell.strip() for cell in records[0]]
+    numbers = [cell for cell in first if is_number(cell)]
+    is_text = [cell not in missing and not is_number(cell) for cell in first]
+    if any(is_text) and not numbers:
+        return True
+    second = records[1] if len(records) > 1 else []
+    if any(text and is_number(cell) for text, cell in zip(is_text, second, strict=False)):
+        return True
+    if not any(numbers == [str(i + begin) for i in range(len(numbers))] for begin in (0, 1)):
+        return False
+    has_fraction = any(is_number(cell) and not cell.strip().lstrip("+-").isdigit() for cell in second)
+    return any(cell.lower() in TARGET_NAMES for cell in first) or (len(numbers) >= FEWEST_COUNTED and has_fraction)

@@ -6,18 +6,15 @@ from typing import Any
 from ...base.errors import DataError, explain, require
 from ...base.plugins import Registry
 from .anndata import AnnDataZarrReader, H5adReader
-from .arrow import ArrowReader
 from .base import Reader
 from .compressed import OPENERS, unpack
 from .csv import CsvReader
-from .idx import IdxReader
 from .manifolds import ManifoldReader
-from .npy import NpyReader
+from .npy import IdxReader, NpyReader
 from .npz import NpzReader
-from .parquet import ParquetReader
-from .stored import StoredReader, all_files, stored_files
+from .parquet import ArrowReader, ParquetReader
+from .stored import StoredReader, ZarrReader, all_files, stored_files
 from .svmlight import SvmlightReader
-from .zarr_store import ZarrReader
 
 FORMATS: Registry[Reader] = Registry(
     "format", NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader, ArrowReader, H5adReader,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...base.errors import DataError, explain, require
-from ..lists import element_name, refuse_ragged
+from ..frames import element_name, refuse_ragged
 from .base import PROBE_ROWS, Scan, no_rows
 from .cell_text import plain_text, possible_formats, trimmed
 from .cells import CellCounts

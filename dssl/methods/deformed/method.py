@@ -17,7 +17,7 @@ Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AIS
 from dataclasses import replace
 from functools import partial
 
-from ...data.scaling.rows import scaled_rows
+from ...data.scaling.scaling import scaled_rows
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
 from ...kernels.landmark_inverse import columns_cost, n_solves, product_cost

@@ -12,15 +12,13 @@ import pandas as pd
 from ...base.errors import DataError, SpecError, explain, require
 from ...data.columns import Columns
 from ...data.dataset import Dataset
-from ...data.frames import as_pandas
+from ...data.frames import as_pandas, column_of, with_elements
 from ...data.ingest import ingest
 from ...data.ingest_params import IngestParams
-from ...data.lists import column_of, with_elements
 from ...data.readers.formats import FORMATS, format_of, open_reader
 from ...data.readers.stored import StoredReader
 from ...data.scaling.out_of_range import Comparison, Ranges
-from ...data.scaling.rows import ScaledRows
-from ...data.scaling.scaling import Scaling
+from ...data.scaling.scaling import ScaledRows, Scaling
 from ...data.source_files import Source
 from ...data.source_reader import column_names_of
 from ...data.sources import find_source

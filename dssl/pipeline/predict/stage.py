@@ -26,8 +26,7 @@ from ...data.anndata import write_cells
 from ...data.ingest_params import IngestParams
 from ...data.readers.file_rows import FileRowBlock, FileRows
 from ...data.readers.parquet import parquet_writer
-from ...data.scaling.rows import ScaledRows
-from ...data.scaling.scaling import Scaling
+from ...data.scaling.scaling import ScaledRows, Scaling
 from ...data.source_files import digested
 from ...data.sources import fetch
 from ...execution.cost import Cost, cost_of
