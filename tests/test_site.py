@@ -13,7 +13,7 @@ import pytest
 
 import dssl
 from dssl.cli.main import main
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 
 REPOSITORY = Path(__file__).parents[1]
 EXAMPLES = sorted((REPOSITORY / "docs" / "gallery").glob("plot_*.py"))

@@ -19,7 +19,7 @@ from ..storage.artifacts import Workspace, remove_folder
 from ..storage.files import disk_bytes, remove_tree
 from ..storage.manifests import MANIFESTS
 from .growth import last_runs
-from .kinds.registry import kind_of
+from .kinds import kind_of
 from .records import RESULT, SPEC, read_result, read_spec, stages_of
 
 What = Literal["run", "artifact", "intermediate", "manifest", "unfinished", "scratch"]

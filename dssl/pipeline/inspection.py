@@ -11,7 +11,7 @@ from ..storage.files import concurrently, disk_bytes, path_at, read_record
 from ..storage.manifests import read_begun, read_manifest
 from ..storage.verify import describe_arrays
 from .growth import last_runs
-from .kinds.registry import all_stage_names, kind_of
+from .kinds import all_stage_names, kind_of
 from .records import STATUS, read_result, read_spec
 from .stage import Kind
 from .status import StatusRecord, read_status

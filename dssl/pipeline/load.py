@@ -1,7 +1,11 @@
-"""Read a pipeline file: YAML checked before any work, by the sections that its kind of model has."""
+"""Read a pipeline file: YAML checked before any work, by the sections that its kind of model has.
+
+The kinds are here by name (`SPECS`), without the stages of each, which `kinds` adds.
+"""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from dataclasses import field, make_dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -10,12 +14,24 @@ from ..base.errors import DsslError, SpecError, explain, require
 from ..base.plugins import load_plugins
 from ..base.urls import is_url, require_no_secret
 from ..base.yaml import parse_with_lines, parse_yaml, read_text, require_plain
-from .kinds.specs import DEFAULT, SPECS
+from ..methods.automatic import AUTOMATIC
+from ..methods.cluster import CLUSTER_KERNEL
+from ..methods.clusters import CLUSTERING, KERNEL_CLUSTERING
+from ..methods.deformed.method import DEFORMED_RIDGE, DEFORMED_SVM
+from ..methods.graph.method import GRAPH_LEARNER
+from ..methods.laprls.method import LAPRLS, LAPSVM
+from ..methods.multiscale import MULTISCALE_KERNEL
+from ..methods.step import Method
+from ..methods.transductive.method import TRANSDUCTIVE
 from .mistakes import Mistake, Place, all_mistakes, mistake_of_section, repaired
-from .spec import KindSpec, Spec
+from .spec import KindSpec, LabelSection, Spec
 from .validation import schema_of, validated
 
 SHAPED = "the shape that is planned for"  # what a plan for a source that need not exist gives as `data.source`
+DEFAULT = "automatic"
+METHODS = (AUTOMATIC, DEFORMED_SVM, DEFORMED_RIDGE, LAPRLS, LAPSVM, GRAPH_LEARNER, CLUSTER_KERNEL, MULTISCALE_KERNEL,
+           TRANSDUCTIVE)
+CLUSTERS = CLUSTERING, KERNEL_CLUSTERING
 
 
 def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, ...] | list[str] = (), *,
@@ -146,3 +162,16 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
         place[keys[-1]] = parse_yaml(text, f"--set {override}")
         given[tuple(keys)] = f"--set {override if len(override) <= 80 else path}"
     return result
+
+
+def spec_of(method: Method) -> KindSpec:
+    """Return the pipeline files of a method: its sections, beside those of every file."""
+    sections: list[tuple[str, type, Any]] = [("data", method.data, field())]
+    sections += [("labels", LabelSection, field())] if method.learns else []
+    spec = make_dataclass(f"{method.sections.__name__.removesuffix('Sections')}Pipeline", sections,
+                          bases=(method.sections, Spec), namespace={"__doc__": method.sections.__doc__}, frozen=True,
+                          kw_only=True)
+    return KindSpec(method.name, spec, method.tasks)
+
+
+SPECS: dict[str, KindSpec] = {method.name: spec_of(method) for method in (*METHODS, *CLUSTERS)}

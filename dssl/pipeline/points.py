@@ -1,4 +1,8 @@
-"""The stages of the points: their scaled rows, and which of the training points are labeled."""
+"""The stages of the points: their scaled rows, and which of the training points are labeled.
+
+The kind `automatic` has points of its own (`SCALED_POINTS`): the labels choose the scale of their features, so that
+they follow from the labels.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,13 +17,16 @@ from ..data.scaling.moments import chunk_of, moments_cost
 from ..data.scaling.outliers import SHOWN, describe_outlier_rows
 from ..data.scaling.scaling import ScaledRows, Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled_rows
 from ..data.scaling.units import warn_unlike
+from ..estimators.feature_scales import choose_scale, choosing_bytes
 from ..execution.cost import Cost, cost_of
 from ..execution.counting import BlockTasks
+from ..knn.metric import AnyMetric
 from ..learners.target.tags import Tags
 from ..learners.target.target import Target
 from ..methods.opinions import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
+from ..methods.tags import labeled_tags
 from ..report.record import Attributes
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows
@@ -298,3 +305,43 @@ LABELS = Stage("labels", 11, ("dataset", "split"), LabelParams.of, make_labels, 
 POINTS = Stage("points", 10, ("dataset", "split"), lambda spec: spec.scaling, make_points,
                lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",
                files=("source",), section=data_section, notes=points_notes, grows=True)
+
+
+@dataclass(frozen=True)
+class ScaleParams:
+    """How features are scaled; None chooses. random_state : of the labels that judge. metric : of the graph."""
+
+    scaling: ScalingParams | None
+    random_state: int
+    metric: AnyMetric
+
+    @classmethod
+    def of(cls, spec: Any) -> "ScaleParams":
+        return cls(spec.scaling, spec.model.random_state, spec.graph.distance)
+
+
+def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
+    """Choose the scale of the features, and scale the training and test points; one that grows has that of the base."""
+    if params.scaling is not None:
+        return make_points(context, params.scaling)
+    if context.base is not None:
+        chosen = context.base.attributes["scale"]
+        return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
+    dataset = dataset_of(context)
+    target = labeled_tags(context).most_balanced() if "tags" in context.attributes("labels") else context.target()
+    scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), target, context.execution,
+                                  params.random_state, dataset.categories, params.metric)
+    made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
+    return {**made, "scale": {"kind": scaling.kind, **tried}}
+
+
+def _scaled_points_cost(f: PlanInputs, spec: Any) -> Cost:
+    scaling = spec.scaling
+    if scaling is not None:
+        return points_cost(f, scaling.kind)
+    cost = points_cost(f, "standardize", 1 if f.growing else 2)
+    return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
+
+
+SCALED_POINTS = replace(POINTS, version=10, needs=("dataset", "split", "labels"), params=ScaleParams.of,
+                        make=make_scaled_points, cost=_scaled_points_cost)

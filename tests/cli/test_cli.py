@@ -23,7 +23,7 @@ from dssl import __version__
 from dssl.cli.main import main
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.storage.lock import host_identity
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])

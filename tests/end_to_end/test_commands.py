@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 
 from ..stored import contents
 from .conftest import COMMAND, LOCAL, REPOSITORY, outcome

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 
 from .conftest import LOCAL, outcome, receipts, wait_for_receipts
 

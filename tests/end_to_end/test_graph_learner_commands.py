@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 
 from .conftest import LOCAL, outcome
 from .test_disasters import alive, same_group

@@ -31,8 +31,8 @@ from dssl.methods.linear import (
     selection_step,
 )
 from dssl.methods.step import Method, Step, cost_of_test_points
-from dssl.pipeline.kinds.registry import KINDS, register_method
-from dssl.pipeline.kinds.specs import SPECS
+from dssl.pipeline.kinds import KINDS, register_method
+from dssl.pipeline.load import SPECS
 from dssl.report.report_text import ReportText
 from dssl.storage.blocks import PartWriter
 
@@ -129,7 +129,7 @@ class NystromSVC(CalibratedClassifier, LinearEstimator):
 
 
 def test_a_method_is_one_file(monkeypatch, pipeline, moons, tmp_path):
-    monkeypatch.setattr("dssl.pipeline.kinds.registry.KINDS", KINDS)
+    monkeypatch.setattr("dssl.pipeline.kinds.KINDS", KINDS)
     try:
         register_method(NYSTROM)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 
 from .machines import BUDGET, OTHER_BUDGET, Machines
 

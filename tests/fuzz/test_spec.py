@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dssl.base.errors import SpecError
 from dssl.base.yaml import parse_yaml
 from dssl.data.sources import find_source
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.mistakes import has_key
 from dssl.runtime.start import load_runtime

@@ -24,7 +24,7 @@ from dssl.methods.plan_inputs import PlanInputs
 from dssl.methods.step import Context
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.graphs import GRAPH, HEALTH, NEIGHBORS, VERTICES
-from dssl.pipeline.kinds.registry import register_kind
+from dssl.pipeline.kinds import register_kind
 from dssl.pipeline.points import LABELS, POINTS
 from dssl.pipeline.scoring import SCORES
 from dssl.pipeline.spec import GraphPipeline, LabelSection, ModelSection

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan.plan import plan
 from dssl.storage.artifacts import Workspace
 

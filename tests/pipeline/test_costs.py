@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dssl.base.errors import BudgetError
 from dssl.data.readers.base import Scan
 from dssl.methods.plan_inputs import Bounded, PlanInputs, guessed_by
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.inputs import plan_inputs
 from dssl.pipeline.spec import Spec

@@ -16,7 +16,7 @@ from dssl.data import source_reader
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import growth
 from dssl.pipeline.gc import collect_garbage
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run

@@ -17,7 +17,7 @@ import pytest
 
 from dssl.base.errors import IntegrityError, LockedError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace

@@ -17,8 +17,7 @@ from dssl.knn.params import NeighborParams
 from dssl.learners.laprls.params import SystemParams
 from dssl.methods.deformed.sections import SolverSection
 from dssl.methods.graph.learner import TOLERANCE
-from dssl.pipeline.kinds.specs import SPECS
-from dssl.pipeline.load import load_spec
+from dssl.pipeline.load import SPECS, load_spec
 from dssl.pipeline.validation import section_of, types_of
 from dssl.solvers.solver_params import SolverParams
 

@@ -13,7 +13,7 @@ from dssl.execution.cost import Cost, WorkerRoom
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import MEMORY_BUDGET, size_of
 from dssl.pipeline import spec_files
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan import rates
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.plan.preflight import Room, price, refusal, refuse_what_cannot_fit

@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 from dssl.base.errors import BudgetError, DataError, IntegrityError, NotConverged, ParameterError, SpecError
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.kinds.registry import KINDS
+from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run

@@ -13,9 +13,8 @@ from dssl.graph.regularizer_params import RegularizerParams
 from dssl.graph.weights.rules import KERNEL_WIDTH, WeightParams
 from dssl.knn.params import NeighborParams
 from dssl.pipeline.dataset import DATASET
-from dssl.pipeline.kinds.registry import KINDS
-from dssl.pipeline.kinds.specs import DEFAULT, SPECS
-from dssl.pipeline.load import load_spec, schema
+from dssl.pipeline.kinds import KINDS
+from dssl.pipeline.load import DEFAULT, SPECS, load_spec, schema
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.pipeline.spec import KernelPipeline

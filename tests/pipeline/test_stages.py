@@ -11,7 +11,7 @@ from dssl.base.digest import plain
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.methods.step import Context
-from dssl.pipeline.kinds.registry import KINDS, register_kind
+from dssl.pipeline.kinds import KINDS, register_kind
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run

@@ -21,7 +21,7 @@ from ...storage.artifacts import Artifact, Workspace
 from ...storage.objects import ObjectPath
 from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
-from ..kinds.registry import KINDS
+from ..kinds import KINDS
 from ..load import SHAPED, load_spec
 from ..soft_labels import require_columns, require_shape
 from ..spec import Spec

@@ -9,7 +9,7 @@ from ...base.digest import plain
 from ...base.errors import SpecError, require
 from ...methods.step import File
 from ...storage.artifacts import Artifact, Workspace
-from ..kinds.registry import all_stage_names
+from ..kinds import all_stage_names
 from ..spec import Spec
 from ..stage import Kind
 from .changes import changes_in_words

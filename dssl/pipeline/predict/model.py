@@ -36,7 +36,7 @@ from ...storage.csr import as_rows
 from ...storage.hdf5 import Original
 from ...storage.manifests import read_manifest
 from ...storage.views import ChosenColumns
-from ..kinds import registry  # noqa: F401  (a kind registers the types of its models)
+from .. import kinds  # noqa: F401  (a kind registers the types of its models)
 from ..validation import ingest_params
 from .model_folder import model_folder, model_manifest
 from .to_file import FROM_NOTHING, Continued, RowNames, has_room, predict_to_file
