@@ -26,8 +26,7 @@ from .cluster import cluster_command
 from .data import export_command, ingest_command, neighbors_command, predict_command
 from .examples import examples_command
 from .init.command import init_command
-from .options import console
-from .outcome import Outcome
+from .options import Outcome, console
 from .ranks import launch_command, pod_command, rank_command, settle_command
 from .runs import plan_command, report_command, run_command
 from .schedule import due_command, fire_command, schedule_command

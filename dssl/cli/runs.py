@@ -16,6 +16,7 @@ from ..base.errors import DataError, require
 from ..base.units import size_text
 from .options import (
     IN_PROCESS,
+    Outcome,
     console,
     json_option,
     on_option,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
     from ..pipeline.progress import Event
     from ..pipeline.result import RunResult
-    from .outcome import Outcome
 
 
 @click.command("run")

@@ -34,8 +34,7 @@ from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
 from .dataset import dataset_of, rows_called
 from .growth import CannotGrow
-from .label_weights import weigh_labels
-from .labels_from_files import labels_notes, lines_of_file, with_file
+from .labels_from_files import labels_notes, lines_of_file, weigh_labels, with_file
 from .soft_labels import OPINION, opinion_cost, write_opinion
 from .spec import Spec
 from .split import training_strata

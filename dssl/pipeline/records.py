@@ -1,17 +1,20 @@
-"""What a run leaves of itself in its folder, checked where it is read.
+"""What a run leaves of itself in its folder, checked where it is read: its spec, result, stages and artifacts.
 
-Spec, result, what each stage took, and which artifacts it uses; and the name of the folder.
+What is written down for an engine holds no secret of the environment in which it is written.
 """
 
+import json
+import os
 import re
+import shlex
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..base.errors import IntegrityError, explain, require
+from ..base.errors import IntegrityError, SpecError, explain, require
 from ..report.record import Result, StageRecord
 from ..report.text import at
 from ..storage.files import named_in, read_json, read_record, write_json
@@ -21,6 +24,8 @@ STAGES = "stages.json"  # the folders of the artifacts that a run makes or uses
 ARTIFACT = re.compile(r"\w+/[0-9a-f]{24}")  # the folder of an artifact, in that of all
 PATHS = {"model": "model_path", "report": "report", "predictions": "predictions"}  # by their keys in a document
 FIX = "delete the folder of this run, and run the pipeline again: what is in its workspace is used"
+NAMES = re.compile("KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)  # of variables whose values look like secrets
+SHORTEST = 6  # characters; a shorter value, such as "us" of KEYMAP, occurs by chance
 
 
 @dataclass(frozen=True)
@@ -105,3 +110,25 @@ def stages_of(run: Path) -> set[str]:
     require(sound, error=IntegrityError,
             what=f"{run / STAGES} holds no list of artifacts", why=wanted, fix=fix)
     return set(folders)
+
+
+def secrets_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables whose values look like secrets; the path of a file, such as that of a key, is none."""
+    return {name: value for name, value in environment.items()
+            if NAMES.search(name) and len(value) >= SHORTEST and not os.path.exists(value)}
+
+
+def require_no_secret(what: str, text: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise SpecError if a text to be written down contains the value of a variable that looks like a secret.
+
+    The error names the variable, never its value.
+    """
+    for name, value in sorted(secrets_of(environment).items()):
+        # As text, for a shell, in JSON, and quoted in YAML.
+        forms = {value, shlex.quote(value), json.dumps(value)[1:-1], value.replace("'", "''")}
+        require(not any(form in text for form in forms), error=SpecError,
+                what=f"{what} contains the value of the environment variable {name}",
+                why="whoever can read the workspace, or can ask the engine for the job, would learn it",
+                fix=f"remove the value from the spec and the cluster description, and let the job read {name} where it "
+                    "runs: from its environment, from a file that only you can read, or from a Secret of Kubernetes; "
+                    f"if {name} is no secret, unset it for this command")

@@ -31,7 +31,7 @@ from ..storage.array_files import begin_anew
 from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
-from .changed_rows import changed_rows
+from .dataset import changed_rows
 from .gc import remove_intermediate
 from .graphs import write_unreachable
 from .growth import CannotGrow, LastRun

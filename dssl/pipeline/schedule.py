@@ -20,7 +20,7 @@ from ..base.digest import digest
 from ..base.errors import DataError, require
 from ..storage.artifacts import Workspace
 from ..storage.files import read_json, write_file, write_json
-from .secrets import require_no_secret
+from .records import require_no_secret
 
 FIRST_PAUSE = 60.0  # seconds before a run that failed is tried again; twice as many before each further attempt
 SCHEDULE = "schedule.json"

@@ -1,11 +1,14 @@
-"""What a run is doing, for whoever looks: `status.json` in its folder, and an event every second."""
+"""What a run is doing, for whoever looks: `status.json` in its folder, and an event every second.
+
+The seconds left are what the plan estimates, times what the stages have taken beside that so far.
+"""
 
 import json
 import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Required, Self, TypedDict, cast
@@ -13,12 +16,54 @@ from typing import Required, Self, TypedDict, cast
 from ..base.errors import described
 from ..storage.files import read_record, write_file
 from ..storage.lease import LOCK, is_held_by
-from .plan.time_left import SOON, TimeLeft
 from .progress import BEAT, Event, Events
 from .records import STATUS
 
+PRIOR_SECONDS = 3.0  # for which the plan counts as much as what stages took
+SOON = 0.05  # share of a stage's tasks from which on their rate counts, and not the plan
+LATE = 0.1  # of the time that a stage has taken, which it takes at least once it is late
 LOOK_EVERY = 0.5  # seconds between two looks at whether there is something to write
 WRITE_EVERY = 10.0  # seconds after which the file is written though nothing changed
+
+
+class TimeLeft:
+    """What is known of the stages of a run, and what follows for those that are left."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._estimated = self._took = PRIOR_SECONDS
+        self._stage: float | None = None  # what the stage under way was estimated at
+        self._later = 0.0
+        self._begun = clock()
+
+    def begin(self, estimated: float | None, later: float) -> None:
+        """Note that a stage begins; estimated : seconds of it, later : of those after it."""
+        self._stage, self._later, self._begun = estimated, later, self._clock()
+
+    def end(self, seconds: float, made: bool) -> None:
+        """Note that the stage has ended; made : whether it was not cached."""
+        if made and self._stage is not None:
+            self._estimated += self._stage
+            self._took += seconds
+        self._stage = None
+
+    @property
+    def factor(self) -> float:
+        """Return how many times the plan's estimate the stages so far took."""
+        return self._took / self._estimated
+
+    def left(self, time_left: float | None = None) -> float:
+        """Return the seconds left.
+
+        time_left : of the stage under way by the rate of its tasks, None where that is not known.
+        """
+        later = self.factor * self._later
+        if self._stage is None:
+            return later
+        elapsed = self._clock() - self._begun
+        if time_left is not None:
+            return time_left + later
+        return max(self.factor * self._stage - elapsed, LATE * elapsed) + later
 
 
 class Ended(TypedDict):

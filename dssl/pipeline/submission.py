@@ -33,8 +33,7 @@ from ..base.digest import digest
 from ..base.errors import COME_BACK, TERMINATED, ClusterError, DataError, require
 from ..storage.files import path_at, read_json, write_file, write_json
 from ..storage.manifests import BEGUN, PUBLISHED, libraries
-from .records import STAGES, STATUS, new_run_id, stages_of
-from .secrets import require_no_secret
+from .records import STAGES, STATUS, new_run_id, require_no_secret, stages_of
 from .status import StatusRecord, read_status
 
 if TYPE_CHECKING:  # importing either takes seconds, and a scheduler or parent of a worker needs neither

@@ -20,7 +20,7 @@ from ..methods.step import WEIGHT, Context
 from ..methods.tags import OF_TAGS, parts_of_tag
 from ..storage.blocks import STREAM_BYTES, PartWriter, Rows, RowStream, row_ranges
 from .dataset import rows_in_files
-from .label_weights import weigh_labels
+from .labels_from_files import weigh_labels
 from .spec import Spec
 
 TAGS = "tags"  # parts of the stage `split` with those of all rows, while it reads them

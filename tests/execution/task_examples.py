@@ -57,10 +57,9 @@ from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effe
 from dssl.learners.on_graph.smoothing import smoothed
 from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target.target import Classes
-from dssl.pipeline.extents import extents_of
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
-from dssl.pipeline.sentinels import find_sentinels
+from dssl.pipeline.sentinels import extents_of, find_sentinels
 from dssl.solvers.krylov import Functions
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in

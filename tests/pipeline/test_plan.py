@@ -12,7 +12,6 @@ from dssl.data import source_files
 from dssl.execution.cost import Cost, WorkerRoom
 from dssl.execution.in_process import InProcess
 from dssl.execution.size import MEMORY_BUDGET, size_of
-from dssl.pipeline import spec_files
 from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan import rates
 from dssl.pipeline.plan.plan import plan
@@ -416,7 +415,7 @@ def test_more_points_than_the_source_has_rows_are_refused_before_anything_runs(s
 
 def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch):
     hashed = []
-    monkeypatch.setattr(spec_files, "digested",
+    monkeypatch.setattr("dssl.pipeline.plan.inputs.digested",
                         lambda source: hashed.append(source) or source_files.digested(source))
     made = plan(spec, workspace=tmp_path)
     run(made, execution=InProcess(2))

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from dssl.execution import speed
 from dssl.pipeline.plan import rates
 from dssl.pipeline.plan.plan import plan
-from dssl.pipeline.plan.rates import Rates, rates_of
-from dssl.pipeline.plan.time_left import TimeLeft
+from dssl.pipeline.plan.rates import Rates, rates_of, slowness
+from dssl.pipeline.status import TimeLeft
 from dssl.storage.artifacts import Workspace
 from tests.memory import traced_peak
 
@@ -35,38 +34,38 @@ def test_what_stages_took_corrects_what_the_plan_says():
 
 def test_probes_take_no_memory_whose_price_depends_on_what_was_imported():
     """Where it comes from the system each time, the values of a kernel took eight times as long."""
-    probes = speed._probes()
+    probes = rates._probes()
     for name in ("product", "kernel"):
-        assert traced_peak(probes[name], 2 * speed.SIZE**2) < 2 * speed.SIZE**2, name
+        assert traced_peak(probes[name], 2 * rates.SIZE**2) < 2 * rates.SIZE**2, name
 
 
 def test_a_speed_beside_other_references_is_measured_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(speed, "measure_slowness", lambda: 2.5)
-    speed.slowness.cache_clear()
-    assert speed.slowness(tmp_path) == 2.5
-    monkeypatch.setattr(speed, "measure_slowness", lambda: 9.0)
-    monkeypatch.setattr(speed, "REFERENCE", {**speed.REFERENCE, "kernel": 1.0})
-    speed.slowness.cache_clear()
-    assert speed.slowness(tmp_path) == 9.0
-    speed.slowness.cache_clear()
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 2.5)
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 2.5
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 9.0)
+    monkeypatch.setattr(rates, "REFERENCE", {**rates.REFERENCE, "kernel": 1.0})
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 9.0
+    slowness.cache_clear()
 
 
 def test_the_speed_of_a_machine_is_measured_once(tmp_path, monkeypatch):
-    assert speed.measure_slowness(0.005) > 0
-    monkeypatch.setattr(speed, "measure_slowness", lambda: 2.5)
-    speed.slowness.cache_clear()
-    assert speed.slowness(tmp_path) == 2.5
-    monkeypatch.setattr(speed, "measure_slowness", lambda: 9.0)
-    speed.slowness.cache_clear()
-    assert speed.slowness(tmp_path) == 2.5
-    known = json.loads((tmp_path / speed.FILE).read_text())
+    assert rates.measure_slowness(0.005) > 0
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 2.5)
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 2.5
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 9.0)
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 2.5
+    known = json.loads((tmp_path / rates.FILE).read_text())
     for wrong in (known | {"host": "another"}, known | {"measured": 0}, [], "{"):
-        (tmp_path / speed.FILE).write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
-        speed.slowness.cache_clear()
-        assert speed.slowness(tmp_path) == 9.0
+        (tmp_path / rates.FILE).write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
+        slowness.cache_clear()
+        assert slowness(tmp_path) == 9.0
     (tmp_path / "file").write_text("in the way")
-    assert speed.slowness(tmp_path / "file" / "cache") == 9.0  # where nothing can be kept
-    speed.slowness.cache_clear()
+    assert slowness(tmp_path / "file" / "cache") == 9.0  # where nothing can be kept
+    slowness.cache_clear()
 
 
 def test_earlier_runs_say_how_long_their_stages_take(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from dssl.base.errors import SpecError
 from dssl.cli.main import main
 from dssl.cli.submit import print_submitted
 from dssl.pipeline.load import load_spec
+from dssl.pipeline.records import require_no_secret
 from dssl.pipeline.schedule import Schedule
-from dssl.pipeline.secrets import require_no_secret
 from dssl.pipeline.submission import Submission
 from dssl.runtime.detached import Detached
 from dssl.storage.artifacts import Workspace

@@ -27,7 +27,7 @@ from ...data.scaling.outliers import SHOWN as SHOWN_ROWS
 from ...data.scaling.outliers import describe_outlier_rows
 from ...data.sources import find_source
 from ...execution.tasks import Execution
-from ...pipeline.extents import extents_of
+from ...pipeline.sentinels import extents_of
 from ...pipeline.split import alike_classes, classes_joined
 from .first_labels import Labels, marker_of, without_unlabeled
 from .first_look import FEW, Look, listed

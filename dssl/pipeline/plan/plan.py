@@ -25,13 +25,11 @@ from ..kinds import KINDS
 from ..load import SHAPED, load_spec
 from ..soft_labels import require_columns, require_shape
 from ..spec import Spec
-from ..spec_files import NOWHERE, find_files, shaped_source, source_file
 from ..stage import Kind
-from .inputs import plan_inputs, require_rows
+from .inputs import NOWHERE, find_files, plan_inputs, require_rows, shaped_source, source_file
 from .preflight import PlannedStage, Room, price
 from .rates import Rates, rates_of
-from .stages import check_stage, planned_stages
-from .table import table_of
+from .stages import check_stage, planned_stages, table_of
 
 DEFAULT_WORKSPACE = "dssl-work"
 SELECTION = "selection"  # the stage by which graphs are compared
