@@ -122,7 +122,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     The model averages kernel ridge regression in a family of graph kernels and a
     supervised family of RBF kernels, with weights by exact leave-one-out predictions of
     the labels: with one label a class all kernels have nearly equal weights, with many
-    the best few have nearly all (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
+    the best few have nearly all (`dssl.learners.on_graph.blend`). From 2,000 labels on, or where kernels of them exceed
     half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
     the nearest labeled neighbors are used, by the errors on a held-out fifth of the
     labels. Points in components of the graph without labels are predicted by the
@@ -168,7 +168,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         "balanced_accuracy" predicts the class whose probability is largest against
         its frequency; "f1" (of the second of two classes) and "f1_macro" move the
         thresholds to the best expected F1 of held-out labels
-        (`dssl.learners.decisions`). Probabilities stay those of the class
+        (`dssl.learners.prior_shift`). Probabilities stay those of the class
         frequencies, so that the predicted class need not be the most probable one,
         as in the `TunedThresholdClassifierCV` of scikit-learn. `gain_` is of this
         metric; `score` is the accuracy, whatever the scoring is.
@@ -308,7 +308,7 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     The model averages kernel ridge regression in a family of graph kernels and a
     supervised family of RBF kernels, with weights by exact leave-one-out predictions of
     the labels: with one label a class all kernels have nearly equal weights, with many
-    the best few have nearly all (`dssl.learners.mixture`). From 2,000 labels on, or where kernels of them exceed
+    the best few have nearly all (`dssl.learners.on_graph.blend`). From 2,000 labels on, or where kernels of them exceed
     half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
     the nearest labeled neighbors are used, by the errors on a held-out fifth of the
     labels. Points in components of the graph without labels are predicted by the

@@ -7,7 +7,7 @@ predicts. Of quantities, the weighted mean of `F + mean Y` predicts.
 The shares are proportional to `exp(-sum |e|^2 / (2 s^2))` with the leave-one-out residuals e; s = 1 for classes coded
 0 and 1, and the root mean squared residual of the best kernel for quantities. With one label a class all kernels get
 nearly equal shares; with many labels the best few get nearly all. The automatic choice of classes takes its shares from
-probabilities instead (`mixture.py`).
+probabilities instead (`on_graph/blend.py`).
 """
 
 from collections.abc import Sequence

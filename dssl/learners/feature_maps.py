@@ -36,8 +36,7 @@ from ..kernels.transfer import TransferParams
 from ..storage.blocks import ArrayRows, Parts, Rows
 from .deformed import GraphCovariance, draw_landmarks, n_landmarks_within
 from .linear.features import sample_model
-from .linear.kernel_model import KernelModel, ModelInKernel, expand
-from .linear.multiscale import multiscale_model
+from .linear.kernel_model import KernelModel, ModelInKernel, expand, multiscale_model
 from .model import BlockValues
 from .on_graph.model import GraphModel, vertex_model
 from .target.coding import Values

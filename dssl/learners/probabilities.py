@@ -17,7 +17,7 @@ MAX_STEPS, STEP_TOLERANCE = 100, 1e-9  # of Newton's method; of parameters whose
 class Calibration:
     """`P(class | scores) = softmax(slope scores - decision)` over the classes that are `present`, (n_classes,) bool.
 
-    decision (n_classes,) : the offsets of log probabilities that `decisions.py` added to the scores; None for none.
+    decision (n_classes,) : the offsets of log probabilities that `prior_shift.py` added to the scores; None for none.
     """
 
     slope: float

@@ -21,7 +21,7 @@ from ..execution.cost import Cost, cost_of
 from ..execution.size import MEMORY_BUDGET
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
-from ..learners.linear.multiscale import multiscale_model, scaled_features
+from ..learners.linear.kernel_model import multiscale_model, scaled_features
 from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from dssl.kernels.base import RBF
 from dssl.learners.average import GROUPS, LabelColumns, fit_member, held_out_average
-from dssl.learners.mixture import label_probabilities, member_shares, mixture_shares
+from dssl.learners.on_graph.blend import label_probabilities, member_shares, mixture_shares
 from dssl.learners.target.target import Classes, Quantities
 
 PRIOR = np.array([1.0, 1.0, 2.0])

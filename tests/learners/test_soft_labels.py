@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
 from dssl.base.errors import DataError
-from dssl.learners.on_graph.smoothing import STOP, smooth
+from dssl.learners.on_graph.pooled import STOP, smooth
 from dssl.learners.soft_labels import (
     PENALTY,
     RATE,

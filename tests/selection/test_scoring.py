@@ -7,7 +7,7 @@ from scipy.special import softmax
 from sklearn.metrics import balanced_accuracy_score, f1_score, log_loss, roc_auc_score
 
 from dssl.base.wilson import interval_of_share
-from dssl.learners.decisions import f1_offset
+from dssl.learners.prior_shift import f1_offset
 from dssl.selection.comparison import TOO_FEW, compare_classes, compare_in_scoring
 from dssl.selection.scoring import KEYS, Predicted, terms_of
 
