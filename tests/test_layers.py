@@ -55,7 +55,7 @@ DOORS = {
     "pydantic": {"pipeline.validation", "runtime"},
     "matplotlib": {"report"},
     "ruamel": {"base.yaml"},
-    "jinja2": {"report.rendering"},
+    "jinja2": {"report.page"},
     "markupsafe": {"report"},
     "dask_jobqueue": {"runtime.jobqueue"},
     "dask_gateway": {"runtime.gateway"},

@@ -23,8 +23,8 @@ from ..methods.memory import MemoryWorkspace
 from ..methods.step import Fit
 from ..report.page import page
 from ..report.record import RunRecord
-from ..report.sections.clusters import clusters_section
 from ..report.sections.data import data_section
+from ..report.sections.sample import clusters_section
 from ..selection.number_of_clusters import number_rule
 from .points import KernelReader, PointPredictor
 from .targets import require_unequal

@@ -22,11 +22,9 @@ from ..methods.memory import MemoryWorkspace
 from ..methods.step import Context, Fit, Method, SideResults
 from ..report.page import Page, leading_and_following, page
 from ..report.record import RunRecord
-from ..report.sections.answer import answer_section
-from ..report.sections.next_steps import in_order
-from ..report.sections.quality import quality_section
+from ..report.sections.answer import answer_section, in_order
+from ..report.sections.quality import HELD_OUT, quality_section, tags_answer, tags_section
 from ..report.sections.scores import curve_section
-from ..report.sections.tags import HELD_OUT, tags_answer, tags_section
 from ..storage.blocks import Rows
 from .base import PointEstimator
 

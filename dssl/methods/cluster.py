@@ -28,7 +28,7 @@ from ..kernels.transfer import Transfer, TransferParams
 from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
 from ..report.report_text import ReportText
-from ..report.sections.basis import cluster_section
+from ..report.sections.solver import cluster_section
 from ..storage.blocks import STEP_BYTES
 from .linear import (
     BASE,

@@ -26,7 +26,7 @@ from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
 from ..report.report_text import ReportText
-from ..report.sections.basis import multiscale_section, regions_section
+from ..report.sections.solver import multiscale_section, regions_section
 from ..storage.blocks import PartWriter, Rows
 from .linear import (
     BASE,

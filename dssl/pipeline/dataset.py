@@ -24,7 +24,7 @@ from ..execution.cost import Cost, block_count, cost_of
 from ..graph.equal_rows import hash_rows
 from ..methods.plan_inputs import Growing, PlanInputs
 from ..methods.step import Context, Made
-from ..report.sections.columns import columns_section
+from ..report.sections.data import columns_section
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit, write_dense
 from ..storage.manifests import PUBLISHED

@@ -17,7 +17,7 @@ from ..learners.target.target import Classes
 from ..methods.clusters import euclidean_cost
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method, NoParams
-from ..report.sections.clusters import clusters_section
+from ..report.sections.sample import clusters_section
 from ..selection.number_of_clusters import clustering_scores
 from ..storage.blocks import Rows
 from .dataset import DATASET

@@ -15,13 +15,10 @@ from ..execution.tasks import Execution
 from ..execution.worker_kinds import unlike_notes
 from ..report.page import leading_and_following, page
 from ..report.record import Attributes, Result, RunRecord, all_labeled, redrawn_by
-from ..report.sections.answer import never_note
-from ..report.sections.next_steps import in_order
-from ..report.sections.quality import quality_section
+from ..report.sections.answer import in_order, never_note
+from ..report.sections.quality import quality_section, tags_of_run
 from ..report.sections.ran import files_section, spec_section, stages_section
-from ..report.sections.reliability import reliability_section
-from ..report.sections.scores import curve_section
-from ..report.sections.tags import tags_of_run
+from ..report.sections.scores import curve_section, reliability_section
 from ..report.text import at
 from ..report.verdict import Verdict
 from ..selection.by_labels import corrected_for_selection

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ..base.units import size_text, time_text
 from ..report.error_metric import score_rows
+from ..report.page import rendered
 from ..report.record import Attributes, Scores
-from ..report.rendering import rendered
 from .records import StageRun
 
 

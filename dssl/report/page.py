@@ -1,20 +1,29 @@
-"""One self-contained HTML page of sections: nothing is fetched, so it opens offline and prints.
+"""One self-contained HTML page of sections: nothing is fetched, so it opens offline and prints. The door to Jinja2.
 
 The page is a function of its arguments: equal ones give an equal file. It follows the reader's choice of a light or a
 dark page, and fits a telephone as well as a wide screen. Sections fold, with those on how a result came about closed
 at first; a short script sorts tables, and opens what a link points at and all for a printer. Without it, all can be
 read.
+
+A template of the folder `templates` is filled with values. Every value is escaped, and None is a dash; only what
+another template or `plots` made is HTML already (`Markup`). A name that a template asks for and nobody gives is an
+error.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from markupsafe import Markup
 
-from .colors import DARK, LIGHT
+from .drawing import DARK, LIGHT
 from .record import RunRecord
-from .rendering import rendered
+from .text import ABSENT, counted, duration, listed, number, percent, size
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 Level = Literal["good", "note", "warning"]
 # Sections on how a result came about, of which a reader sees the titles first.
@@ -94,3 +103,29 @@ def page(title: str, of: str, sections: Iterable[Section | None]) -> Page:
     """
     shown = [section for section in sections if section is not None]
     return Page(rendered("page.html", title=title, of=of, sections=shown, light=LIGHT, dark=DARK))
+
+
+def rendered(template: str, **values: Any) -> Markup:
+    """Return a template with its values, as HTML that other templates take as it is."""
+    return Markup(_environment().get_template(template).render(values))
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only a finished run makes a page
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
+        finalize=_printable, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {of.__name__: of for of in (counted, duration, listed, number, percent, size)}
+    return environment
+
+
+def _printable(value: Any) -> Any:
+    """Return a value as text that HTML may hold; Markup as it is."""
+    if isinstance(value, Markup):
+        return value
+    text = ABSENT if value is None else str(value)
+    # A lone surrogate has no UTF-8 form; control characters are not allowed in HTML.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from .colors import CLASSES, LIGHT
-from .drawing import BASELINE, EDGE, INK, MODEL, MUTED, ON, PAPER, WIDE, WRONG, horizontal, svg
+from .drawing import BASELINE, CLASSES, EDGE, INK, LIGHT, MODEL, MUTED, ON, PAPER, WIDE, WRONG, horizontal, svg
 from .error_metric import ErrorMetric
 from .record import Attributes, ReliabilityBin
 from .text import plain_label

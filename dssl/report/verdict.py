@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..base.wilson import SOLVER_ROUNDING
-from .comparison import Comparison, negligible, seen_by_test
-from .error_metric import ErrorMetric, metric_of
+from .error_metric import Comparison, ErrorMetric, metric_of, negligible, seen_by_test
 from .page import Level
 from .record import DRAWS, Attributes, Result, RunRecord, Scores, redrawn_by, scores_at
 from .report_text import ReportText

@@ -9,10 +9,9 @@ from dssl.base.wilson import interval_of_share
 from dssl.report.page import page
 from dssl.report.record import RunRecord
 from dssl.report.report_text import Baseline, ReportText
-from dssl.report.sections.answer import answer_section
+from dssl.report.sections.answer import answer_section, in_order
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section
-from dssl.report.sections.next_steps import in_order
 from dssl.report.sections.quality import quality_section
 from dssl.report.sections.ran import files_section, spec_section, stages_section
 from dssl.report.sections.sample import sample_section

@@ -11,7 +11,7 @@ from dssl.data.survey import Survey
 from dssl.data.traits import Traits
 from dssl.report.page import page
 from dssl.report.record import RunRecord
-from dssl.report.sections.columns import columns_section
+from dssl.report.sections.data import columns_section
 
 from .test_page import Reader
 

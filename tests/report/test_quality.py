@@ -6,12 +6,10 @@ import pytest
 
 from dssl.base.wilson import interval_of_share
 from dssl.report.record import RunRecord
-from dssl.report.sections.answer import answer_section
-from dssl.report.sections.next_steps import in_order
-from dssl.report.sections.quality import class_rows, quality_section
+from dssl.report.sections.answer import answer_section, in_order
+from dssl.report.sections.quality import class_rows, quality_section, tags_of_run
 from dssl.report.sections.sample import cell_label
 from dssl.report.sections.scores import curve_section, scores_section
-from dssl.report.sections.tags import tags_of_run
 from dssl.report.text import number, plain_label
 
 from ..figures import unrendered

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dssl.report.record import RunRecord
-from dssl.report.sections.reliability import reliability_section
+from dssl.report.sections.scores import reliability_section
 from dssl.selection.reliability import reliability_of
 
 

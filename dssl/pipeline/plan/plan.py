@@ -15,7 +15,7 @@ from ...execution.cost import START_SECONDS, WorkerRoom
 from ...methods.plan_inputs import Growing, PlanInputs
 from ...methods.sections import KernelSections
 from ...methods.step import File
-from ...report.rendering import rendered
+from ...report.page import rendered
 from ...selection.candidates import CandidateScores
 from ...storage.artifacts import Artifact, Workspace
 from ...storage.objects import ObjectPath

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 from ...base.wilson import interval_of_share
-from ..page import Finding, Level, Section
+from ..page import Finding, Level, Section, rendered
 from ..record import RunRecord
-from ..rendering import rendered
 from ..text import at, counted, finite, number, percent, with_interval
 
 RECALL = 0.95

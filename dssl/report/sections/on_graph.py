@@ -5,9 +5,8 @@ from itertools import starmap
 from typing import Any
 
 from ..error_metric import errors_among, metric_of
-from ..page import Section
+from ..page import Section, rendered
 from ..record import Attributes, RunRecord
-from ..rendering import rendered
 from ..text import counted, number, percent
 
 LEARNERS = {

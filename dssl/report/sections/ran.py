@@ -7,9 +7,8 @@ from glob import glob
 from pathlib import PurePath
 
 from ...base.yaml import yaml_text
-from ..page import Section
+from ..page import Section, rendered
 from ..record import RunRecord, StageRecord
-from ..rendering import rendered
 from ..text import ABSENT, at, finite, percent
 
 MAX_STAGES = 200  # rows of the table

@@ -1,18 +1,23 @@
-"""Some training points: their graph in the plane, those of which the model is least certain, which to label next."""
+"""Some training points: their graph in the plane, those of which the model is least certain, which to label next.
+
+Of a clustering, also which clusters there are: their sizes, and how far they agree with classes where there are any.
+"""
 
 import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, TypedDict, cast
 
-from ..page import Section, Table
-from ..plots import picture_plot
+from ..page import Section, Table, rendered
+from ..plots import MAX_BARS, counts_plot, picture_plot
 from ..record import Attributes, RunRecord
-from ..rendering import rendered
-from ..text import number, percent, plain_label
+from ..report_text import Baseline, ReportText
+from ..text import at, finite, number, percent, plain_label
 
 MAX_CELLS = 6  # of a row that are shown
 MAX_DIGITS = 10  # of a number in a cell that is shown as it is
+MAX_SIZES = 30
+SCORES = (("accuracy", "accuracy"), ("nmi", "normalized mutual information"), ("ari", "adjusted Rand index"))
 
 
 class Picture(TypedDict):
@@ -122,3 +127,29 @@ def _least_certain(rows: Sequence[Attributes], calibrated: bool) -> Table:
     return Table(("row of the source", f"predicted ({beside})", f"next likeliest ({beside})"), [
         (str(row["row"]), scored(row, "predicted", "score"), scored(row, "second", "second_score"))
         for row in rows], (0,))
+
+
+def clusters_section(run: RunRecord, report_text: ReportText, baselines: Sequence[Baseline] = ()) -> Section:
+    """Return the section that the page of a clustering begins with."""
+    made, sample = run.stage("models"), cast(Sample, run.stage("sample"))
+    accuracy = finite(run.metrics.get("accuracy"))
+    plain = finite(at(run.scores, "euclidean", "accuracy"))
+    meanings = {"model": report_text.model} | {baseline.name: baseline.meaning for baseline in baselines}
+    counts, points = made.get("counts") or [], picture(sample) if sample.get("picture") else None
+    drawn = sorted(enumerate(counts), key=lambda cluster: -cluster[1])[:MAX_BARS]
+    sizes = None if points or not drawn else counts_plot([(str(code), count) for code, count in drawn],
+                                                         "points of each cluster")
+    return Section("answer", "Which clusters are there?", rendered(
+        "clusters.html", counts=counts, chosen=made.get("chosen"), unassigned=made.get("no_cluster"),
+        max_sizes=MAX_SIZES, accuracy=accuracy, plain=plain, scores=_scores(run, meanings), picture=points,
+        sizes=sizes, n_drawn=len(drawn)))
+
+
+def _scores(run: RunRecord, meanings: dict[str, str]) -> Table:
+    """Return a table with a row a model; without scores what each of them is."""
+    prefixes = [prefix for prefix in ("", "test_") if finite(at(run.metrics, f"{prefix}accuracy")) is not None]
+    heads = [f"{title}{', test points' if prefix else ''}" for prefix in prefixes for _, title in SCORES]
+    rows = [(name, *(percent(at(each, f"{prefix}{key}")) if key == "accuracy" else number(
+        at(each, f"{prefix}{key}")) for prefix in prefixes for key, _ in SCORES), meanings.get(name, ""))
+        for name, each in run.scores.items()]
+    return Table(("", *heads, ""), rows, range(1, 1 + len(heads)))

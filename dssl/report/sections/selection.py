@@ -5,10 +5,9 @@ from typing import Any
 
 from ...base.digest import BANDWIDTH
 from ..error_metric import ErrorMetric, metric_of
-from ..page import Finding, Section, Table
+from ..page import Finding, Section, Table, rendered
 from ..plots import pairs_plot
 from ..record import Attributes, RunRecord
-from ..rendering import rendered
 from ..report_text import HELD_OUT_POINTS, ReportText, meaning_of
 from ..text import finite, number, percent
 
