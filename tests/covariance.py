@@ -5,7 +5,7 @@ import numpy as np
 from dssl.learners.target.target import Quantities
 from dssl.methods.deformed.covariance import covariance_of
 from dssl.methods.deformed.method import COVARIANCE_STEPS
-from dssl.methods.memory import MemoryWorkspace
+from dssl.methods.evaluation import MemoryWorkspace
 from dssl.methods.step import Fit
 from dssl.storage.blocks import ArrayRows
 

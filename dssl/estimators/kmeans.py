@@ -19,7 +19,7 @@ from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
 from ..learners.target.target import Quantities
 from ..methods.clusters import CLUSTERING, KERNEL_CLUSTERING, ClustersParams
-from ..methods.memory import MemoryWorkspace
+from ..methods.evaluation import MemoryWorkspace
 from ..methods.step import Fit
 from ..report.page import page
 from ..report.record import RunRecord

@@ -18,7 +18,7 @@ from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
-from ..methods.memory import MemoryWorkspace
+from ..methods.evaluation import MemoryWorkspace
 from ..methods.step import Context, Fit, Method, SideResults
 from ..report.page import Page, leading_and_following, page
 from ..report.record import RunRecord

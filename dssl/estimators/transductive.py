@@ -15,8 +15,7 @@ from ..learners.class_prior import ClassWeight
 from ..learners.linear.kernel_model import KernelModel
 from ..learners.target.target import Target
 from ..methods.step import Context
-from ..methods.transductive.method import TRANSDUCTIVE
-from ..methods.transductive.sections import TransductiveModel
+from ..methods.transductive.method import TRANSDUCTIVE, TransductiveModel
 from ..methods.transductive.steps import TransductiveKernelParams
 from ..storage.blocks import Rows
 from .calibrated import ClassifierCalibratedOnRequest

@@ -46,8 +46,7 @@ from ..report.report_text import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.graph_gain import gain_of, held_out_loss
-from ..selection.held_out_scores import HeldOut, require_scoring
-from ..selection.odd_labels import odd_labels, warn_odd_labels
+from ..selection.held_out_scores import HeldOut, odd_labels, require_scoring, warn_odd_labels
 from ..selection.scoring import with_scoring
 from ..solvers.direct import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows

@@ -35,7 +35,7 @@ from ..storage.blocks import Rows
 from .data_sections import ClusteringData
 from .deformed.covariance import CovarianceParams, covariance_of
 from .deformed.method import COVARIANCE_STEPS
-from .memory import MemoryWorkspace
+from .evaluation import MemoryWorkspace
 from .multiscale import USUAL_SCALES
 from .plan_inputs import PlanInputs
 from .sections import ClusterGraph, GraphSections, KernelSection, ModelSection, Sections

@@ -6,10 +6,12 @@
 
 In a workspace graphs and rows are artifacts, whose addresses follow from the digests of points and labels, so that a
 search that was killed, or another one, makes only what is missing.
+
+What the steps of one fit make in memory is a `MemoryWorkspace`.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,19 +20,63 @@ import numpy as np
 
 from ..base.digest import digest
 from ..base.errors import require
-from ..execution.tasks import Execution
+from ..execution.tasks import Execution, one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import VERSIONS, KNNGraph
 from ..graph.vertices import Vertices
 from ..knn.lists import Neighbors
 from ..selection.candidates import CandidateScores, SelectionRule
-from ..selection.halving import Repetitions
+from ..selection.halving import CandidateEvaluator, Repetitions
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Parts
 from ..storage.csr import digest_of_arrays, digest_of_rows
-from .evaluator import CandidateEvaluator
-from .memory import MemoryWorkspace
-from .step import Fit, Method
+from .step import Context, Fit, Method, Step
+
+
+@dataclass(frozen=True)
+class MemoryArtifact:
+    """An artifact in memory."""
+
+    parts: Parts
+    attributes: dict[str, Any]
+
+
+@dataclass
+class MemoryWorkspace:
+    """What the steps of an estimator's fit make, by the name of the step; it goes with the fit."""
+
+    fit: Fit
+    execution: Execution
+    artifacts: dict[str, MemoryArtifact] = field(default_factory=dict)
+
+    def run(self, steps: Sequence[Step], params: Any, keep: Collection[str] = ()) -> None:
+        """Run steps in their order, each on what those before it have made.
+
+        The arrays of an intermediate step are removed once the last of these steps that needs it has run; keep : the
+        names of those that stay.
+        """
+        for place, step in enumerate(steps):
+            context = self.context()
+            with one_thread():
+                attributes = dict(step.make(context, step.params(params)))
+            self.artifacts[step.name] = MemoryArtifact(context.parts, attributes)
+            needed = {name for other in steps[place + 1:] for name in other.needs}
+            for earlier in steps[:place]:
+                if earlier.intermediate and earlier.name in step.needs and earlier.name not in {*needed, *keep}:
+                    self.artifacts[earlier.name].parts.remove()
+
+    def tidy(self, method: Method) -> None:
+        """Keep only what the last steps of a method read: no models, and no other arrays; a graph where they do."""
+        for step in method.steps:
+            if step.intermediate and step.name not in method.read_last:
+                self.artifacts[step.name].parts.remove()
+        graph = self.fit.graph if "graph" in method.read_last else None
+        self.fit = Fit(self.fit.points, self.fit.target, self.fit.weight, graph, self.fit.distinct, soft=self.fit.soft)
+
+    def context(self) -> Context:
+        """Return what the next step gets."""
+        return Context(dict(self.artifacts), {}, self.execution.scratch(), self.execution, fit=self.fit,
+                       side=self.fit.side)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,11 +27,11 @@ from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
 from ..report.report_text import Baseline, ReportText
+from ..selection.halving import CandidateEvaluator
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
 from .data_sections import DataSection
-from .evaluator import CandidateEvaluator
 from .plan_inputs import PlanInputs
 from .sections import LearningTask, Sections
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -153,3 +153,16 @@ def tables_of(rungs: Sequence[EvaluatedRung], search: Search) -> tuple[dict[str,
         tables[name] = list(last_scores.values())
         finalists[name] = [last_scores[index] for index in rungs[-1].indices[name]]
     return tables, finalists
+
+
+class CandidateEvaluator(Protocol):
+    """Evaluates candidates of one method on the same points, labels and graph.
+
+    It keeps systems, features and kernel columns, which candidates and folds share, from one call to the next.
+    """
+
+    def evaluate(self, candidates: Sequence[Any], folds: Repetitions) -> list[CandidateScores]:
+        """Return the scores of each candidate, with its penalties as parameters, by fits without each fold.
+
+        candidates : parameters of the method.
+        """

@@ -13,9 +13,9 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Rows
+from .calibration import reliability_of
 from .held_out_scores import MIN_PROBABILITY
 from .interval import interval_of_rmse, interval_of_score
-from .reliability import reliability_of
 from .scoring import KEYS, Predicted
 
 BESIDE = ("balanced_accuracy", "f1_macro", "roc_auc", "neg_log_loss")  # metrics of classes beside the error

@@ -24,6 +24,7 @@ from ..base.digest import JsonObject
 from ..base.profiler import library
 from ..base.wilson import CONFIDENCE, MIN_PAIRS
 from ..learners.target.tags import Tags
+from .calibration import expected_calibration_error
 from .comparison import MIN_DIFFERENCE, PairedComparison
 from .graph_gain import Gain
 from .interval import (
@@ -34,7 +35,6 @@ from .interval import (
     t_power,
     t_test,
 )
-from .reliability import expected_calibration_error
 
 BINS = 10
 MEANS = ("f1_macro", "average_precision")  # whose differences have an interval over the tags

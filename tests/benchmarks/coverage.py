@@ -21,9 +21,8 @@ from scipy.stats import beta, binom, multinomial
 
 from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.comparison import LEVEL, compare, compare_in_scoring
+from dssl.selection.comparison import LEVEL, compare, compare_in_scoring, interval_of_paired_shares
 from dssl.selection.interval import interval_of_rmse, sign_test
-from dssl.selection.paired_interval import interval_of_paired_shares
 from dssl.selection.scores import scores_of
 from dssl.selection.scoring import KEYS, Predicted
 

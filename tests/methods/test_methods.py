@@ -34,9 +34,9 @@ from dssl.learners.target.target import Classes, Quantities
 from dssl.methods.automatic import AUTOMATIC
 from dssl.methods.cluster import CLUSTER_KERNEL
 from dssl.methods.deformed.method import DEFORMED_SVM
+from dssl.methods.evaluation import MemoryWorkspace
 from dssl.methods.graph.method import GRAPH_LEARNER
 from dssl.methods.laprls.method import LAPRLS, LAPSVM
-from dssl.methods.memory import MemoryWorkspace
 from dssl.methods.multiscale import MULTISCALE_KERNEL
 from dssl.methods.step import Fit
 from dssl.methods.transductive.method import TRANSDUCTIVE

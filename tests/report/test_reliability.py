@@ -7,7 +7,7 @@ import pytest
 
 from dssl.report.record import RunRecord
 from dssl.report.sections.scores import reliability_section
-from dssl.selection.reliability import reliability_of
+from dssl.selection.calibration import reliability_of
 
 
 def text_of(probabilities, correct):

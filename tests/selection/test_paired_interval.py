@@ -11,9 +11,16 @@ from scipy.optimize import minimize_scalar
 
 from dssl.base.wilson import Z
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.comparison import HELPED, HURT, LEVEL, compare, compare_classes
+from dssl.selection.comparison import (
+    HELPED,
+    HURT,
+    LEVEL,
+    compare,
+    compare_classes,
+    interval_of_paired_rmse,
+    interval_of_paired_shares,
+)
 from dssl.selection.interval import sign_test
-from dssl.selection.paired_interval import interval_of_paired_rmse, interval_of_paired_shares
 
 
 def paired_shares(wins, losses, n):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dssl.base.wilson import interval_of_share
-from dssl.selection.reliability import MAX_BINS, MIN_POINTS, expected_calibration_error, reliability_of
+from dssl.selection.calibration import MAX_BINS, MIN_POINTS, expected_calibration_error, reliability_of
 
 
 def test_few_points_and_points_without_a_probability_are_not_binned():

@@ -1,7 +1,10 @@
-"""The learners on the graph as values: their fits, and their values of labels that are held out."""
+"""The learners on the graph as values: their fits, and their values of labels that are held out.
+
+A `PooledLearner` is one of them with what another model says of the points; see `learners/on_graph/pooled.py`.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,21 +21,26 @@ from ...learners.on_graph.harmonic import fit_harmonic
 from ...learners.on_graph.held_out import (
     HeldOutValues,
     Repetitions,
+    calibration_solver,
     held_out_graph_ridge,
     held_out_harmonic,
     held_out_poisson,
 )
 from ...learners.on_graph.model import scored, signed
 from ...learners.on_graph.poisson import fit_poisson
+from ...learners.on_graph.pooled import LearnerValues, Pooled, fit_pool
 from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.probabilities import Calibration
 from ...learners.target.target import Classes, Target
 from ...selection.by_labels import LabelFolds
+from ...selection.calibration import calibration_folds, shift_of
 from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
 from ...selection.held_out_scores import HeldOut
 from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
+from ..other_model import OtherModel, can_learn
 from ..step import Context
 
 LearnerName = Literal["ridge", "laplace", "poisson"]
@@ -195,3 +203,64 @@ class GraphLearnerParams(LearnerSearch):
     graph: KNNGraph
     kernels: BaseKernels
     baselines: tuple[str, ...] = ("base",)
+
+
+@dataclass(frozen=True, eq=False)
+class PooledLearner:
+    """A learner on a graph and another model, which are pooled."""
+
+    learner: GraphLearner
+    other: OtherModel
+    graph: Graph
+    random_state: int
+    execution: Execution
+
+    def learner_values(self, target: Target, weight: np.ndarray | None) -> LearnerValues | None:
+        """Return what the learner says by itself and without class sizes; None where labels are too few for one."""
+        if not can_learn(target):
+            return None
+        learner, graph = self.learner, self.graph
+        plain = target.with_prior(EQUAL) if has_sizes(target) else target
+        columns: KernelColumns = {}
+        fitted = learner.fit(graph, plain, weight, self.execution, columns)
+        held_out = fitted.held_out
+        if held_out is None:
+            held_out = np.full(plain.indicators().shape, np.nan)
+            if np.bincount(plain.strata()).max() > 1:
+                folds = calibration_folds(plain, self.random_state)
+                calibrated = replace(learner, solver=calibration_solver(learner.solver))
+                (held_out_values,), = held_out_on_graph([calibrated], graph, plain, weight, [folds], self.execution,
+                                                        columns)
+                # Where no label is reachable a class is not known; a quantity is the mean of the others.
+                unknown = held_out_values.unreachable[:, None] & isinstance(plain, Classes)
+                held_out = np.where(unknown, np.nan, held_out_values.values)
+        values, at_labels = signed(fitted.values, plain), signed(held_out, plain)
+        labels = np.arange(len(plain.labeled))
+        if not isinstance(plain, Classes):
+            # The mean of the labels, where none is reachable.
+            values = np.where(fitted.reachable[:, None], values, np.average(plain.columns(), axis=0, weights=weight))
+            return LearnerValues(values, np.ones(len(values), bool), labels, at_labels, None)
+        shift = shift_of(plain, lambda: at_labels, scored(plain), values[fitted.reachable], weight, learner.assumed)
+        values = np.where(fitted.reachable[:, None], values + shift.columns, 0.0)
+        return LearnerValues(values, fitted.reachable, labels, at_labels + shift.columns, shift.calibration)
+
+    def fit(self, target: Target, weight: np.ndarray | None) -> Pooled:
+        """Return the pool; known class sizes do not count yet."""
+        return fit_pool(self.graph, target, weight, self.other.soft_labels(target, weight),
+                        self.learner_values(target, weight), self.random_state, self.execution)
+
+    def values(self, pooled: Pooled, target: Target,
+               weight: np.ndarray | None) -> tuple[VertexValues, Calibration | None]:
+        """Return the values of a pool with their calibration, with known class sizes those of the cut."""
+        sizes = target.prior.sizes if isinstance(target, Classes) else None
+        return pooled.with_class_sizes(sizes, self.graph, target, weight, self.execution)
+
+
+def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
+    """Return the held-out values of a pool at all labels (l, n_classes), NaN where none is held out."""
+    values = pooled.held_out
+    if isinstance(target, Classes) and len(target.names) == 2:
+        values = np.hstack([-values, values]) / 2
+    spread = np.full((len(target.labeled), values.shape[1]), np.nan)
+    spread[pooled.positions] = values
+    return HeldOutValues(spread, np.zeros(len(spread), bool))

@@ -51,10 +51,11 @@ from .learner import (
     GraphLearnerParams,
     LearnerEvaluator,
     LearnerSearch,
+    PooledLearner,
     has_sizes,
+    held_out_of,
     held_out_on_graph,
 )
-from .pooled import PooledLearner, held_out_of
 from .sections import GraphLearnerSections
 
 BASE_LEARNER = LearnerParams(kind="ridge")
