@@ -224,7 +224,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     from 0; the `label` or `value`; the `probability` of the label, or its `score`, the lead over the next class, if the
     model has no probabilities; and with --reject the column `rejected`.
 
-    A table of predictions at OUT is replaced; any other file is replaced only with --overwrite, and a folder never.
+    A table of predictions at OUT is replaced; any other file is replaced only with --overwrite, and a folder never. A
+    table of identifiers and values alone counts as any other file, because it could be one of your own.
 
     SOURCE is a name, a path, a URL, the folder of a data set, a pattern such as 'new-*.csv', or several of these, whose
     rows follow each other. It is read and predicted in blocks, which are stored next to OUT until the end. With --on,

@@ -92,7 +92,8 @@ def _print_rows(suggested: SuggestedRows) -> None:
     several = len({record.get("file") for record in records}) > 1
     lines = any(record.get("line") for record in records)
     head = [*(["identifier"] if suggested.identifier else []), "row", *(["file"] if several else []),
-            *(["line"] if lines else []), "score", "predicted", "probability"]
+            *(["line"] if lines else []), "score", "predicted",
+            *(["probability"] if any(record["probability"] is not None for record in records) else [])]
     columns = [name for name in suggested.columns if name != suggested.identifier]
     named = [suggested.identifier or name if name == "identifier" else name for name in head]
     rows = [[_shown(value) for value in [*(record[name] for name in head),

@@ -157,7 +157,8 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
                  read: IngestParams) -> tuple[AnyLabels, np.ndarray, dict[str, Any]]:
     """Return the target without the labels of weight 0, the weights (l,) of the others, and notes on them; JSON.
 
-    column : of the source; or of the files of labels where these lines, by row of the source, have their weights.
+    column : of the source; or of the files of labels where these lines, by row of the source, have their weights: then
+    labels of the source weigh what that column of the source says, where it is one that is no feature.
 
     Raises
     ------
@@ -165,14 +166,15 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
     """
     rows = context.rows("split", "train").take(target.labeled)
     in_files = any(line.weight is not None for line in lines.values())
-    cells, weight, place = _of_lines(context, column, lines, rows) if in_files else \
+    cells, weight, place = _of_lines(context, column, lines, rows, read) if in_files else \
         _of_source(context, column, read, rows)
     wrong = np.flatnonzero(~((weight >= 0) & (weight < np.inf)))
     require(len(wrong) == 0, error=DataError, what=f"{place}: {len(wrong)} of {len(rows)} labels have no weight that "
             "is a finite number >= 0: " + ", ".join(f"row {rows[i]} has {cells[i]!r}" for i in wrong[:SHOWN]),
             why="each label counts its weight in the fit, and a negative one rewards errors",
             fix="correct these cells (rows are counted from 0); 0 leaves a label out"
-            + (", and a label of the source needs a line in the files too" if in_files else ""))
+            + (", and a label of the source needs a line in the files too, or a weight in that column of the source"
+               if in_files else ""))
     require(bool((weight > 0).any()), f"{place}: the weight of every label is zero", error=DataError,
             why="such points count as unlabeled, so there is nothing to learn from", fix="raise a weight")
     weighted = np.flatnonzero(weight > 0)
@@ -191,24 +193,30 @@ def _of_source(context: Context, column: str, read: IngestParams,
     """Return the cells, the weights and the place of a column of the source; rows : in ascending order."""
     source, attributes = context.files["source"].source, context.attributes("dataset")
     with rows_in_files(source, read, attributes) as table:
-        assert table is not None  # the column is one of a table, or the source was refused
+        if table is None or column not in table.names:  # which is refused before, where no file of labels has it either
+            return [""] * len(rows), np.full(len(rows), np.nan), source.name
         cells = table.cells(column, rows)
         return cells, table.numbers(cells, attributes["dataset"].get("decimal")), f"{source.name}, column {column!r}"
 
 
-def _of_lines(context: Context, column: str, lines: Mapping[int, LabelLine],
-              rows: np.ndarray) -> tuple[list[str], np.ndarray, str]:
-    """Return the cells, the weights and the place of a column of the files of labels.
+def _of_lines(context: Context, column: str, lines: Mapping[int, LabelLine], rows: np.ndarray,
+              read: IngestParams) -> tuple[list[str], np.ndarray, str]:
+    """Return the cells, the weights and the place of a column of the files of labels, and of the source for others.
 
     Raises DataError: the source has a feature of that name.
     """
     name = context.files["labels"].source.name
     require(column not in (dataset_of(context).feature_names or ()), error=DataError,
             what=f"labels.weight={column!r} is a column of {name} and a feature of the source",
-            why="a weight is no feature", fix="rename the column of the files of labels, or leave the feature out with "
-            "data.read.drop")
+            why="a weight is no feature", fix=f"set data.read.drop to [{column}]: labels without a line in these files "
+            "then weigh what the source says; or rename the column of the files of labels")
     cells = [lines[row].weight or "" if row in lines else "" for row in rows.tolist()]
-    return cells, np.array([_number(cell) for cell in cells]), f"{name}, column {column!r}"
+    weight, others = np.array([_number(cell) for cell in cells]), np.array([row not in lines for row in rows.tolist()])
+    if others.any():
+        others_cells, weight[others], _ = _of_source(context, column, read, rows[others])
+        for i, cell in zip(np.flatnonzero(others), others_cells, strict=True):
+            cells[i] = cell
+    return cells, weight, f"{name}, column {column!r}"
 
 
 def _number(cell: str) -> float:

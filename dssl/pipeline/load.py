@@ -70,6 +70,7 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
     require_plain(fields, origin)
     given = dict[Place, str]()
     fields = _overridden(fields, overrides, given)
+    lines = {place: line for place, line in lines.items() if not any(place[:len(path)] == path for path in given)}
     require_plain(fields, origin)
     if data_source is not None and isinstance(data := fields.get("data", {}), dict):
         fields = {**fields, "data": {"source": data_source, **data}}

@@ -35,8 +35,8 @@ class SuggestedRows:
 
     rows (t,) : their numbers in the source, from 0. scores (t,) : the criterion. predicted (t,) : what the model says,
     None where it says nothing. probability (t,) : of that class, NaN where it is not known. attributes : JSON.
-    columns : of the source but its target, where it is a table that is still there. places : the rows as they stand
-    in its files.
+    columns : of the source but its target and what labels weigh, where it is a table that is still there. places : the
+    rows as they stand in its files.
     identifier : the column that names them, None where there is none.
     label_files : of the run; the file with these labels comes after them in `labels.file`.
     """
@@ -127,17 +127,18 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     return SuggestedRows(rows, chosen.scores, predicted, probability, chosen.attributes)
 
 
-def with_places(suggested: SuggestedRows, source: Source, read: IngestParams,
-                attributes: Mapping[str, Any]) -> SuggestedRows:
+def with_places(suggested: SuggestedRows, source: Source, read: IngestParams, attributes: Mapping[str, Any],
+                weight: str | None = None) -> SuggestedRows:
     """Return the rows as they stand in the files of their source; as they are where it is no table.
 
-    read : how the source was read. attributes : of the stage `dataset`.
+    read : how the source was read. attributes : of the stage `dataset`. weight : the column of what labels weigh, which
+    is left out: the source says it of these rows too.
     """
     with rows_in_files(source, read, attributes) as rows:
         if rows is None:
             return suggested
         identifier = identifier_of(attributes)
-        shown = [j for j, name in enumerate(rows.names) if name != attributes["dataset"].get("target")]
+        shown = [j for j, name in enumerate(rows.names) if name not in (attributes["dataset"].get("target"), weight)]
         places = [replace(place, cells=tuple(place.cells[j] for j in shown))
                   for place in rows.take(suggested.rows.tolist())]
         return replace(suggested, columns=tuple(rows.names[j] for j in shown), places=places,

@@ -114,5 +114,6 @@ def _placed(suggested: SuggestedRows, spec: dict[str, Any], attributes: dict[str
         source = find_source(spec["data"]["source"], labels=read.labels, format=read.format, download=False)
     except DataError:
         return suggested
-    return with_places(suggested, source, read, attributes) if fingerprint(source) == dataset["fingerprint"] else \
-        suggested
+    weight = (spec.get("labels") or {}).get("weight")
+    return with_places(suggested, source, read, attributes, weight) if fingerprint(source) == dataset["fingerprint"] \
+        else suggested

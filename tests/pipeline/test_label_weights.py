@@ -24,6 +24,7 @@ from dssl.execution.in_process import InProcess
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
+from dssl.pipeline.suggestion import suggest_rows
 
 FEATURES = ["a", "b", "c"]
 N, LABELED = 150, 50
@@ -100,9 +101,9 @@ def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, mode
     assert_allclose(result.predict(amounts[FEATURES]), expected.predict(amounts[FEATURES]), atol=1e-6)
 
 
-def labels_made(path, tmp_path, **labels):
+def labels_made(path, tmp_path, data=None, **labels):
     """Return the labeled rows, their weights and what is told of them."""
-    made = plan(spec_of(path, labels, kind="graph"), workspace=tmp_path / "work", until="labels")
+    made = plan(spec_of(path, labels, data, kind="graph"), workspace=tmp_path / "work", until="labels")
     run(made, execution=InProcess(1))
     artifact = made.artifact("labels")
     arrays = artifact.parts.read(0)
@@ -143,8 +144,24 @@ def test_files_of_labels_may_have_the_weights(table, tmp_path):
     labels.to_csv(beside, index=False)
     with pytest.raises(DataError, match=r"is a column of .*told.csv and a feature of the source"):
         labels_made(path, tmp_path, file=str(beside))
+    dropped = {"read": {"drop": ["w"]}}
+    labels[10:].assign(w=2.0).to_csv(beside, index=False)  # labels without a line weigh what the source says
+    rows, mixed, _ = labels_made(path, tmp_path, dropped, file=str(beside))
+    assert_allclose(mixed, np.where(rows < 10, table["w"].to_numpy()[rows], 2.0))
     labels.drop(columns="w").to_csv(beside, index=False)  # the source has them then
     assert_allclose(labels_made(path, tmp_path, file=str(beside))[1], weight)
+
+
+def test_the_file_of_rows_to_label_leaves_their_weights_to_the_source(table, tmp_path):
+    path, beside = tmp_path / "t.csv", tmp_path / "next.csv"
+    table.fillna({"w": 3.0}).to_csv(path, index=False)
+    done = run(spec_of(path, kind="graph", learner="laplace"), workspace=tmp_path / "work", execution=InProcess(1))
+    suggest_rows(done.folder, InProcess(1), count=2).write(beside)
+    asked = pd.read_csv(beside)
+    assert [*asked.columns[-3:]] == FEATURES
+    asked.assign(label=1).to_csv(beside, index=False)
+    rows, weight, _ = labels_made(path, tmp_path, file=str(beside))
+    assert_array_equal(weight[np.isin(rows, asked["row"])], 3.0)
 
 
 @pytest.mark.parametrize(("cells", "message"), [

@@ -398,6 +398,12 @@ def test_a_wrong_override_is_named(override, message):
     assert message in message_of(LEAST, (override,))
 
 
+def test_a_mistake_of_a_section_that_is_overridden_names_the_override_and_no_line(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: a\ndata: {source: digits, task: regression}\nlabels: {count: 9}\nmodel: {kind: ridge}\n")
+    assert "  --set model={kind: svm}: model.kind is svm" in message_of(path, ("model={kind: svm}",))
+
+
 # Before any work
 
 
