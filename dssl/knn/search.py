@@ -10,10 +10,19 @@ import numpy as np
 from ..base.errors import explain
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
-from ..storage.blocks import Parts, Rows
+from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
-from .exact.blocks import exact_block_rows, exact_seconds_lower_bound, nearest_tasks, plan_exact
+from .exact.blocks import (
+    SearchedPoints,
+    exact_block_rows,
+    exact_seconds_by_sample,
+    exact_seconds_lower_bound,
+    frame_sample,
+    nearest_tasks,
+    plan_exact,
+)
+from .exact.layout import principal_frame
 from .lists import Neighbors
 from .metric import AnyMetric, Euclidean, check_kind, check_rows, check_shape, metric_of
 from .params import NeighborParams
@@ -23,7 +32,10 @@ from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
 
 ALWAYS_EXACT_ROWS = 20_000
 PAIRS_EXACT_ROWS = 4_000  # of a metric that is a formula of two rows
-EXACT_SLOWDOWN = 5  # "auto" searches exactly if that takes at most this many times the seconds of NN-descent
+# "auto" searches exactly if that takes at most the first times the seconds of NN-descent; or, where that misses the
+# recall, at most the second times.
+EXACT_SLOWDOWN, FALLBACK_SLOWDOWN = 2, 5
+LISTS = {"ids": np.int64, "distances": np.float32}
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
@@ -84,13 +96,14 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
     Notes
     -----
     "auto" is exact for n <= 20,000, and for more rows if the exact search is predicted
-    to take at most 5 times as long as NN-descent on one core, since it finds all
-    neighbors and workers share it. The exact search takes the lesser of 3 ns for each
+    to take at most twice as long as NN-descent on one core, since it finds all
+    neighbors and workers share it; or at most 5 times as long, where NN-descent misses
+    the `recall`. The exact search takes the lesser of 3 ns for each
     pair, and, for each row, 5 us + 13 to 100 ns (by the axes and the bytes of all
     points) for each visit of the tree, counted on 64 sampled rows. NN-descent takes
     (1.5 us + 10 ns for each coordinate) (k + max(5, k / 4)) for each row. For sparse
     rows, the exact search takes the seconds of `inverted_seconds`, and NN-descent 140 ns
-    for each entry. So the search is exact up to some 100,000 rows of many effective
+    for each entry. So the search is exact up to some 40,000 rows of many effective
     dimensions, and for many more rows where the tree works. Only counts enter, so the
     selection is reproducible.
 
@@ -148,11 +161,10 @@ def possible_methods(X: Rows, k: int, metric: AnyMetric, budget: int) -> set[str
     """Return the searches that "auto" may select for rows of the shape of X, which are not read."""
     if len(X) <= always_exact_rows(metric):
         return {"exact"}
-    approximate = approximate_method(X, k, metric, budget)
-    is_worth = exact_seconds_lower_bound(X, metric, budget) <= EXACT_SLOWDOWN * descent_seconds(X, k, metric)
-    if is_worth and metric_of(metric).by_pairs:
-        return {"exact"}  # of which the bound is the prediction
-    return {approximate, "exact"} if is_worth else {approximate}
+    approximate, descent = approximate_method(X, k, metric, budget), descent_seconds(X, k, metric)
+    slowdown = FALLBACK_SLOWDOWN if approximate == "descent" else EXACT_SLOWDOWN
+    may_be_exact = exact_seconds_lower_bound(X, metric, budget) <= slowdown * descent
+    return {approximate, "exact"} if may_be_exact else {approximate}
 
 
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
@@ -165,34 +177,79 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         method = "partitioned"
     if method != "partitioned":  # its tasks check the values when they read them
         check_rows(X, k, metric)
-    parts = parts or execution.scratch()
-    if method in ("auto", "exact"):
-        points, seconds = plan_exact(X, k, metric, execution)
-        is_exact = (method == "exact" or n <= always_exact_rows(metric)
-                    or seconds <= EXACT_SLOWDOWN * descent_seconds(X, k, metric))
-        method = "exact" if is_exact else approximate_method(X, k, metric, execution.memory_budget)
+    points: SearchedPoints | None = None
+    seconds = np.inf
+    if method == "exact":
+        points, _ = plan_exact(X, k, metric, execution)
+    elif method == "auto":
+        points, seconds = _exact_within(EXACT_SLOWDOWN, X, k, metric, execution)
+        method = approximate_method(X, k, metric, execution.memory_budget) if points is None else "exact"
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))
-    parts.allocate("ids", (n, k), np.int64, height)
-    parts.allocate("distances", (n, k), np.float32, height)
+    parts = parts or execution.scratch()
+    _allocate_lists(parts, n, k, height)
     attributes: dict[str, Any] = {"method": method}
-    if method == "exact":
-        execution.map(nearest_tasks(points, n, k, height), parts)
-        attributes |= {"search": points.search, "recall": EXACT_RECALL}
-    elif method == "descent":
-        sampled = sampled_ids(n, SAMPLE, params.random_state)
-        nearest = true_neighbors(X, sampled, np.full((len(sampled), k), -1), metric, execution)
-        truth = execution.share(ids=sampled, kth=nearest["distances"][:, -1:])
-        receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.tasks_per_process, height,
-                                              truth, params.recall)], parts)
-        attributes |= {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
-        if attributes["recall"]["recall"] < params.recall:
-            warnings.warn(explain(
-                f"NN-descent found {attributes['recall']['recall']:.1%} of the neighbors of sampled rows, and "
-                f"recall={params.recall} is required",
-                why="with many independent columns, or for outliers, neighbors of neighbors are not near",
-                fix="scale the features or use fewer (principal components), set method to exact, or ask for a lower "
-                    "recall"), UserWarning, stacklevel=3)
-    else:
+    if method == "partitioned":
         attributes |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
+    elif method == "descent":
+        may_be_exact = seconds <= FALLBACK_SLOWDOWN * descent_seconds(X, k, metric)
+        lists = execution.scratch() if may_be_exact else parts
+        of_descent = _descend(X, params, height, execution, lists)
+        misses = of_descent["recall"]["recall"] < params.recall
+        if may_be_exact and misses:
+            points, _ = _exact_within(FALLBACK_SLOWDOWN, X, k, metric, execution)
+        if points is None:
+            attributes |= of_descent
+            if misses:
+                _warn_of_recall(of_descent["recall"]["recall"], params.recall)
+            if lists is not parts:
+                for start, stop in row_ranges(n, height):
+                    parts.write_range(start, {name: lists.rows(name).read(start, stop) for name in LISTS})
+    if points is not None:
+        execution.map(nearest_tasks(points, n, k, height), parts)
+        attributes |= {"method": "exact", "search": points.search, "recall": EXACT_RECALL}
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **attributes})
+
+
+def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:
+    for name, dtype in LISTS.items():
+        parts.allocate(name, (n, k), dtype, height)
+
+
+def _exact_within(slowdown: float, X: Rows, k: int, metric: AnyMetric,
+                  execution: Execution) -> tuple[SearchedPoints | None, float]:
+    """Return the points of an exact search, and its predicted seconds.
+
+    None, and about the least seconds, if it takes more than `slowdown` times those of NN-descent and the rows are many.
+    """
+    n, frame = len(X), None
+    if n <= always_exact_rows(metric):
+        return plan_exact(X, k, metric, execution)
+    limit = slowdown * descent_seconds(X, k, metric)
+    if not (X.is_sparse or metric_of(metric).by_pairs):
+        sample = frame_sample(X, metric)
+        frame = principal_frame(sample)
+        if (bound := exact_seconds_by_sample(n, sample, frame, k)) > limit:
+            return None, bound
+    points, seconds = plan_exact(X, k, metric, execution, frame)
+    return points if seconds <= limit else None, seconds
+
+
+def _descend(X: Rows, params: NeighborParams, height: int, execution: Execution, lists: Parts) -> dict[str, Any]:
+    """Write the lists of NN-descent, and return what its receipt says of them."""
+    k, metric, n = params.n_neighbors, params.distance, len(X)
+    sampled = sampled_ids(n, SAMPLE, params.random_state)
+    nearest = true_neighbors(X, sampled, np.full((len(sampled), k), -1), metric, execution)
+    truth = execution.share(ids=sampled, kth=nearest["distances"][:, -1:])
+    _allocate_lists(lists, n, k, height)
+    receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.tasks_per_process, height,
+                                          truth, params.recall)], lists)
+    return {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
+
+
+def _warn_of_recall(recall: float, required: float) -> None:
+    warnings.warn(explain(
+        f"NN-descent found {recall:.1%} of the neighbors of sampled rows, and recall={required} is required",
+        why="with many independent columns, or for outliers, neighbors of neighbors are not near",
+        fix="scale the features or use fewer (principal components), set method to exact, or ask for a lower recall"),
+        UserWarning, stacklevel=4)

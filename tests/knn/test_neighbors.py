@@ -374,6 +374,41 @@ def test_auto_descends_where_an_exact_search_is_predicted_to_take_longer(monkeyp
     assert found.attributes["recall"]["certified"] == "sample"
 
 
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_auto_searches_exactly_where_descent_misses_the_recall_and_that_is_affordable(monkeypatch, tmp_path, is_stored):
+    X = ArrayRows(np.random.default_rng(20).normal(size=(1500, 40)).astype(np.float32))
+    monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
+    monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", 0.01)
+
+    def searched(recall, name):
+        parts = StoredParts(tmp_path / name, is_new=True) if is_stored else None
+        return find_neighbors(X, NeighborParams(n_neighbors=5, recall=recall), InProcess(1), parts)
+
+    descent = find_neighbors(X, NeighborParams(n_neighbors=5, method="descent", recall=0.5), InProcess(1))
+    reached = searched(0.5, "reached")
+    assert reached.attributes["method"] == "descent"
+    assert_array_equal(reached.indices, descent.indices)
+    assert_array_equal(reached.distances, descent.distances)
+    missed = searched(0.9999, "missed")
+    assert descent.attributes["recall"]["recall"] < 1
+    assert missed.attributes["method"] == "exact"
+    assert missed.attributes["recall"]["certified"] == "exact"
+    assert_array_equal(missed.indices, dense_neighbors(X.read_all(), 5)[0])
+    monkeypatch.setattr("dssl.knn.search.FALLBACK_SLOWDOWN", 0.01)
+    with pytest.warns(UserWarning, match="NN-descent found"):
+        assert searched(0.9999, "warned").attributes["method"] == "descent"
+
+
+@pytest.mark.parametrize(("d", "spread"), [(2, 1.0), (12, 1.0), (60, 1.0), (60, 0.05)])
+def test_a_sample_tells_about_the_least_seconds_of_an_exact_search(d, spread):
+    rng = np.random.default_rng(21)
+    X = (rng.normal(size=(10, d))[rng.integers(10, size=10_000)] + spread * rng.normal(size=(10_000, d)))
+    rows = ArrayRows(X.astype(np.float32))
+    sample = exact.frame_sample(rows, "euclidean")
+    seconds = exact.exact_seconds_by_sample(len(rows), sample, layout.principal_frame(sample), 10)
+    assert 0 < seconds <= 1.1 * plan_exact(rows, 10, "euclidean", InProcess(1))[1]
+
+
 def test_arrays_carry_the_lists():
     found = neighbors(np.random.default_rng(18).normal(size=(60, 5)), 5)
     back = Neighbors.from_arrays(found.to_arrays(), found.attributes)

@@ -196,9 +196,11 @@ def laid_out_rows(X: Rows, metric: AnyMetric, budget: int) -> int:
     return n if n * row_bytes <= budget else rows_that_fit(budget, row_bytes, n, share=4)
 
 
-def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution) -> tuple[SearchedPoints, float]:
+def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution,
+               frame: Frame | None = None) -> tuple[SearchedPoints, float]:
     """Return the points, laid out if they fit, with the faster search, and its predicted seconds on one core.
 
+    frame : of a sample of dense rows, or None to compute it.
     Peak memory: twice `layout_bytes`; or, if that exceeds the budget, blocks of points that fill a quarter of it.
     """
     n = len(X)
@@ -207,14 +209,29 @@ def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution) -> tupl
             X, metric, execution.memory_budget)
     if X.is_sparse:
         return SparsePoints(X, metric, point_rows(X, metric, execution.memory_budget)), inverted_seconds(X, k)
-    points, layout = dense_points(X, metric, sampled_frame(X, metric), execution)
+    points, layout = dense_points(X, metric, frame or sampled_frame(X, metric), execution)
     pilot = sample_ids(n, PILOT_QUERIES)
     return with_search(points, layout, measurable(X.take(pilot), metric), pilot, k, n)
 
 
+def frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
+    """Return the sample of dense rows, transformed by the metric, to which their frame is fitted."""
+    return measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric)
+
+
 def sampled_frame(X: Rows, metric: AnyMetric) -> Frame:
     """Return the frame of a sample of dense rows."""
-    return principal_frame(measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric))
+    return principal_frame(frame_sample(X, metric))
+
+
+def exact_seconds_by_sample(n: int, sample: np.ndarray, frame: Frame, k: int) -> float:
+    """Return about the least seconds that `plan_exact` predicts for n dense rows, by their `frame_sample`.
+
+    A query of the tree visits about as many of n rows and their boxes as of those of the sample, or more.
+    """
+    pilot = sample_ids(len(sample), PILOT_QUERIES)
+    layout = lay_out(sample, np.arange(len(sample)), frame)
+    return min(tree_seconds(layout, sample[pilot], pilot, k, n), TILE_PAIR_NS * 1e-9 * float(n) * n)
 
 
 def dense_points(X: Rows, metric: AnyMetric, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:
@@ -240,13 +257,20 @@ def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_
     tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
     if tiles <= FEW_SECONDS:
         return points, tiles
+    tree = tree_seconds(layout, queries, query_ids, k, n_queries, within) * block_count(n, points.block_rows)
+    return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
+
+
+def tree_seconds(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: int, n_queries: int,
+                 within: np.ndarray | None = None) -> float:
+    """Return the predicted seconds of a tree of one layout for `n_queries` queries, by visits of sampled ones (q, d).
+    """
     seen = project(queries, layout.frame, layout.scale)
     # A query stops after half of the points; a few outliers do so among many ordinary queries.
     visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
                              *empty_heaps(len(queries), k, within), max_visits=len(layout.ids) // 2 + 100)
     look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
-    tree = (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries * block_count(n, points.block_rows)
-    return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
+    return (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries
 
 
 def exact_seconds_lower_bound(X: Rows, metric: AnyMetric, budget: int) -> float:
