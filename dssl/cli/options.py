@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from ..execution.tasks import Execution
     from ..storage.artifacts import Workspace
 
-console = Console(stderr=True, soft_wrap=True)
+console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False)
 IN_PROCESS = "in-process"
+
+
+def output_console(width: int | None = None) -> Console:
+    """Return a console of standard output; it shows cells such as `[/b]` and `:car:` as they are.
+
+    width : in characters; None takes that of the terminal.
+    """
+    return Console(width=width, markup=False, emoji=False)
 
 
 def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ..base.errors import DataError, require
@@ -21,6 +20,7 @@ from .options import (
     json_option,
     on_option,
     opened,
+    output_console,
     planned,
     quiet_option,
     run_argument,
@@ -77,7 +77,7 @@ def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool
 
 
 def _print_result(result: RunResult) -> None:
-    out, (head, rows) = Console(), result.score_rows()
+    out, (head, rows) = output_console(), result.score_rows()
     if rows:
         tests = f": {result.metrics['n_test']} test points" if "n_test" in result.metrics else ""
         table = Table(*head, title=f"{result.name}{tests}")
@@ -88,10 +88,10 @@ def _print_result(result: RunResult) -> None:
         out.print(sentence, markup=False, highlight=False)
     if result.predictions:
         out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, markup=False, highlight=False)
-    if result.unreachable.get("count"):
-        out.print(f"{result.unreachable['count']} points are unreachable from any label: {result.unreachable['file']}",
-                  soft_wrap=True)
-    out.print(f"report: {result.report}", soft_wrap=True)
+    if count := result.unreachable.get("count"):
+        out.print(f"{count} {'point is' if count == 1 else 'points are'} unreachable from any label: "
+                  f"{result.unreachable['file']}", soft_wrap=True, markup=False, highlight=False)
+    out.print(f"report: {result.report}", soft_wrap=True, markup=False, highlight=False)
     disk_use = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
     if result.intermediate_bytes:
         disk_use += (f"; `dssl gc --intermediate --yes --workspace {shlex.quote(str(result.workspace))}` frees "
@@ -127,7 +127,7 @@ def _print_plan(made: Plan) -> None:
         table.add_column(title, justify="left" if title == "address" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    out = Console(width=None if sys.stdout.isatty() else 160)
+    out = output_console(width=None if sys.stdout.isatty() else 160)
     out.print(table)
     for note in made.notes():
         out.print(note, markup=False, soft_wrap=True)

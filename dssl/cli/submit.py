@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ..base.errors import TERMINATED, ClusterError, DataError, LockedError, require
@@ -22,6 +21,7 @@ from ..base.units import time_text
 from .options import (
     console,
     json_option,
+    output_console,
     planned_whole,
     quiet_option,
     require_folder,
@@ -209,7 +209,7 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
         left = "" if seconds is None else time_text(seconds)
         table.add_row(run["run"], str(run["name"]), run["state"], run.get("stage") or "", tasks,
                       str(run.get("starts", "")), left)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    output_console(width=None if sys.stdout.isatty() else 160).print(table)
     for run in states if name is not None else ():
         error = run.get("error")
         why = run["exit"]["why"] if run.get("exit") else error["what"] if error else ""

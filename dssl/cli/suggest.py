@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ..base.errors import require
@@ -19,6 +18,7 @@ from .options import (
     PathType,
     json_option,
     memory_option,
+    output_console,
     quiet_option,
     safe_csv_option,
     working,
@@ -101,7 +101,7 @@ def _print_rows(suggested: SuggestedRows) -> None:
             for record in records]
     widths = [max(map(len, cells)) + 2 for cells in zip([_shown(name) for name in (*named, *columns)], *rows,
                                                         strict=True)]
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console = output_console() if sys.stdout.isatty() else output_console(width=WIDTH)
     count = max(len(head), sum(end <= console.width for end in accumulate(widths)))
     table = Table(box=None, pad_edge=False)
     for name in [*named, *columns][:count]:

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ..base.errors import DataError, SpecError, require
 from ..base.units import size_text, time_text
 from ..base.yaml import yaml_text
-from .options import console, json_option, on_option, workspace_option
+from .options import console, json_option, on_option, output_console, workspace_option
 
 if TYPE_CHECKING:
     from ..pipeline.inspection import RunDocument, RunListed
@@ -76,7 +75,7 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     table.add_column("on disk", justify="right", no_wrap=True)
     for item in sorted(garbage.items, key=lambda item: -item.size):
         table.add_row(item.what, item.stage, item.path.name, size_text(item.size))
-    out = Console()
+    out = output_console()
     if garbage.items:
         out.print(table)
     summary = f"{len(garbage.kept)} runs are kept, and {size_text(garbage.kept_bytes)} that they need"
@@ -111,7 +110,7 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
     if document["kind"] == "run":
         _show_run(document)
         return
-    out, arrays = Console(), document.pop("arrays", [])
+    out, arrays = output_console(), document.pop("arrays", [])
     for key, value in document.items():
         text = size_text(document["bytes_on_disk"]) if key == "bytes_on_disk" else (
             value if isinstance(value, str) else json.dumps(value))
@@ -192,7 +191,7 @@ def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]])
         table.add_row(*row)
     if title:
         click.echo(f"\n{title}")
-    Console().print(table)
+    output_console().print(table)
 
 
 @click.command("doctor")

@@ -21,9 +21,12 @@ from sklearn.datasets import make_blobs
 
 from dssl import __version__
 from dssl.cli.main import main
+from dssl.cli.suggest import _print_rows
 from dssl.data.ingest import open_dataset
+from dssl.data.readers.file_rows import FileRow
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.kinds import KINDS
+from dssl.pipeline.suggested_rows import SuggestedRows
 from dssl.storage.lock import host_identity
 
 NAMES = np.array(["oak, old", "birch", 'the "elm"'])
@@ -173,6 +176,15 @@ def test_suggest_writes_rows_to_label(made, workspace, tmp_path):
     shown = invoke("suggest", made / "spec.yaml", "--workspace", workspace, "--count", 4, "--out", tmp_path / "b.csv")
     assert "of which the model is uncertain, near many other rows" in shown.stdout
     assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "next.csv").read_bytes()
+
+
+def test_rows_to_label_are_shown_with_brackets_and_colons_and_without_probabilities_that_there_are_not(capsys):
+    suggested = SuggestedRows(np.array([7]), np.array([0.5]), [2.5], np.array([np.nan]), {}, ("note", "more"),
+                              [FileRow("a.csv", 9, ("[/b] [red] :car:", "[x]"))])
+    _print_rows(suggested)
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["row", "line", "score", "predicted", "note", "more"]
+    assert row.split() == ["7", "9", "0.5", "2.5", "[/b]", "[red]", ":car:", "[x]"]
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
