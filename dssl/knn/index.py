@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from ..base.errors import BudgetError, DataError, require
+from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
 from ..storage.csr import as_rows, point_arrays, points_of
@@ -59,7 +60,9 @@ class NeighborIndex:
             return cls(SparsePoints(held, metric, point_rows(held, metric, SPARSE_BUDGET)), rows.shape[1])
         require_index(rows, metric, execution.memory_budget)
         held = as_rows(rows.read_all())  # stored rows are read once, not for a sample, pilot queries and the layout
-        searched, _ = plan_exact(held, min(TREE_QUERIES, len(held)), metric, execution)
+        # The layout stays in memory: no task shares it.
+        searched, _ = plan_exact(held, min(TREE_QUERIES, len(held)), metric,
+                                 InProcess(1, memory_budget=execution.memory_budget))
         assert isinstance(searched, DensePoints)
         assert isinstance(searched.held, Arrays)
         return cls._dense(searched.held.load(), metric, searched.search)
