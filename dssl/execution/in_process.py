@@ -16,7 +16,8 @@ class InProcess(Execution):
     """Runs tasks in threads of this process, on one core each."""
 
     def __init__(self, threads: int | None = None, memory_budget: int = MEMORY_BUDGET):
-        self.threads = self.tasks_per_process = self.tasks_at_once = threads or available_cores()
+        self.threads = threads or available_cores()
+        self.tasks_per_process = self.tasks_at_once = self.threads_alone = self.threads
         self.memory_budget = memory_budget
 
     @property

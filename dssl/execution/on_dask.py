@@ -7,7 +7,7 @@ and the parents of their workers import this file, and need neither.
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -73,6 +73,7 @@ class WorkerMemory:
 
 MIN_WINDOW = 24  # submitted tasks at a time, which hides the 10 ms round trip of a message
 LAST_PARTS = 60.0  # seconds in which running tasks may still finish when the time of a batch job is nearly over
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _LIMITED = False
 
 
@@ -117,6 +118,11 @@ class ClusterSettings:
     pauses: tuple[float, ...]
 
 
+def all_here(workers: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether the workers, as the scheduler describes them by address, run on this machine alone."""
+    return all(worker["host"] in LOOPBACK for worker in workers.values())
+
+
 class OnDask(Execution):
     """Runs tasks on the workers of a Dask client; parts go through storage that every worker can open.
 
@@ -144,6 +150,8 @@ class OnDask(Execution):
         threads = client.nthreads().values()
         self.tasks_per_process = max(threads, default=1)
         self.tasks_at_once = max(sum(threads), 1)
+        # Workers of this machine alone wait meanwhile, and their cores are free.
+        self.threads_alone = self.tasks_at_once if all_here(workers) else self.tasks_per_process
         self._folder: str | None = None
         self._scratches = count(1)  # shared with the copies that `within` makes: they use one folder
 

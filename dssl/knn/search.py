@@ -242,7 +242,7 @@ def _descend(X: Rows, params: NeighborParams, height: int, execution: Execution,
     nearest = true_neighbors(X, sampled, np.full((len(sampled), k), -1), metric, execution)
     truth = execution.share(ids=sampled, kth=nearest["distances"][:, -1:])
     _allocate_lists(lists, n, k, height)
-    receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.tasks_per_process, height,
+    receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.threads_alone, height,
                                           truth, params.recall)], lists)
     return {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
 
