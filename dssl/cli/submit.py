@@ -207,7 +207,7 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
         tasks = "" if run.get("done") is None else f"{run['done']}/{run['of']}"
         seconds = run.get("run_left")
         left = "" if seconds is None else time_text(seconds)
-        table.add_row(run["run"], str(run["name"]), run["state"], run.get("stage") or "", tasks,
+        table.add_row(run["run"], run["name"] or "", run["state"], run.get("stage") or "", tasks,
                       str(run.get("starts", "")), left)
     output_console(width=None if sys.stdout.isatty() else 160).print(table)
     for run in states if name is not None else ():

@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 def verify_command(workspace: str, as_json: bool) -> None:
     """Read every stored byte of the workspace, and stop at the first that is missing or damaged (exit code 3).
 
-    The command also reads the finished parts of artifacts that an interrupted run has left unfinished.
+    The command also reads the finished parts of artifacts that an interrupted run has left unfinished, and looks for
+    all artifacts of the runs that are done.
     """
+    from ..pipeline.gc import require_artifacts
     from ..storage.artifacts import Workspace
     from .progress import Activity
 
     opened = Workspace.at(workspace)
     with Activity("verify", console):
         checked, parts = opened.verify(), opened.verify_unfinished()
+        require_artifacts(opened)
     require(checked + parts > 0, f"{workspace} holds no artifacts", error=DataError,
             why="nothing could be verified", fix="check --workspace, or run a pipeline first")
     unfinished = f", and so are {parts} finished parts of unfinished ones" if parts else ""
@@ -59,6 +62,7 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     workspace belong to no run.
     """
     from ..pipeline.gc import collect_garbage, find_garbage
+    from ..report.text import counted
     from ..storage.artifacts import Workspace
 
     require(not (yes and dry_run), "--yes and --dry-run", error=SpecError, why="one removes, the other does not",
@@ -78,11 +82,12 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     out = output_console()
     if garbage.items:
         out.print(table)
-    summary = f"{len(garbage.kept)} runs are kept, and {size_text(garbage.kept_bytes)} that they need"
+    kept = f"{counted(len(garbage.kept), 'run')} {'is' if len(garbage.kept) == 1 else 'are'} kept"
+    summary = f"{kept}, with {size_text(garbage.kept_bytes)} of artifacts"
     if garbage.intermediate_bytes:
         summary += f"; {size_text(garbage.intermediate_bytes)} of it is intermediate: --intermediate"
     verb = "removed" if yes else "can be removed"
-    out.print(f"{size_text(garbage.size)} in {len(garbage.items)} folders {verb}; {summary}", soft_wrap=True)
+    out.print(f"{size_text(garbage.size)} in {counted(len(garbage.items), 'folder')} {verb}; {summary}", soft_wrap=True)
     if garbage.items and not yes:
         out.print("add --yes to remove it")
 
@@ -100,8 +105,14 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
     from ..storage.artifacts import Workspace
 
     if name is None:
-        runs = runs_of(Workspace.at(workspace))
-        click.echo(json.dumps(runs, indent=1)) if as_json else _show_runs(runs)
+        opened = Workspace.at(workspace)
+        runs = runs_of(opened)
+        if as_json:
+            click.echo(json.dumps(runs, indent=1))
+        elif runs:
+            _show_runs(runs)
+        else:
+            click.echo(f"{opened.root} has no runs; --workspace names another workspace")
         return
     document = inspect(name, Workspace.at(workspace))
     if as_json:
@@ -168,7 +179,7 @@ def _show_run(document: RunDocument) -> None:
 def _show_runs(runs: Sequence[RunListed]) -> None:
     """Print a line for each run."""
     _print_table("", ("run", "name", "status", "on disk", "intermediate"), [
-        (run["run"], str(run["name"]), run["status"],
+        (run["run"], run["name"] or "", run["status"],
          *("" if size is None else size_text(size) for size in (run["disk_bytes"], run["intermediate_bytes"])))
         for run in runs])
 

@@ -120,6 +120,19 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
     return garbage
 
 
+def require_artifacts(workspace: Workspace) -> None:
+    """Raise IntegrityError if a run that is done has made an artifact that neither is there nor was removed by gc."""
+    there = {path.parent for path in (workspace.root / "artifacts").glob("*/*/manifest.json")}
+    removed = workspace.removed()
+    for run in filter(_is_done, workspace.runs):
+        for stage in read_result(run / RESULT)["stages"]:
+            folder = workspace.folder_of(stage["name"], stage["address"])
+            require(folder in there or f"{folder.parent.name}/{folder.name}" in removed, f"{folder} is missing",
+                    error=IntegrityError, why=f"the run {run.name} has made it, and `dssl gc` has not removed it",
+                    fix=f"run its pipeline again: only what is missing is made anew; or remove the run, with `dssl gc "
+                    f"--drop {run.name} --yes`")
+
+
 def intermediate_of(workspace: Workspace, runs: Sequence[Path]) -> set[str]:
     """Return the intermediate artifacts, STAGE/FOLDER, of those runs that are done, and that no other of them needs.
 

@@ -76,7 +76,7 @@ def inspect(name: str, workspace: Workspace) -> ArtifactDocument | RunDocument:
     if name in all_stage_names():
         made = sorted(artifacts.glob(f"{name}/*/manifest.json"), key=lambda path: path.stat().st_mtime_ns)
         require(bool(made), f"{workspace.root} holds no artifact of stage {name}", error=DataError,
-                why="no run has made it yet", fix="run a pipeline, or check --workspace")
+                why="no run has made it, or it was deleted", fix="run a pipeline, or check --workspace")
         return describe_folder(made[-1].parent)
     known = {folder.name: folder for folder in artifacts.glob("*/*") if folder.is_dir()}
     fits = [folder for address, folder in known.items() if len(name) >= SHORTEST_ADDRESS
@@ -142,9 +142,9 @@ def runs_of(workspace: Workspace) -> list[RunListed]:
     documents: list[RunListed] = []
     for folder in workspace.runs:
         described = describe_run(folder)
-        progress = described.get("progress")
+        progress, spec = described.get("progress"), described.get("spec") or {}
         stages = described.get("stages")
-        documents.append({"run": folder.name, "name": progress.get("name") if progress else described.get("name"),
+        documents.append({"run": folder.name, "name": (progress or described).get("name", spec.get("name")),
                           "status": progress["state"] if progress else described["status"],
                       "disk_bytes": sum(stage["disk_bytes"] for stage in stages) if stages is not None else None,
                       "intermediate_bytes": described.get("intermediate_bytes")})

@@ -33,7 +33,7 @@ from ..base.digest import digest
 from ..base.errors import COME_BACK, TERMINATED, ClusterError, DataError, require
 from ..storage.files import path_at, read_json, write_file, write_json
 from ..storage.manifests import BEGUN, PUBLISHED, libraries
-from .records import STAGES, STATUS, new_run_id, require_no_secret, stages_of
+from .records import SPEC, STAGES, STATUS, new_run_id, read_spec, require_no_secret, stages_of
 from .status import StatusRecord, read_status
 
 if TYPE_CHECKING:  # importing either takes seconds, and a scheduler or parent of a worker needs neither
@@ -326,7 +326,8 @@ def state_of(folder: Path, knows: Knows) -> RunState:
     still knows the job. One that was cancelled begins no start any more: it has ended once the engine does not know it,
     or, where the engine cannot be asked from here, after `HANDING_OVER` seconds.
     """
-    unknown: StatusRecord = {"run": folder.name, "name": None, "state": "lost", "error": None}
+    spec = read_spec(folder / SPEC) if (folder / SPEC).is_file() else {}
+    unknown: StatusRecord = {"run": folder.name, "name": spec.get("name"), "state": "lost", "error": None}
     status = read_status(folder) if (folder / STATUS).is_file() else unknown
     try:
         submission = Submission.at(folder)

@@ -14,11 +14,12 @@ from ..methods.step import Context
 from ..selection.suggest import Criterion, SuggestParams
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.files import named_in, path_at
-from ..storage.manifests import manifest_of, read_manifest
+from ..storage.manifests import manifest_of
+from .kinds import all_stage_names
 from .load import load_spec
 from .plan.plan import DEFAULT_WORKSPACE, plan
 from .predict.model import open_model
-from .predict.model_folder import model_folder
+from .predict.model_folder import model_folder, model_manifest
 from .records import SPEC, read_result, read_spec
 from .suggested_rows import SuggestedRows, choose_rows, with_places
 from .validation import ingest_params
@@ -51,17 +52,18 @@ def finished_models(name: str | Path, workspace: str | Path, overrides: Sequence
 def artifacts_behind(folder: Path) -> dict[str, Artifact]:
     """Return the artifact in a folder and all that it follows from, by stage.
 
-    Raises IntegrityError: a manifest is damaged, or one is of another artifact.
+    Raises IntegrityError: a manifest is missing or damaged, or one is of another artifact.
     """
     workspace, artifacts, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
+    stages = all_stage_names()
     while pending:
-        described = read_manifest(manifest_of(pending.pop()))
+        described = model_manifest(pending.pop())
         artifact = workspace.artifact(described["stage"], described["version"], described["params"],
                                       described["inputs"])
         artifacts[artifact.stage] = artifact
         behind = [folder.parents[1] / stage / address[:24] for stage, address in artifact.inputs.items()
-                  if stage not in artifacts]
-        pending += [place for place in behind if manifest_of(place).is_file()]  # files from outside are inputs too
+                  if stage not in artifacts and stage != artifact.stage]  # under which name files are from outside
+        pending += [place for place in behind if place.parent.name in stages or manifest_of(place).is_file()]
     return artifacts
 
 

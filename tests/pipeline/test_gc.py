@@ -9,13 +9,15 @@ import pytest
 from dssl.base.errors import DataError, IntegrityError, LockedError
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.gc import collect_garbage, find_garbage
-from dssl.pipeline.inspection import inspect
+from dssl.pipeline.gc import collect_garbage, find_garbage, require_artifacts
+from dssl.pipeline.inspection import inspect, runs_of
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.records import STAGES
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
+from dssl.pipeline.submission import state_of
+from dssl.pipeline.suggestion import suggest_rows
 from dssl.storage.artifacts import Workspace
 from dssl.storage.files import read_json, write_json
 from dssl.storage.lock import WaitsForLock
@@ -95,6 +97,30 @@ def test_a_run_without_its_model_or_with_a_damaged_result_says_what_to_do(twice)
     (folder / "result.json").write_text('{"run')
     with pytest.raises(IntegrityError, match=r"(?s)is not a JSON file.*delete the folder of this run"):
         open_model(folder)
+
+
+@pytest.mark.parametrize("stage", ["dataset", "labels", "graph"])
+def test_an_artifact_that_somebody_deleted_is_missed_wherever_it_is_needed(workspace, finished, stage):
+    folder, place = workspace / "runs" / finished[1].run, Workspace.at(workspace)
+    require_artifacts(place)
+    shutil.rmtree(workspace / "artifacts" / stage)
+    for ask in (lambda: require_artifacts(place), lambda: suggest_rows(folder, InProcess(1))):
+        with pytest.raises(IntegrityError, match=rf"(?s)artifacts/{stage}/\w+ is missing.*pipeline again"):
+            ask()
+
+
+def test_what_gc_removed_is_not_missed(trimmed):
+    require_artifacts(trimmed[0])
+
+
+def test_a_run_that_has_not_ended_says_so_where_its_model_is_asked_for(workspace, finished):
+    folder = workspace / "runs" / finished[1].run
+    (folder / "result.json").unlink()
+    with pytest.raises(DataError, match=r"(?s)has no model.*its state is done.*run the pipeline again"):
+        open_model(folder)
+    (folder / "status.json").unlink()
+    assert [known["name"] for known in runs_of(Workspace.at(workspace))] == [finished[1].name]
+    assert state_of(folder, lambda engine: False)["name"] == finished[1].name
 
 
 def test_so_many_of_the_newest_runs_are_kept(twice, finished):

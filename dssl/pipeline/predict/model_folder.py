@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from ...base.errors import DataError, explain, require
+from ...base.errors import DataError, IntegrityError, explain, require
 from ...storage.artifacts import Workspace
 from ...storage.files import named_in, path_at
 from ...storage.manifests import Manifest, manifest_of, read_manifest
-from ..records import read_result
+from ..records import STATUS, read_result
+from ..status import read_status
 
 
 def _model_of(result: Path) -> Path:
@@ -38,9 +39,19 @@ def model_folder(path: str | Path) -> Path:
         require(folder == path, f"the model of the run is gone: {folder}", error=DataError,
                 why=f"{result} names it, and it was deleted or moved",
                 fix="run the pipeline again: only what is missing is made anew")
+        _refuse_unfinished(path)
         raise DataError(explain(f"{path} holds no model", why="a model is the folder of a finished run's models stage",
                                 fix='pass the "model" path of `dssl run --json`, or the result.json of the run'))
     return folder
+
+
+def _refuse_unfinished(path: Path) -> None:
+    """Raise DataError if a path is the folder of a run that has not come to its end."""
+    if (path / STATUS).is_file():
+        status = read_status(path)
+        error = f": {status['error']['what']}" if status.get("error") else ""
+        raise DataError(explain(f"the run of {path} has no model", why=f"its state is {status['state']}{error}",
+                                fix="run the pipeline again, or wait for its end: finished parts are kept"))
 
 
 def _refuse_removed(folder: Path) -> None:
@@ -53,8 +64,14 @@ def _refuse_removed(folder: Path) -> None:
 
 
 def model_manifest(folder: Path) -> Manifest:
-    """Return the manifest of an artifact that a model follows from; raise DataError if it was removed."""
+    """Return the manifest of an artifact that a model follows from.
+
+    Raises DataError: `dssl gc` removed it. IntegrityError: it is missing or damaged.
+    """
     path = manifest_of(folder)
     if not path.is_file():
         _refuse_removed(folder)
+        raise IntegrityError(explain(f"{folder} is missing", why="the model of the run follows from it, and it was "
+                                     "deleted or moved",
+                                     fix="run the pipeline again: only what is missing is made anew"))
     return read_manifest(path)
