@@ -49,8 +49,9 @@ def _refuse_unfinished(path: Path) -> None:
     """Raise DataError if a path is the folder of a run that has not come to its end."""
     if (path / STATUS).is_file():
         status = read_status(path)
-        error = f": {status['error']['what']}" if status.get("error") else ""
-        raise DataError(explain(f"the run of {path} has no model", why=f"its state is {status['state']}{error}",
+        error = status.get("error")
+        why = f"its state is {status['state']}" + (f": {error['what']}" if error else "")
+        raise DataError(explain(f"the run of {path} has no model", why=why,
                                 fix="run the pipeline again, or wait for its end: finished parts are kept"))
 
 
