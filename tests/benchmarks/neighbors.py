@@ -42,7 +42,7 @@ from dssl.knn.search import find_neighbors
 from dssl.storage.blocks import ArrayRows
 
 WARM_UP_ROWS, QUERIES = 3000, 1000
-METHODS = ("exact", "descent", "pynndescent", "pynndescent_wide", "sklearn_brute", "sklearn_kd_tree")
+METHODS = ("auto", "exact", "descent", "pynndescent", "pynndescent_wide", "sklearn_brute", "sklearn_kd_tree")
 
 
 MADE_ROWS = 50_000
@@ -165,7 +165,7 @@ def run(method: str, X: np.ndarray, metric: str, args: argparse.Namespace) -> tu
 
     scikit-learn makes no lists: it answers some queries, to predict its time for all.
     """
-    if method in ("exact", "descent"):
+    if method in ("auto", "exact", "descent"):
         return ours(method, X, args.k, args.threads, metric), len(X), 0.0
     if method.startswith("pynndescent"):
         wider = args.k // 2 if method.endswith("wide") else 0
