@@ -12,7 +12,7 @@ _PUBLIC = {
     "effective_resistances": "dssl.learners.on_graph.resistances",
     "amplified_resistance_kernel": "dssl.learners.on_graph.resistances",
     "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.knn.search", "weights": "dssl.graph.weights.build",
-    "RegularizerParams": "dssl.graph.regularizer_params", "LandmarkParams": "dssl.kernels.landmarks",
+    "RegularizerParams": "dssl.graph.regularizer", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls_regressor",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from .graph.graph import Graph
     from .graph.knn_graph import KNNGraph
     from .graph.laplacian import Laplacian
-    from .graph.regularizer_params import RegularizerParams
+    from .graph.regularizer import RegularizerParams
     from .graph.spectrum import graph_spectrum
     from .graph.weights.build import weights
     from .kernels.landmarks import LandmarkParams

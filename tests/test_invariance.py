@@ -16,7 +16,7 @@ from dssl import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.vertices import distinct_rows, find_vertices
 from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF, median_bandwidth
@@ -24,8 +24,7 @@ from dssl.kernels.deformed import deform
 from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.exact.blocks import exact_block_rows
 from dssl.knn.exact.tiles import POINT_TILE, QUERY_TILE
-from dssl.knn.params import NeighborParams
-from dssl.knn.search import find_neighbors, neighbors
+from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.target.coding import OneVsRest
 from dssl.learners.target.target import Classes, Quantities

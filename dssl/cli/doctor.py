@@ -17,9 +17,9 @@ import psutil
 from packaging.requirements import Requirement
 
 from ..base.errors import DsslError, sentences
+from ..base.units import MEMORY_BUDGET
 from ..data.sources import cache_folder, find_source, named_files
 from ..execution.on_dask import OnDask
-from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import available_cores
 from ..execution.watchdog import PATIENCE
 from ..runtime.start import open_runtime

@@ -33,7 +33,7 @@ def output_console(width: int | None = None) -> Console:
 
 
 def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    from ..execution.size import size_of
+    from ..base.units import size_of
 
     return None if text is None else size_of(text)
 
@@ -184,8 +184,8 @@ def shaped(command: Callable[..., None]) -> Callable[..., None]:
 def opened(runtime: str | None, memory_budget: int | None) -> Iterator[tuple[Execution, str]]:
     """Yield an execution and one line that describes it; see `open_runtime`, which threads do without."""
     if runtime == IN_PROCESS:
+        from ..base.units import MEMORY_BUDGET
         from ..execution.in_process import InProcess
-        from ..execution.size import MEMORY_BUDGET
 
         threads = InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
         yield threads, threads.in_words

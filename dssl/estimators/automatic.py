@@ -8,11 +8,11 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from ..base.errors import explain, require
+from ..base.units import budget_of
 from ..data.dataset import Dataset
 from ..data.frames import index_labels
 from ..data.scaling.outliers import warn_outlier_rows
 from ..data.scaling.scaling import Scaling
-from ..execution.size import budget_of
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..knn.index import require_index

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from ..execution.size import budget_of
+from ..base.units import budget_of
 from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis
 from ..kernels.landmarks import LandmarkParams

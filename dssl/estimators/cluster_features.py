@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ..base.digest import require_random_state
+from ..base.units import budget_of
 from ..data.scaling.scaling import scaled
-from ..execution.size import budget_of
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..base.digest import BANDWIDTH
 from ..base.errors import explain
-from ..execution.size import budget_of
+from ..base.units import budget_of
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
-from ..graph.regularizer_params import RegularizerParams
+from ..graph.regularizer import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
 from ..kernels.base import BaseKernels
 from ..kernels.deformed import Eta

@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base.digest import BANDWIDTH, require_random_state
 from ..base.errors import require
+from ..base.units import budget_of
 from ..data.scaling.scaling import scaled
-from ..execution.size import budget_of
 from ..graph.knn_graph import KNNGraph, graph_of
-from ..graph.regularizer_params import RegularizerParams
+from ..graph.regularizer import RegularizerParams
 from ..kernels.base import BaseKernels
 from ..learners.feature_maps import ETA, GRAPH_MAPS, FeatureMapParams
 from ..learners.kmeans import KMeansParams

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ..base.errors import explain, require
-from ..execution.size import budget_of
+from ..base.units import budget_of
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..graph.weights.rules import KERNEL_WIDTH
@@ -26,7 +26,7 @@ from ..methods.laprls.steps import PenaltyParams
 from ..methods.step import Context
 from ..selection.candidates import CandidateScores, SelectionRule, cv_results
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
-from ..selection.probable_penalties import MostProbable
+from ..selection.laprls import MostProbable
 from ..storage.blocks import Rows
 from .calibrated import CalibratedClassifier
 from .method import SearchedEstimator

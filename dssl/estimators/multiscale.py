@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..execution.size import budget_of
+from ..base.units import budget_of
 from ..kernels.base import BaseKernels
 from ..kernels.multiscale import MultiscaleMap
 from ..learners.class_prior import ClassWeight

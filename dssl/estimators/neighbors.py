@@ -12,8 +12,7 @@ from ..execution.current import current_execution
 from ..knn.index import NeighborIndex
 from ..knn.lists import distance_matrix
 from ..knn.metric import Euclidean, check_rows
-from ..knn.params import NeighborParams
-from ..knn.search import find_neighbors, lowered_neighbors
+from ..knn.search import NeighborParams, find_neighbors, lowered_neighbors
 from ..storage.blocks import Rows
 from ..storage.csr import as_rows
 from .saved import SavedEstimator

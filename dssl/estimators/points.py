@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base.errors import DataError, require
+from ..base.units import size_of
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
 from ..data.frames import as_pandas, index_labels
@@ -19,7 +20,6 @@ from ..data.scaling.scaling import Scaling, ScalingParams, Unscaled, fit_scaling
 from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess
-from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph

@@ -6,11 +6,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..base.errors import DataError, require
+from ..base.units import size_of
 from ..data.frames import as_pandas
 from ..data.inputs import in_order, labels_of, rows_of
 from ..data.scaling.scaling import ScalingParams, fit_scaling, scaled
 from ..execution.current import current_execution
-from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.vertices import find_vertices

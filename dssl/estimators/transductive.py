@@ -7,7 +7,7 @@ import numpy as np
 
 from ..base.digest import BANDWIDTH
 from ..base.errors import explain, require
-from ..execution.size import budget_of
+from ..base.units import budget_of
 from ..execution.tasks import Execution
 from ..kernels.base import BaseKernels
 from ..kernels.landmarks import LandmarkParams

@@ -2,8 +2,8 @@
 
 import sys
 
+from ..base.units import MEMORY_BUDGET
 from .in_process import InProcess
-from .size import MEMORY_BUDGET
 from .tasks import Execution
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ..base.units import MEMORY_BUDGET
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.cache import limit_caches
 from ..storage.write_behind import settle
-from .size import MEMORY_BUDGET
 from .tasks import Execution, Task, available_cores, one_thread, run_part
 from .window import Finished, Looks, run_in_window
 

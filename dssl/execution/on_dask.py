@@ -27,6 +27,7 @@ from .. import __version__
 from ..base.digest import digest
 from ..base.errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..base.profiler import return_freed_memory
+from ..base.units import MEMORY_BUDGET
 from ..base.urls import is_object_url
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.cache import limit_caches, release_caches
@@ -35,7 +36,6 @@ from ..storage.objects import ObjectPath
 from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
-from .size import MEMORY_BUDGET
 from .tasks import SHARED_CHUNK, Answer, Execution, Task, run_part
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window

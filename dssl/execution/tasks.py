@@ -3,6 +3,8 @@
 A task is a small picklable callable: it receives the writer of its own part, reads its block, calls a block function,
 writes the part, and returns a receipt. Every execution skips parts that are already complete, so a stage that was
 killed repeats only what is missing. All executions produce the same parts.
+
+A plan counts tasks instead of running them: it adds up what the tasks of a map say that they take (`BlockTasks`).
 """
 
 import os
@@ -25,7 +27,7 @@ from ..base.profiler import PeakMemory, process_peak
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal
 from ..storage.write_behind import settle
-from .cost import WorkerRoom
+from .cost import Cost, WorkerRoom, block_count
 from .worker_kinds import this_processor
 
 SHARED_CHUNK = 16 << 20  # bytes of rows per chunk when the driver shares an array with workers
@@ -335,3 +337,39 @@ class Steps:
             return {**summary(receipts), "tasks": len(receipts)}
 
         return self.run(name, work, used)
+
+
+class CountedTask(Task, Protocol):
+    """A task that says what it takes, from shapes alone."""
+
+    def cost(self) -> Cost:
+        """Return what the task reads and writes, and a formula of its memory, as the cost of one task."""
+        ...
+
+
+Counted = TypeVar("Counted", bound=CountedTask)
+
+
+@dataclass(frozen=True)
+class BlockTasks(Sequence[Counted], Generic[Counted]):
+    """The tasks of the blocks of n rows, each made when it is asked for: a run maps them, and a plan counts them.
+
+    task : makes the task of the rows [start, stop). Tasks of whole blocks take the same.
+    """
+
+    task: Callable[[int, int], Counted]
+    n_rows: int
+    height: int
+
+    def __len__(self) -> int:
+        return block_count(self.n_rows, self.height)
+
+    def __getitem__(self, index: Any) -> Any:
+        start = range(0, self.n_rows, self.height)[index]
+        return self.task(start, min(start + self.height, self.n_rows))
+
+    def cost(self) -> Cost:
+        """Return what all of them take: the first as often as there are whole blocks, and the last if it is shorter."""
+        whole, rest = divmod(self.n_rows, self.height)
+        cost = whole * self[0].cost() if whole else Cost(0, 0, 0, 0, 0)
+        return cost + self[-1].cost() if rest else cost

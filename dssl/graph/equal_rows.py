@@ -22,9 +22,8 @@ from scipy import sparse
 
 from ..base.errors import DataError, require
 from ..execution.cost import Cost, block_count, bucket_requests, cost_of
-from ..execution.counting import BlockTasks
 from ..execution.exchange.shuffle import gather, scatter
-from ..execution.tasks import Execution
+from ..execution.tasks import BlockTasks, Execution
 from ..knn.metric import Euclidean, measurable
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import narrow_csr

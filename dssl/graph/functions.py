@@ -15,16 +15,15 @@ from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
-from ..solvers.direct import MAX_DIRECT, Direct
 from ..solvers.krylov import Functions, Krylov, combined, krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
+from ..solvers.method import MAX_DIRECT, Direct
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian
-from .regularizer import FORMED_SECONDS, system_cost
-from .regularizer_params import LaplacianKind
+from .regularizer import FORMED_SECONDS, LaplacianKind, system_cost
 from .weights.build import read_graph
 
 EXACT = 0.1  # share of the tolerance of functions that a sum of polynomials may differ from theirs at the rows

@@ -10,9 +10,8 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import LIST_ROWS, Neighbors
 from ..knn.metric import AnyMetric, Euclidean, MetricParams, metric_of
-from ..knn.params import MetricName, MetricValues, NeighborParams
 from ..knn.recall import certify_recall
-from ..knn.search import always_exact_rows, find_neighbors, lowered_neighbors
+from ..knn.search import MetricName, MetricValues, NeighborParams, always_exact_rows, find_neighbors, lowered_neighbors
 from ..storage.blocks import Parts, Rows, write_dense
 from ..storage.csr import as_rows
 from .graph import Graph

@@ -14,7 +14,7 @@ from ..solvers.warm_start import extended
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .functions import laplacian_of
 from .graph import Graph, require_graph
-from .regularizer_params import LaplacianKind
+from .regularizer import LaplacianKind
 
 
 @dataclass(frozen=True, kw_only=True)

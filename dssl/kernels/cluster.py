@@ -36,9 +36,8 @@ from ..execution.tasks import Execution, one_thread, sums
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_of
 from .base import Kernel, MercerKernel
-from .features import FeatureMap, LandmarkMap
 from .gram import BLOCK_BYTES
-from .nystrom import whiten
+from .nystrom import FeatureMap, LandmarkMap, whiten
 from .stochastic import StochasticParams, stochastic_eigensystem
 from .transfer import TransferParams
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from ..base.digest import is_whole
 from ..base.errors import BudgetError, require
+from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, kernel_seconds
-from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution, combining_tasks
 from ..storage.blocks import Parts, Rows, arrays_within
 from ..storage.csr import as_rows

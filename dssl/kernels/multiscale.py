@@ -44,8 +44,8 @@ from scipy.linalg import eigh
 
 from ..base.digest import is_real, is_whole
 from ..base.errors import BudgetError, DataError, explain, require
+from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
-from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
 from ..storage.blocks import (
     Arrays,
@@ -60,8 +60,8 @@ from ..storage.blocks import (
 )
 from ..storage.csr import point_arrays, points_of
 from .base import RBF, median_bandwidth
-from .features import FeatureMap
 from .landmarks import LandmarkParams, choose_landmarks, without_outliers
+from .nystrom import FeatureMap
 from .points import matching_points, require_finite, squared_distances
 
 MIN_FACTOR = 0.5  # of the denominator, relative to the degree

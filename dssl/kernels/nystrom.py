@@ -3,10 +3,14 @@
 With `K_ss = U E U'` and `T = U E^-1/2`, over the eigenvalues above rounding, `T' K_ss T = I`. A function
 `f = sum_j a_j K(z_j, .)` with `a = T b` has the norm `|f|_K = |b|` and the values `Phi b`, `Phi = K_ns T`. A system in
 b is well posed where one in a is singular: for equal landmarks, wide kernels, kernels of finite rank.
+
+Feature maps `X -> Phi (b, r)` have the kernel `Phi(X) Phi(Z)'`, and a function of it is `Phi b`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, qr
@@ -14,10 +18,14 @@ from scipy.linalg import eigh, qr
 from ..base.digest import is_real
 from ..base.errors import DataError, require
 from ..storage.blocks import row_ranges
+from ..storage.csr import point_arrays, points_of
+from .base import Kernel, MercerKernel
+from .gram import kernel_block
 
 CUTOFF = 1e-10  # relative to the largest eigenvalue: well above rounding, about s times 1e-16
 NEGATIVE = 1e-8  # relative to the largest eigenvalue: negative eigenvalues by rounding
 ASYMMETRY = 1e-8  # relative to the largest entry
+PANEL = 128  # columns of T multiplied at a time
 
 
 @dataclass(frozen=True)
@@ -94,3 +102,71 @@ def lower_trapezoidal(T: np.ndarray) -> np.ndarray:
     It is a basis of the same functions, and products with it take up to half the flops.
     """
     return np.tril(qr(T.T, mode="r", check_finite=False)[0][:T.shape[1]].T)
+
+
+class FeatureMap(ABC):
+    """A map of points to r features."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Return r."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return Phi(X), shape (b, r), of dense or sparse points (b, d)."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that with the kernel define the map."""
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkMap(FeatureMap):
+    """`Phi = K(X, Z) T` of landmarks Z (s, d); whitened, T' K(Z, Z) T = I, it is that of the Nystrom approximation.
+
+    T : (s, r), lower trapezoidal; None for the kernel of the landmarks itself.
+    dtype : of kernels and features, "float64" or "float32".
+    """
+
+    kernel: Kernel
+    points: Any  # Z
+    T: np.ndarray | None = None
+    dtype: str = "float64"
+
+    @property
+    def width(self) -> int:
+        return self.points.shape[0] if self.T is None else self.T.shape[1]
+
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.of_block(self.block(X))
+
+    def block(self, X: Any) -> np.ndarray:
+        """Return K(X, Z), shape (b, s)."""
+        if isinstance(self.kernel, MercerKernel):
+            return self.kernel(X, self.points, dtype=np.dtype(self.dtype))
+        return kernel_block(self.kernel, X, self.points).astype(self.dtype, copy=False)
+
+    def of_block(self, K: np.ndarray) -> np.ndarray:
+        """Return the features (b, r) of points whose kernel with the landmarks is K (b, s)."""
+        return K if self.T is None else times_lower(K, self.T)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {**point_arrays("Z", self.points), **({} if self.T is None else {"T": self.T})}
+
+    @classmethod
+    def of(cls, kernel: Kernel, arrays: dict[str, np.ndarray], dtype: str = "float64") -> "LandmarkMap":
+        """Return the map of a kernel and `arrays`, T rounded to `dtype`."""
+        T = arrays.get("T")
+        return cls(kernel, points_of(arrays, "Z"), None if T is None else T.astype(dtype, copy=False), dtype)
+
+
+def times_lower(K: np.ndarray, T: np.ndarray) -> np.ndarray:
+    """Return K T for a lower trapezoidal T (s, r), with down to half the flops of the full product.
+
+    SciPy calls trmm of BLAS without releasing the GIL, so it multiplies `PANEL` columns at a time without their zeros.
+    """
+    product = np.empty((len(K), T.shape[1]), K.dtype)
+    for start, stop in row_ranges(T.shape[1], PANEL):
+        np.matmul(K[:, start:], T[start:, start:stop], out=product[:, start:stop])
+    return product

@@ -56,11 +56,10 @@ from .metric import (
     stored_distances,
     stored_metric,
 )
-from .params import NeighborParams
 from .partitioned.join_tasks import within
 from .partitioned.sizes import partitioned_seconds
 from .recall import certify_recall, truth_cost
-from .search import find_neighbors
+from .search import NeighborParams, find_neighbors
 
 ENTRY_BYTES = 120  # of an entry while two lists are merged: ids, distances and order
 ANCHOR_ROWS = 1 << 16  # lists of new rows that are read at a time to extend the permutation

@@ -8,9 +8,8 @@ import numpy as np
 from ..base.errors import DataError, require
 from ..base.wilson import interval_of_share
 from ..execution.cost import Cost, cost_of
-from ..execution.counting import BlockTasks
 from ..execution.in_process import InProcess
-from ..execution.tasks import Execution, Reduction, Share, combining_tasks
+from ..execution.tasks import BlockTasks, Execution, Reduction, Share, combining_tasks
 from ..storage.blocks import (
     STEP_BYTES,
     Arrays,

@@ -1,13 +1,14 @@
-"""The k nearest neighbors of every row, and the selection of a search method."""
+"""The k nearest neighbors of every row, their parameters, and the selection of a search method."""
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..base.errors import explain
+from ..base.digest import require_random_state
+from ..base.errors import explain, require
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
@@ -24,18 +25,78 @@ from .exact.blocks import (
 )
 from .exact.layout import principal_frame
 from .lists import Neighbors
-from .metric import AnyMetric, Euclidean, check_kind, check_rows, check_shape, metric_of
-from .params import NeighborParams
+from .metric import (
+    METRICS,
+    AnyMetric,
+    Euclidean,
+    MetricParams,
+    check_kind,
+    check_rows,
+    check_shape,
+    metric_of,
+    metric_with,
+)
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
 from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
 
+MetricName = Annotated[str, METRICS]
+MetricValues = dict[str, float | tuple[float, ...] | tuple[tuple[float, ...], ...]]
+METHODS = ("auto", "exact", "descent", "partitioned")
 ALWAYS_EXACT_ROWS = 20_000
 PAIRS_EXACT_ROWS = 4_000  # of a metric that is a formula of two rows
 # "auto" searches exactly if that takes at most the first times the seconds of NN-descent; or, where that misses the
 # recall, at most the second times.
 EXACT_SLOWDOWN, FALLBACK_SLOWDOWN = 2, 5
 LISTS = {"ids": np.int64, "distances": np.float32}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighborParams:
+    """Parameters of a neighbor search.
+
+    n_neighbors : number of neighbors of each point, itself not counted.
+    method : "exact"; "descent" (NN-descent in one task, approximate); "partitioned" (NN-descent in overlapping leaves,
+        approximate, for any number of dense rows); or "auto" (see `neighbors`).
+    metric : a name of `METRICS`, or a Numba function of two dense rows.
+    metric_params : the parameters of the metric by their names, numbers and arrays, where it has some.
+    random_state : seed of the approximate searches and of the sample that certifies their recall. An exact search does
+        not depend on it.
+    recall : lower bound of the recall that a partitioned search has to certify. NN-descent is repeated with longer
+        lists if it certifies less.
+    """
+
+    n_neighbors: int = 10
+    method: Literal["auto", "exact", "descent", "partitioned"] = "auto"
+    metric: MetricName = Euclidean.name
+    metric_params: MetricValues | None = None
+    random_state: int = 0
+    recall: float = 0.95
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.n_neighbors, (int, np.integer)) and self.n_neighbors >= 1,
+                f"n_neighbors={self.n_neighbors!r}, expected an integer >= 1",
+                why="a point without neighbors is isolated and receives no label; the point itself is not counted",
+                fix="choose 5 to 50; larger values smooth more")
+        require(self.method in METHODS, f"method={self.method!r}, expected one of {METHODS}",
+                why="no other search exists", fix='leave it at "auto"')
+        object.__setattr__(self, "metric_params", MetricParams.of(self.metric_params))
+        rule = metric_of(self.distance)
+        require(self.method != "partitioned" or not rule.by_pairs,
+                f"method='partitioned' with metric={rule.name!r}",
+                why="partitions are made of rows whose distances are Euclidean, if transformed",
+                fix='use the method "auto", "descent" or "exact"')
+        require_random_state(self.random_state)
+        require(self.random_state < 2**32, f"random_state={self.random_state!r}, expected less than 2^32",
+                why="the random streams of a search take no larger one", fix="use random_state=0")
+        require(isinstance(self.recall, (int, float)) and 0 < self.recall < 1,
+                f"recall={self.recall!r}, expected above 0 and below 1", why="a sample certifies no more",
+                fix="use 0.95, or the method exact")
+
+    @property
+    def distance(self) -> AnyMetric:
+        """Return the metric with its parameters; raise ParameterError where one of these is wrong."""
+        return metric_with(self.metric, self.metric_params)  # type: ignore[arg-type]
 
 
 def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",

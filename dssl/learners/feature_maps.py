@@ -20,11 +20,11 @@ import numpy as np
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, require
-from ..execution.size import MEMORY_BUDGET
+from ..base.units import MEMORY_BUDGET
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
-from ..graph.regularizer_params import RegularizerParams
+from ..graph.regularizer import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..kernels.base import Kernel
 from ..kernels.cluster_params import ClusterParams, basis_of

@@ -48,7 +48,7 @@ from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, odd_labels, require_scoring, warn_odd_labels
 from ..selection.scoring import with_scoring
-from ..solvers.direct import MAX_DIRECT
+from ..solvers.method import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
 from ..storage.csr import as_rows
 from ..storage.views import SelectedRows

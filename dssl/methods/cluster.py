@@ -17,8 +17,8 @@ from itertools import product
 from typing import Any, Literal
 
 from ..base.errors import explain
+from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of, gram_seconds
-from ..execution.size import MEMORY_BUDGET
 from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis, Degrees
 from ..kernels.cluster_params import Approximation, ClusterParams, basis_cost, basis_of

@@ -20,8 +20,7 @@ from ..base.digest import require_random_state
 from ..base.errors import DsslError
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
-from ..kernels.features import LandmarkMap
-from ..kernels.nystrom import whiten
+from ..kernels.nystrom import LandmarkMap, whiten
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.linear.features import FeatureLearner
 from ..learners.linear.kernel_model import KernelModel

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..base.errors import DsslError, SpecError, explain
+from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of
-from ..execution.size import MEMORY_BUDGET
 from ..kernels.gram import BLOCK_BYTES
 from ..kernels.multiscale import MultiscaleMap, MultiscaleParams, multiscale_cost, multiscale_map
 from ..learners.linear.kernel_model import multiscale_model, scaled_features

@@ -14,7 +14,7 @@ import numpy as np
 from ..base.digest import require_one_of, require_random_state
 from ..base.errors import DsslError, ParameterError, SpecError, explain, require
 from ..graph.knn_graph import KNNGraph
-from ..graph.regularizer_params import LaplacianKind, RegularizerParams
+from ..graph.regularizer import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
 from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
 from ..learners.class_prior import ClassPrior, ClassWeight, Size

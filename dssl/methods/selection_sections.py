@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 from ..base.digest import require_random_state
 from ..base.errors import require
-from ..graph.regularizer_params import LaplacianKind
+from ..graph.regularizer import LaplacianKind
 from ..graph.weights.rules import WeightsName
-from ..knn.params import MetricName, MetricValues
+from ..knn.search import MetricName, MetricValues
 from ..learners.laprls.params import HeldOut, HeldOutPoints
 from ..selection.candidates import SelectionRule
 from ..selection.folds import FoldParams

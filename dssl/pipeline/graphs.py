@@ -48,9 +48,8 @@ from ..knn.exact.blocks import exact_cost
 from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
 from ..knn.metric import check_kind
-from ..knn.params import NeighborParams
 from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
-from ..knn.search import find_neighbors, lowered_neighbors, possible_methods
+from ..knn.search import NeighborParams, find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSection, GraphSections
 from ..methods.step import Context, NoParams

@@ -19,7 +19,7 @@ from ..data.scaling.scaling import ScaledRows, Scaling, ScalingKind, ScalingPara
 from ..data.scaling.units import warn_unlike
 from ..estimators.feature_scales import choose_scale, choosing_bytes
 from ..execution.cost import Cost, cost_of
-from ..execution.counting import BlockTasks
+from ..execution.tasks import BlockTasks
 from ..knn.metric import AnyMetric
 from ..learners.target.tags import Tags
 from ..learners.target.target import Target

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal
 
 from ..base.digest import require_at_least, require_one_of, require_random_state
 from ..base.errors import DsslError, SpecError, explain, require
+from ..base.units import budget_of
 from ..data.ingest_params import IngestParams
 from ..data.label_files import have_column
 from ..data.scaling.scaling import ScalingParams
 from ..data.sources import find_source
-from ..execution.size import budget_of
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ..methods.data_sections import DataSection
 from ..methods.opinions import SoftLabelSection

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..base.errors import SpecError, explain, require
+from ..base.units import size_of
 from ..execution.cost import WorkerRoom
-from ..execution.size import size_of
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
 from .engine import Engine

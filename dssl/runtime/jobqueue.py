@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
-from ..execution.size import size_of
+from ..base.units import size_of
 from .description import MIN_MEMORY, OTHER_BYTES
 from .pool import PoolRuntime
 

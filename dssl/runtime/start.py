@@ -23,9 +23,9 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ..base.errors import SpecError, explain, said
+from ..base.units import MEMORY_BUDGET
 from ..base.yaml import read_yaml
 from ..execution.in_process import InProcess
-from ..execution.size import MEMORY_BUDGET
 from ..execution.tasks import Execution
 from .address import AddressRuntime
 from .dask_operator import OperatorRuntime

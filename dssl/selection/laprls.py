@@ -1,4 +1,7 @@
-"""Cross-validation of the penalties of LapRLS: all pairs, and all folds, are columns of one problem."""
+"""Cross-validation of the penalties of LapRLS: all pairs, and all folds, are columns of one problem.
+
+By "auto", the folds, and the rule that selects the most probable penalties and bandwidth.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,12 +10,102 @@ from typing import Any
 import numpy as np
 
 from ..execution.tasks import Execution, one_thread
+from ..graph.spectral_concentration import sampled_concentration
 from ..kernels.landmarks import Landmarks
 from ..learners.class_prior import LABELS
-from ..learners.laprls.problem import PreparedLapRLS
+from ..learners.held_out.closed_form import training_means
+from ..learners.laprls.params import SystemParams
+from ..learners.laprls.penalties import MAX_LABELS, log_priors, log_priors_of_bandwidths
+from ..learners.laprls.problem import LapRLSProblem, PreparedLapRLS
 from ..learners.metrics import SQUARED, PointMetric
+from ..learners.target.target import Target
 from .candidates import LOWEST_ERROR, CandidateScores, SelectionRule, every_score
+from .folds import FoldParams
 from .held_out_scores import HeldOut
+
+FOLDS = 5  # where each fold is a refit, or labels are many
+
+
+def automatic_folds(system: SystemParams, n_labeled: int, random_state: int) -> FoldParams:
+    """Return the folds: leave-one-out if labels are few and there is a closed form, or else `FOLDS`."""
+    has_closed_form = system.solver in ("auto", "nystrom-direct", "direct") and system.held_out != "refit"
+    leaves_one_out = has_closed_form and not system.inductive and n_labeled <= MAX_LABELS
+    return FoldParams(folds="leave_one_out" if leaves_one_out else FOLDS, random_state=random_state)
+
+
+def folds_of_labels(target: Target, system: SystemParams, random_state: int) -> list[np.ndarray]:
+    """Return the folds; none if each class has one label, so that the prior alone decides."""
+    if len(target.labeled) <= target.n_strata:
+        return []
+    return automatic_folds(system, len(target.labeled), random_state).repeated(target)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MostProbable(SelectionRule):
+    """Select the most probable pair of penalties: by its held-out residuals and its prior probability.
+
+    Values are first multiplied by the factor that fits them best, about the mean of the labels if `centered`: larger
+    penalties shrink the values, which changes no class.
+
+    priors : gamma_A, gamma_I and the log prior of each pair. of_bandwidths : the log prior of each bandwidth, if there
+    are two. n_held_out : the number of held-out labels. n_classes : 0 for quantities, whose variance is the mean
+    squared residual. spectral_concentration : that concentration of the graph, where it is known.
+    """
+
+    priors: tuple[tuple[float, float, float], ...]
+    of_bandwidths: tuple[tuple[float | str | None, float], ...] = ()
+    n_held_out: int
+    n_classes: int
+    centered: bool = True
+    spectral_concentration: float | None = None
+
+    @classmethod
+    def of(cls, problem: LapRLSProblem, execution: Execution,
+           bandwidths: Sequence[float | str | None]) -> "MostProbable":
+        """Return the rule of all pairs of a problem; bandwidths : one, or `BANDWIDTHS`.
+
+        The spectral concentration is computed where labels are few and the graph fits in a task.
+        """
+        target = problem.target
+        concentration = None
+        if problem.graph is not None and len(target.labeled) <= MAX_LABELS:
+            concentration = sampled_concentration(problem.graph, problem.multiplicity, len(problem.rows), 0, execution)
+        priors = zip(problem.all_candidates, log_priors(problem.all_candidates, concentration), strict=True)
+        of_bandwidths = tuple(zip(bandwidths, log_priors_of_bandwidths(concentration), strict=False))
+        return cls(priors=tuple((system.gamma_A, system.gamma_I, float(prior)) for system, prior in priors),
+                   of_bandwidths=of_bandwidths if len(bandwidths) > 1 else (),
+                   n_held_out=sum(map(len, problem.folds)), n_classes=target.n_strata if target.n_strata > 1 else 0,
+                   centered=problem.params.fit_intercept,
+                   spectral_concentration=concentration)
+
+    def extra_scores(self, repetitions: Sequence[HeldOut]) -> dict[str, float]:
+        held_out, = repetitions
+        Y = held_out.target.columns()
+        w = held_out.shares[:, None]
+        mean = np.zeros_like(Y[held_out.points])
+        if self.centered:
+            means = training_means(Y, held_out.folds, held_out.weight)
+            mean = np.repeat(means, [len(fold) for fold in held_out.folds], axis=0)
+        unit = float(np.abs(Y[held_out.points] - mean).max(initial=0.0)) or 1.0  # squares of quantities may overflow
+        labels = (Y[held_out.points] - mean) / unit
+        values = (held_out.values[held_out.points] - mean) / unit
+        product = float((w * labels * values).sum())
+        size = float((w * values**2).sum())
+        loss = float((w * labels**2).sum()) - (product**2 / size if product > 0 else 0.0)
+        return {"scaled_rmse": unit * float(np.sqrt(max(loss, 0.0) / Y.shape[1]))}
+
+    def sort_key(self, candidate: CandidateScores) -> tuple[float, ...]:
+        parameters = candidate.parameters
+        prior = next(probability for gamma_A, gamma_I, probability in self.priors if (gamma_A, gamma_I) == (
+            parameters["gamma_A"], parameters["gamma_I"]))
+        prior += next((probability for bandwidth, probability in self.of_bandwidths
+                       if bandwidth == parameters.get("bandwidth")), 0.0)
+        if not self.n_held_out:
+            return (-prior,)
+        # Classes are coded as -1 and 1, while the residuals of their frequencies are those of 0 and 1.
+        rmse = candidate.scores["scaled_rmse"] or 0.0
+        loss = self.n_classes * rmse**2 / 8 if self.n_classes else np.log(max(rmse, 1e-300))
+        return (self.n_held_out * float(loss) - prior,)
 
 
 @dataclass(frozen=True, eq=False)

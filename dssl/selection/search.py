@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from ..base.errors import require
-from ..graph.regularizer_params import RegularizerParams
+from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import Eta, absolute_eta, factor_positive, require_eta
 from ..learners.class_prior import LABELS

@@ -31,7 +31,7 @@ from ..base.digest import is_whole, require_random_state
 from ..base.errors import BudgetError, DataError, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
-from ..graph.regularizer_params import RegularizerParams
+from ..graph.regularizer import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
 from ..graph.vertices import Vertices, distinct_rows
 from ..solvers.eigen import eigenpairs_bytes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
-from .chebyshev_filter import ChebyshevFilter
+from .chebyshev import ChebyshevFilter
 from .method import PREPARED_SECONDS, Iterative, Jacobi
 from .operators import ScaledMatrix, multiply
 

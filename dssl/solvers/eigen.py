@@ -4,7 +4,7 @@ The null space is known: one vector a component, which all steps project out. Sm
 For larger ones a block Lanczos process computes the largest eigenvalues of a function of L that maps the lowest
 eigenvalues of L to large values and the others to small ones:
 
-    filtered   a Chebyshev polynomial: products with L alone (`chebyshev_filter.py`)
+    filtered   a Chebyshev polynomial: products with L alone (`chebyshev.py`)
     inverse    L^+, by a factor of L or by multigrid (`solve.py`)
 
 A polynomial of degree d resolves eigenvalues of about 8 / d^2 of the largest, which suffices for neighbor graphs of
@@ -28,7 +28,7 @@ from scipy.linalg import eigh, eigh_tridiagonal
 from ..base.digest import is_whole, require_random_state
 from ..base.errors import NotConverged, explain, require
 from .block_lanczos import RitzPairs, block_lanczos
-from .chebyshev_filter import filter_degree
+from .chebyshev import filter_degree
 from .lanczos import SingularMatrix
 from .spectral_transform import GAIN, Filtered, Inverse, Transform, largest_eigenvalue
 

@@ -15,11 +15,9 @@ from ..storage.blocks import row_ranges
 from .cholesky import Cholesky
 from .columns import add_columns, column_norms
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
-from .direct import MAX_DIRECT, Direct
-from .iterations import HOPE, expected_iterations, few_iterations
-from .method import Iterative, Jacobi, SolverMethod
+from .method import MAX_DIRECT, Direct, Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
-from .solver_params import AUTO, SOLVERS, SolverParams
+from .solver_params import AUTO, HOPE, SOLVERS, SolverParams, expected_iterations, few_iterations
 from .warm_start import scaled_start
 
 PROBES = 8  # columns on which `auto` counts iterations

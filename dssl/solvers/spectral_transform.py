@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .amg import Multigrid
-from .chebyshev_filter import ChebyshevFilter, filter_degree
-from .direct import Direct
+from .chebyshev import ChebyshevFilter, filter_degree
 from .lanczos import SingularMatrix
+from .method import Direct
 from .solve import Solver, prepare
 from .solver_params import SolverParams
 

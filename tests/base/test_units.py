@@ -2,8 +2,7 @@
 
 import pytest
 
-from dssl.base.units import size_setting
-from dssl.execution.size import size_of
+from dssl.base.units import size_of, size_setting
 
 
 @pytest.mark.parametrize(("nbytes", "up", "down"), [

@@ -17,8 +17,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.health import graph_health
 from dssl.graph.vertices import Vertices, distinct_rows, find_vertices
 from dssl.graph.weights.build import weights
-from dssl.knn.params import NeighborParams
-from dssl.knn.search import find_neighbors
+from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.learners.target.encoding import encode_labels
 from dssl.storage.blocks import ArrayRows
 

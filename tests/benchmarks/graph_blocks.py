@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from dssl.base.profiler import PeakMemory, return_freed_memory
+from dssl.base.units import size_of
 from dssl.execution.exchange.ordered import ordered
 from dssl.execution.in_process import InProcess
-from dssl.execution.size import size_of
 from dssl.execution.tasks import SHARED_CHUNK
 from dssl.graph.components.stored import find_components
 from dssl.graph.energy.blocks import StoredGraph

@@ -58,8 +58,7 @@ def one_size(size: int, solvers: list[str], runs: int) -> None:
     from dssl.graph.weights.rules import WeightParams
     from dssl.kernels.base import RBF, median_bandwidth
     from dssl.kernels.landmarks import LandmarkParams, choose_landmarks, landmark_count
-    from dssl.knn.params import NeighborParams
-    from dssl.knn.search import find_neighbors
+    from dssl.knn.search import NeighborParams, find_neighbors
     from dssl.learners.laprls.params import LabelLines, SystemParams
     from dssl.learners.laprls.penalties import Penalties
     from dssl.learners.laprls.solve import least_squares_solver

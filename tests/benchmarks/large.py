@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dssl.execution.size import size_of
+from dssl.base.units import size_of
 from dssl.pipeline.run import run
 from dssl.runtime.local import LocalRuntime
 

@@ -36,9 +36,8 @@ from dssl.execution.in_process import InProcess
 from dssl.knn.exact.pairs import pair_points
 from dssl.knn.lists import Neighbors
 from dssl.knn.metric import METRICS, metric_of, pair_metric_of, sample_ids
-from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import find_neighbors
+from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.storage.blocks import ArrayRows
 
 WARM_UP_ROWS, QUERIES = 3000, 1000

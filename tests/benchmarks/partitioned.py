@@ -24,15 +24,14 @@ import numpy as np
 from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
+from dssl.base.units import MEMORY_BUDGET
 from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
-from dssl.execution.size import MEMORY_BUDGET
 from dssl.execution.tasks import Execution
 from dssl.knn.lists import Neighbors
-from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import find_neighbors
+from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.storage.blocks import ArrayRows, Rows, block_rng, write_dense
 from dssl.storage.store import StoredParts
 

@@ -17,8 +17,7 @@ from dssl.estimators.deformed import LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
 from dssl.knn.exact.blocks import plan_exact
-from dssl.knn.params import NeighborParams
-from dssl.knn.search import find_neighbors
+from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.storage.csr import CsrRows, as_csr, unit_rows
 
 

@@ -23,10 +23,9 @@ import numpy as np
 from dssl.base.errors import DataError
 from dssl.execution.in_process import InProcess
 from dssl.knn import projection
-from dssl.knn.params import NeighborParams
 from dssl.knn.projection import MAX_COLUMNS, Projection, hadamard_columns
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import find_neighbors
+from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.storage.blocks import ArrayRows, Rows, block_rng
 from tests.benchmarks.partitioned import directly
 from tests.embeddings import hard_embeddings, hard_pixels

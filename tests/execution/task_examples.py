@@ -20,6 +20,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from dssl import ClusterKernelSVC, KernelKMeans, KNNGraph, LapKernelRidge, LapSVC, MultiscaleKernelClassifier
 from dssl.base.errors import DataError
+from dssl.base.units import MEMORY_BUDGET
 from dssl.cli.init.first_look import Look
 from dssl.data.append import append
 from dssl.data.findings import to_json
@@ -29,7 +30,6 @@ from dssl.data.scaling.scaling import ScalingParams, fit_scaling
 from dssl.data.sources import find_source
 from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.exchange.ordered import ordered
-from dssl.execution.size import MEMORY_BUDGET
 from dssl.execution.tasks import Execution
 from dssl.graph import functions as functions_module
 from dssl.graph.components.stored import find_components
@@ -44,8 +44,7 @@ from dssl.graph.weights.rules import WeightParams
 from dssl.kernels.base import RBF
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
 from dssl.knn.grow import grow_neighbors
-from dssl.knn.params import NeighborParams
-from dssl.knn.search import neighbors
+from dssl.knn.search import NeighborParams, neighbors
 from dssl.learners import kmeans as kmeans_module
 from dssl.learners.class_prior import ClassBounds
 from dssl.learners.on_graph.class_sizes import fit_class_sizes

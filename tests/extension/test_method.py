@@ -15,8 +15,7 @@ from dssl.estimators.cluster import base_kernels
 from dssl.estimators.linear import LinearEstimator
 from dssl.estimators.targets import prior_of
 from dssl.execution.cost import cost_of
-from dssl.kernels.features import LandmarkMap
-from dssl.kernels.nystrom import whiten
+from dssl.kernels.nystrom import LandmarkMap, whiten
 from dssl.learners.class_prior import ClassWeight
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.methods.linear import (

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from dssl.base.units import size_of
 from dssl.execution.in_process import InProcess
-from dssl.execution.size import size_of
 from dssl.pipeline.records import STATUS
 from dssl.pipeline.run import run
 from dssl.storage.artifacts import Workspace

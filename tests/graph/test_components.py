@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy.sparse.csgraph import connected_components
 
+from dssl.base.units import MEMORY_BUDGET
 from dssl.execution.in_process import InProcess
-from dssl.execution.size import MEMORY_BUDGET
 from dssl.graph.components import stored as module
 from dssl.graph.components.ranges import RANGE_BYTES, range_blocks
 from dssl.graph.components.stored import components_cost, find_components, in_one_task

@@ -14,9 +14,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.base.errors import DataError
 from dssl.execution.exchange.ordered import ordered as ordered_rows
 from dssl.execution.in_process import InProcess
-from dssl.graph.energy.blocks import GraphEnergy, StoredGraph, block_of, split_bytes, split_energy
+from dssl.graph.energy.blocks import (
+    Edges,
+    GraphEnergy,
+    StoredGraph,
+    block_of,
+    joined_edges,
+    sampled_edges,
+    split_bytes,
+    split_energy,
+)
 from dssl.graph.energy.permuted_blocks import GraphUnordered, energy_blocks
-from dssl.graph.energy.sampled_edges import Edges, joined_edges, sampled_edges
 from dssl.graph.given import store_weights
 from dssl.graph.weights.build import weigh, weights
 from dssl.graph.weights.rules import WeightParams

@@ -11,7 +11,7 @@ from scipy.sparse import csgraph
 from dssl.base.errors import DataError, ParameterError
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights.build import weights
 from dssl.knn.search import neighbors
 

@@ -22,8 +22,7 @@ from dssl.graph.vertices import (
 )
 from dssl.graph.weights.build import weights
 from dssl.kernels.landmark_inverse import inverse_at_landmarks
-from dssl.knn.params import NeighborParams
-from dssl.knn.search import find_neighbors, neighbors
+from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
 from dssl.storage.csr import CsrRows, csr_arrays

@@ -6,7 +6,7 @@ import pytest
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.spectral_concentration import matrix_concentration
 from dssl.methods.deformed.covariance import CovarianceParams
 from tests import reference

@@ -17,9 +17,8 @@ from dssl.knn.exact import blocks as exact
 from dssl.knn.exact.layout import Frame
 from dssl.knn.grow import grow_cost, grow_neighbors
 from dssl.knn.lists import Neighbors
-from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import find_neighbors
+from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.storage.blocks import ArrayRows, MemoryParts
 from dssl.storage.csr import CsrRows, as_csr, as_rows
 from dssl.storage.store import StoredParts

@@ -19,9 +19,8 @@ from dssl.execution.in_process import InProcess
 from dssl.knn.grow import grow_neighbors
 from dssl.knn.index import NeighborIndex
 from dssl.knn.metric import METRICS, MetricParams, metric_of, metric_with, pair_metric_of
-from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import possible_methods
+from dssl.knn.search import NeighborParams, possible_methods
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
 from tests import reference

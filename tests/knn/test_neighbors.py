@@ -13,13 +13,12 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.knn.descent.search import descend
 from dssl.knn.exact import blocks as exact
-from dssl.knn.exact import few, layout
+from dssl.knn.exact import layout
 from dssl.knn.exact.blocks import plan_exact
 from dssl.knn.exact.layout import Frame
 from dssl.knn.lists import Neighbors
-from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import descent_seconds, find_neighbors, neighbors
+from dssl.knn.search import NeighborParams, descent_seconds, find_neighbors, neighbors
 from dssl.knn.squared_distances import squared_distances_of
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_csr, as_rows
@@ -47,7 +46,7 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     search : "tree" or "tiles", as for many points, or "few".
     """
     if search != "few":
-        monkeypatch.setattr(few, "FEW_PAIRS", 0)
+        monkeypatch.setattr("dssl.knn.exact.blocks.FEW_PAIRS", 0)
         monkeypatch.setattr(layout, "FEW_ROWS", 0)
     monkeypatch.setattr(exact, "FEW_SECONDS", 0.0)
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
@@ -111,7 +110,7 @@ def test_few_and_many_points_are_searched_alike_to_the_last_bit(data):
     within = points.nearest(queries, numbers, k)[0][:, 0] if data.draw(st.booleans()) else None
     found = points.nearest(queries, numbers, k, within)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(few, "FEW_PAIRS", 0)
+        patch.setattr("dssl.knn.exact.blocks.FEW_PAIRS", 0)
         expected = points.nearest(queries, numbers, k, within)
     assert_array_equal(found[1], expected[1])
     assert_array_equal(found[0], expected[0])

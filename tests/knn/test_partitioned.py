@@ -18,14 +18,12 @@ from dssl.execution.tasks import TaskCount
 from dssl.knn.descent.local_joins import CANDIDATES, empty_neighbor_lists, nearest_in_memory, push_candidates
 from dssl.knn.heap import empty_heaps
 from dssl.knn.pair_distances import Coordinates
-from dssl.knn.params import NeighborParams
-from dssl.knn.partitioned.partitions import Partition, fit_partition, pack
-from dssl.knn.partitioned.permutation import BlockPositions, PermutedRows
-from dssl.knn.partitioned.scan import scan
+from dssl.knn.partitioned.partitions import BlockPositions, Partition, PermutedRows, fit_partition, pack
+from dssl.knn.partitioned.rounds import scan
 from dssl.knn.partitioned.sizes import partitioned_cost
 from dssl.knn.partitioned.tasks import SearchTask
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import find_neighbors, neighbors
+from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.pipeline.run import run
 from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng
 from dssl.storage.csr import as_rows

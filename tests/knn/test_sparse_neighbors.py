@@ -18,9 +18,8 @@ from dssl.knn.exact.blocks import plan_exact
 from dssl.knn.exact.inverted_index import Queries, nothing_is_rounded
 from dssl.knn.lists import Neighbors
 from dssl.knn.metric import check_rows, measurable
-from dssl.knn.params import NeighborParams
 from dssl.knn.recall import certify_recall
-from dssl.knn.search import descent_seconds, find_neighbors, neighbors
+from dssl.knn.search import NeighborParams, descent_seconds, find_neighbors, neighbors
 from dssl.knn.squared_distances import candidate_distances
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays

@@ -12,7 +12,7 @@ from dssl.estimators.deformed import LapKernelRidge, LapSVC
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
 from dssl.graph.knn_graph import KNNGraph
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights.build import weights
 from dssl.graph.weights.rules import WeightsRaised
 from dssl.kernels.base import RBF

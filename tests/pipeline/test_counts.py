@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import make_multilabel_classification
 
 from dssl.execution.cost import Cost, cost_of
-from dssl.execution.counting import BlockTasks
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
+from dssl.execution.tasks import BlockTasks
 from dssl.pipeline.plan.inputs import plan_inputs
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run

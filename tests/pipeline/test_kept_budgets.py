@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dssl.base.errors import BudgetError
+from dssl.base.units import size_of
 from dssl.execution.cost import WORKER_BYTES
-from dssl.execution.size import size_of
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.run import run
 from dssl.runtime.local import LocalRuntime

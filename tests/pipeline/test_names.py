@@ -8,12 +8,12 @@ import pytest
 import dssl
 from dssl.base.errors import SpecError
 from dssl.graph.knn_graph import KNNGraph
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights.rules import WeightParams
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.kernels.stochastic import StochasticParams
 from dssl.kernels.transfer import TransferParams
-from dssl.knn.params import NeighborParams
+from dssl.knn.search import NeighborParams
 from dssl.learners.laprls.params import SystemParams
 from dssl.methods.deformed.sections import SolverSection
 from dssl.methods.graph.learner import TOLERANCE

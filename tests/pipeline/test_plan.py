@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from dssl.base.errors import BudgetError, DataError, ParameterError, SpecError
-from dssl.base.units import size_setting
+from dssl.base.units import MEMORY_BUDGET, size_of, size_setting
 from dssl.data import source_files
 from dssl.execution.cost import Cost, WorkerRoom
 from dssl.execution.in_process import InProcess
-from dssl.execution.size import MEMORY_BUDGET, size_of
 from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan import rates
 from dssl.pipeline.plan.plan import plan

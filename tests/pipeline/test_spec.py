@@ -9,9 +9,9 @@ import yaml
 from dssl.base.errors import SpecError
 from dssl.base.yaml import parse_yaml, yaml_of, yaml_text
 from dssl.data.ingest_params import IngestParams
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.graph.weights.rules import KERNEL_WIDTH, WeightParams
-from dssl.knn.params import NeighborParams
+from dssl.knn.search import NeighborParams
 from dssl.pipeline.dataset import DATASET
 from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.load import DEFAULT, SPECS, load_spec, schema

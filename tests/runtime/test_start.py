@@ -17,9 +17,9 @@ from distributed.comm import connect
 from distributed.security import Security
 
 from dssl.base.errors import ClusterError, ParameterError, SpecError
+from dssl.base.units import MEMORY_BUDGET, size_of
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import ClusterSettings, OnDask
-from dssl.execution.size import MEMORY_BUDGET, size_of
 from dssl.execution.tasks import available_cores
 from dssl.runtime import local
 from dssl.runtime.address import AddressRuntime

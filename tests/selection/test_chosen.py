@@ -13,7 +13,7 @@ from dssl.kernels.base import RBF, median_bandwidth
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import BANDWIDTHS, MAX_LABELS, Penalties, log_priors, log_priors_of_bandwidths
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.probable_penalties import FOLDS, automatic_folds, folds_of_labels
+from dssl.selection.laprls import FOLDS, automatic_folds, folds_of_labels
 
 N, M = 90, 9
 

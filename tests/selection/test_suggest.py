@@ -10,7 +10,7 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
 from dssl.graph.laplacian import Laplacian
-from dssl.graph.regularizer_params import RegularizerParams
+from dssl.graph.regularizer import RegularizerParams
 from dssl.selection.coverage import Distances
 from dssl.selection.suggest import Field, SuggestParams, prior_bytes, prior_of, suggest, uncertainty_of
 from dssl.storage.blocks import ArrayRows

@@ -17,11 +17,10 @@ from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
 from dssl.solvers import solve as solve_module
-from dssl.solvers.direct import FILL, Direct
-from dssl.solvers.iterations import expected_iterations, few_iterations
+from dssl.solvers.method import FILL, Direct
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
-from dssl.solvers.solver_params import SolverParams
+from dssl.solvers.solver_params import SolverParams, expected_iterations, few_iterations
 from tests.in_pairs import in_pairs
 from tests.memory import traced_peak
 

@@ -13,8 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ...execution.cost import Cost, cost_of
-from ...execution.counting import BlockTasks
-from ...execution.tasks import Execution, Reduction, Share, combining_tasks
+from ...execution.tasks import BlockTasks, Execution, Reduction, Share, combining_tasks
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.csr import largest_of_rows
 from ...storage.views import counts_below

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from ...data.scaling.quantiles import runs_of
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..regularizer_params import LaplacianKind
+from ..regularizer import LaplacianKind
 from .blocks import EnergyBlocks, GraphEnergy, StoredGraph
 
 NEAR_BYTES = 120  # an entry of the rows near removed points, measured

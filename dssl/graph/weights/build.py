@@ -22,10 +22,9 @@ import scipy.sparse as sp
 from ...base.errors import DataError, IntegrityError, require
 from ...data.scaling.quantiles import median_cost, median_of_parts
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
-from ...execution.counting import BlockTasks, Counted
 from ...execution.exchange.shuffle import bucket_order, gather, rows_of_writers, scatter
 from ...execution.in_process import InProcess
-from ...execution.tasks import Execution
+from ...execution.tasks import BlockTasks, Counted, Execution
 from ...knn.lists import Neighbors
 from ...storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges, rows_that_fit
 from .rules import FLOOR, MIN_LOG, WIDTH, SelfTuned, WeightParams, WeightRule, warn_raised

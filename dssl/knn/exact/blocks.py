@@ -8,6 +8,11 @@ If the layout of all points fits half of the memory budget, it is made once and 
 task reads the points in blocks, lays out each block, and carries the heaps over from block to block. Sparse rows have
 no layout: tasks read blocks of them and search an inverted index (`inverted_index.py`). Nor have the rows of a metric
 that is a formula of two rows: tasks read blocks of them and measure all pairs (`pairs.py`).
+
+Among few points NumPy searches, since to compile the searches of many points, or to load them, takes longer. One matrix
+product gives the squared distances of all pairs but for rounding. The pairs that may be among the k nearest are then
+measured as in every other search, so that the lists are the same to the last bit. Work space: 8 bytes a value of the
+points, and 24 a pair of `PAIRS_AT_ONCE`.
 """
 
 from collections.abc import Iterator
@@ -16,13 +21,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ...execution.cost import Cost, block_count, cost_of
-from ...execution.counting import BlockTasks
-from ...execution.tasks import Execution
+from ...execution.tasks import BlockTasks, Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
-from ..heap import empty_heaps, sort_heaps
+from ..heap import EMPTY, empty_heaps, sort_heaps
 from ..metric import AnyMetric, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
-from .few import are_few, nearest_of_few
+from ..squared_distances import squared_distances_of
 from .inverted_index import (
     SparsePoints,
     inverted_seconds,
@@ -54,6 +58,8 @@ MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 1024, 65536
 TREE_QUERY_NS, TREE_VISIT_NS, TREE_AXIS_NS, TILE_PAIR_NS = 5000.0, 11.0, 0.6, 3.0
 CACHE_BYTES = 64 << 20
 FEW_SECONDS = 0.05  # of tiles, up to which no tree is tried: one saves less than its compilation takes
+FEW_PAIRS, FEW_VALUES = 1 << 23, 1 << 18  # of queries with points, and of numbers in the points
+PAIRS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -312,3 +318,49 @@ def exact_cost(X: Rows, k: int, metric: AnyMetric, budget: int) -> Cost:
     driver = cost_of(0, passes * len(X) * X.row_bytes + layout, layout, sample,
                      sample if isinstance(points, DensePoints) else 0)
     return driver + nearest_tasks(points, len(X), k, exact_block_rows(X, k, metric, budget)).cost()
+
+
+def are_few(n_queries: int, n_points: int, n_columns: int) -> bool:
+    """Return whether NumPy searches so many points as fast as compiled code is loaded."""
+    return n_queries * n_points <= FEW_PAIRS and n_points * n_columns <= FEW_VALUES
+
+
+def nearest_of_few(queries: np.ndarray, query_ids: np.ndarray, points: np.ndarray, ids: np.ndarray, k: int,
+                   within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
+
+    ids : of the points (m,). within : as in `DensePoints.nearest`.
+    """
+    distances, nearest = np.full((len(queries), k), np.inf), np.full((len(queries), k), EMPTY)
+    center = points.mean(axis=0, dtype=np.float64)
+    Z = points - center
+    largest = float(np.abs(Z).max(initial=0.0))
+    scale = 2.0 ** -np.ceil(np.log2(largest)) if largest > 0 else 1.0  # a power of two, against overflow
+    Z *= scale
+    lengths = np.einsum("ij,ij->i", Z, Z)
+    # The product, and each length, is off by at most (d + 3) 2^-53 (|q|^2 + |z|^2) (Higham, section 3.1).
+    share = 8 * (points.shape[1] + 8) * 2.0**-53
+    height = max(1, PAIRS_AT_ONCE // max(1, len(points)))
+    for start in range(0, len(queries), height):
+        block = slice(start, start + height)
+        Q = (queries[block] - center) * scale
+        norms = np.einsum("ij,ij->i", Q, Q)[:, None]
+        about = norms + lengths - 2 * (Q @ Z.T)
+        others = query_ids[block][:, None] != ids
+        about[~others] = np.inf
+        room = share * (norms + lengths.max(initial=0.0))
+        limit = np.full_like(norms, np.inf) if within is None else within[block][:, None] * scale**2
+        if k < len(points):
+            limit = np.minimum(limit, np.partition(about, k - 1, axis=1)[:, k - 1:k] + room)
+        row, column = np.nonzero((about <= limit + room) & others)
+        squared = squared_distances_of(queries[block], points, row, column)
+        if within is not None:
+            near = squared <= within[block][row]
+            row, column, squared = row[near], column[near], squared[near]
+        order = np.lexsort((ids[column], squared, row))
+        row, column, squared = row[order], column[order], squared[order]
+        place = np.arange(len(row)) - np.searchsorted(row, row)
+        first = place < k
+        distances[start + row[first], place[first]] = squared[first]
+        nearest[start + row[first], place[first]] = ids[column[first]]
+    return distances, nearest

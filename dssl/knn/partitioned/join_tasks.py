@@ -14,7 +14,7 @@ from ..metric import AnyMetric, measurable, sample_ids, stored_distances
 from ..pair_distances import Coordinates
 from ..projection import outlier_rows
 from ..squared_distances import candidate_distances
-from .permutation import JOINS, PermutedRows
+from .partitions import JOINS, PermutedRows
 
 DRAWN = 16  # new, and as many old, candidates of a row in a join across borders
 FILL_SAMPLE = 2048  # rows of a sample for the axes of an exact search

@@ -11,8 +11,7 @@ from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_range
 from ..metric import AnyMetric, measured_itemsize, require_squares
 from ..projection import Projection
 from ..recall import true_neighbors
-from .partitions import Partition, fit_partition
-from .permutation import CELLS, SKETCH, BlockPositions, PermutedRows
+from .partitions import CELLS, SKETCH, BlockPositions, Partition, PermutedRows, fit_partition
 from .sizes import FILL_RATIO, Sizes, exact_hours, min_leaves, ordered_chunk_rows, sample_rows
 from .tasks import OrderTask, RouteTask, SampleTask, projection_arrays, projection_of
 

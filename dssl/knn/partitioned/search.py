@@ -12,7 +12,7 @@
 
 Merge and join are repeated until sampled rows reach the requested recall; if they do not, everything from `spread` on
 is repeated with leaves that overlap more and longer lists (`rounds.py`). Then all pairs of rows are compared by their
-coordinates (`scan.py`), and at last exactly, if that takes no longer than the plan states. Leaves and borders follow
+coordinates, and at last exactly, if that takes no longer than the plan states. Leaves and borders follow
 from the sample, the seed and the memory budget. No task holds more than its block and the rows near it.
 
 Chen, Fang, Saad, "Fast approximate kNN graph construction for high dimensional data via recursive Lanczos bisection",

@@ -11,8 +11,7 @@ from ..exact.layout import Frame, bisect, tree_depth
 from ..metric import AnyMetric, check_block, measurable, sample_ids
 from ..pair_distances import Coordinates
 from ..projection import Projection, outlier_rows
-from .partitions import Partition
-from .permutation import LEAVES, BlockPositions, PermutedRows
+from .partitions import LEAVES, BlockPositions, Partition, PermutedRows
 
 
 def projection_arrays(view: Projection) -> dict[str, np.ndarray]:

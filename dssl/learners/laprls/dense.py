@@ -30,7 +30,7 @@ from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, require
 from ...graph.energy.blocks import StoredGraph
 from ...graph.energy.vertex_removal import energy_change
-from ...graph.regularizer_params import LaplacianKind
+from ...graph.regularizer import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.nystrom import whiten
 from ...solvers.blocked_cg import blocked_cg

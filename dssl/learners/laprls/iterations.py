@@ -27,7 +27,7 @@ from scipy.linalg import cho_solve, lu_factor, lu_solve
 from ...base.digest import JsonObject
 from ...base.errors import NotConverged, require
 from ...execution.tasks import Execution, sums
-from ...graph.energy.sampled_edges import sampled_edges
+from ...graph.energy.blocks import sampled_edges
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
 from ...solvers.solve import Solution

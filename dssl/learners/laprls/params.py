@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.digest import JsonObject
 from ...base.errors import require
-from ...graph.regularizer_params import LaplacianKind
+from ...graph.regularizer import LaplacianKind
 from ...solvers.solver_params import Stop
 from ..losses import SQUARES, SmoothLoss
 

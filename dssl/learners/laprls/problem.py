@@ -22,8 +22,8 @@ import numpy as np
 
 from ...base.digest import JsonObject
 from ...base.errors import require
+from ...base.units import MEMORY_BUDGET
 from ...execution.cost import largest_within, rank_budget
-from ...execution.size import MEMORY_BUDGET
 from ...execution.tasks import Execution, one_thread
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from ...execution.exchange.halo_rows import HaloRows
 from ...graph.energy.blocks import EnergyBlocks
 from ...kernels.base import Kernel
-from ...kernels.features import LandmarkMap
+from ...kernels.nystrom import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from ...storage.cache import Cache
 from ...storage.csr import Points, points_of

@@ -23,11 +23,10 @@ from ...execution.exchange.ordered import ordered
 from ...execution.tasks import Execution
 from ...graph.energy.blocks import EnergyBlocks, StoredGraph
 from ...graph.energy.permuted_blocks import energy_blocks
-from ...graph.regularizer_params import LaplacianKind
+from ...graph.regularizer import LaplacianKind
 from ...kernels.base import Kernel
-from ...kernels.features import LandmarkMap
 from ...kernels.landmarks import Landmarks
-from ...kernels.nystrom import lower_trapezoidal, whiten
+from ...kernels.nystrom import LandmarkMap, lower_trapezoidal, whiten
 from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
 from ...storage.csr import point_arrays, points_of
 from ...storage.views import SelectedRows

@@ -12,8 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...graph.health import graph_health
-from ...graph.regularizer import prepare_regularizer
-from ...graph.regularizer_params import LaplacianKind, RegularizerParams
+from ...graph.regularizer import LaplacianKind, RegularizerParams, prepare_regularizer
 from ...graph.spectral_concentration import SOLVER_ARRAYS, spectral_concentration
 from ...graph.vertices import covariance_at_points
 from ...kernels.landmark_inverse import (

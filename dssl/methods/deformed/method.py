@@ -33,8 +33,7 @@ from ...report.sections.solver import solver_section
 from ...selection.candidates import CandidateScores
 from ...selection.halving import ALL, Repetitions
 from ...selection.search import CrossValidation, GridParams
-from ...solvers.direct import MAX_DIRECT
-from ...solvers.method import SolverMethod
+from ...solvers.method import MAX_DIRECT, SolverMethod
 from ...solvers.solve import possible_solvers
 from ...solvers.solver_params import AUTO, SOLVERS
 from ..plan_inputs import PlanInputs

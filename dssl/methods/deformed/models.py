@@ -15,14 +15,13 @@ import numpy as np
 
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
-from ...graph.regularizer_params import RegularizerParams
+from ...graph.regularizer import RegularizerParams
 from ...graph.weights.build import weights
 from ...graph.weights.rules import WeightParams
 from ...kernels.base import BaseKernels, Kernel
 from ...kernels.deformed import shuffled
 from ...kernels.landmark_inverse import inverse_at_landmarks
-from ...knn.params import NeighborParams
-from ...knn.search import find_neighbors
+from ...knn.search import NeighborParams, find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
 from ...learners.eta import Deformation, deform_by
 from ...learners.linear.gram import LearnerParams, fit_gram, ridge_with_held_out
@@ -37,7 +36,7 @@ from ...selection.folds import FoldParams, held_out
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, some_folds, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...selection.search import CrossValidation, GridParams, search_base, search_deformed
-from ...solvers.direct import Direct
+from ...solvers.method import Direct
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows

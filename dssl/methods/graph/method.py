@@ -40,7 +40,7 @@ from ...selection.calibration import ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...solvers.direct import MAX_DIRECT
+from ...solvers.method import MAX_DIRECT
 from ...storage.blocks import PartWriter, Rows
 from ..other_model import OtherModel, can_learn, evidence_of, other_cost
 from ..plan_inputs import PlanInputs

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from ...base.errors import DsslError, SpecError, explain, require
 from ...graph.functions import FunctionParams
-from ...graph.regularizer_params import LaplacianKind
+from ...graph.regularizer import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams
 from ...selection.candidates import LOWEST_ERROR

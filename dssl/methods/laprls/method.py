@@ -29,7 +29,7 @@ from ...report.sections.selection import selection_section
 from ...report.sections.solver import laprls_section
 from ...selection.by_labels import LabelFolds
 from ...selection.folds import FoldParams
-from ...selection.probable_penalties import automatic_folds
+from ...selection.laprls import automatic_folds
 from ..plan_inputs import PlanInputs, guessing_unless
 from ..step import Method, Step, cost_of_test_points
 from .sections import LapRLSSections, LapSVMSections

@@ -7,8 +7,8 @@ from itertools import product
 from typing import ClassVar, Literal, Self
 
 from ...base.errors import DsslError, SpecError, explain, require
-from ...execution.size import MEMORY_BUDGET
-from ...graph.regularizer_params import LaplacianKind
+from ...base.units import MEMORY_BUDGET
+from ...graph.regularizer import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams

@@ -25,8 +25,7 @@ from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams, GivenFolds
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, rungs_of, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...selection.laprls import KernelSearch, search_penalties
-from ...selection.probable_penalties import MostProbable, folds_of_labels
+from ...selection.laprls import KernelSearch, MostProbable, folds_of_labels, search_penalties
 from ...storage.blocks import Parts, PartWriter
 from ...storage.views import SelectedRows
 from ..linear import NO_WEIGHTS

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import require
-from ...execution.size import MEMORY_BUDGET
+from ...base.units import MEMORY_BUDGET
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight

@@ -15,7 +15,7 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import sums
 from dssl.kernels.base import RBF
-from dssl.kernels.features import times_lower
+from dssl.kernels.nystrom import times_lower
 from dssl.learners.laprls.products import CACHE, SystemProductTask, add_product, clear_cache, times
 from dssl.learners.laprls.solve import HeldOutTask
 from dssl.storage.blocks import MemoryParts, write_dense
