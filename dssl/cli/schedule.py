@@ -64,7 +64,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     from ..pipeline.load import load_spec
     from ..pipeline.schedule import Schedule
     from ..runtime.schedules import SCHEDULERS
-    from ..runtime.schedules.times import Times
+    from ..runtime.schedules.schedule import Times
     from ..runtime.start import load_runtime
     from ..storage.artifacts import Workspace
 
@@ -101,7 +101,7 @@ def list_command(workspace: str, as_json: bool) -> None:
     """List the schedules of the workspace, and check that cron, systemd, Slurm or Kubernetes still has each of them."""
     from ..pipeline.schedule import Schedule
     from ..runtime.schedules import SCHEDULERS
-    from ..runtime.schedules.times import Times
+    from ..runtime.schedules.schedule import Times
     from ..storage.artifacts import Workspace
 
     schedules = []
@@ -141,8 +141,7 @@ def remove_command(name: str, workspace: str) -> None:
 
 
 def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Scheduled:
-    from ..runtime.schedules.schedule import Scheduled
-    from ..runtime.schedules.times import Times
+    from ..runtime.schedules.schedule import Scheduled, Times
 
     command = (fields["python"], "-m", "dssl.cli")
     return Scheduled(folder.name, Times.of(fields["at"]), folder, (*command, "fire", str(folder)),
@@ -158,7 +157,7 @@ def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Sched
 def due_command(folder: Path) -> None:
     """Print when the schedule in FOLDER is due next."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.times import Times
+    from ..runtime.schedules.schedule import Times
 
     times = Times.of(Schedule(folder).fields["at"])
     click.echo(times.after(datetime.now()).isoformat(timespec="seconds"))

@@ -39,7 +39,6 @@ from .floats import (
     refuse_bad_values,
     refuse_indistinct_columns,
 )
-from .ingest_cost import block_height, makes_sparse
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
 from .readers.base import Block, CellError, Reader, Scan
@@ -48,7 +47,7 @@ from .readers.formats import format_of
 from .readers.joined import require_same_arrays
 from .readers.stored import StoredReader
 from .source_files import FileRecord, Source, digested, fingerprint
-from .source_reader import excluded_from, of_all_cells, open_source, refuse_odd_labels
+from .source_reader import block_height, excluded_from, makes_sparse, of_all_cells, open_source, refuse_odd_labels
 from .sources import find_source
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target

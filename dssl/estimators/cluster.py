@@ -12,7 +12,7 @@ from ..learners.class_prior import ClassWeight
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context
 from .calibrated import CalibratedClassifier
-from .linear import LinearEstimator
+from .method import LinearEstimator
 from .targets import prior_of
 
 

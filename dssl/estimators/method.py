@@ -1,4 +1,4 @@
-"""What estimators of a method share: a fit runs its steps in memory."""
+"""What estimators of a method share: a fit runs its steps in memory; and those of linear models on features."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -19,6 +19,7 @@ from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.target import Target
 from ..methods.evaluation import MemoryWorkspace
+from ..methods.linear import LinearParams
 from ..methods.step import Context, Fit, Method, SideResults
 from ..report.page import Page, leading_and_following, page
 from ..report.record import RunRecord
@@ -172,3 +173,30 @@ class SearchedEstimator(MethodEstimator):
 
     vectorized: ClassVar[tuple[str, ...]] = ()  # the parameters of which one evaluation varies many at a time
     several: ClassVar[tuple[str, ...]] = ()  # those of which a candidate may have several values
+
+
+class LinearEstimator(SearchedEstimator):
+    """An estimator that runs the steps of a method whose model is linear in features of all points."""
+
+    without_graph: ClassVar[str]  # why it takes none
+    groups: ClassVar[dict[str, type]] = {}
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    @abstractmethod
+    def _params(self) -> LinearParams:
+        """Return the parameters of the method."""
+
+    @abstractmethod
+    def _basis(self, context: Context, params: Any) -> dict[str, Any]:
+        """Keep what the step `basis` has made, and return its attributes."""
+
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LinearParams,
+               execution: Execution) -> None:
+        require(graph is None, "graph is given", why=self.without_graph,
+                fix="leave it out, or use LapSVC, LapRLSClassifier or GraphKernelRidge")
+        self._run(rows, target, weight, None, params, execution)
+
+    def _evidence(self, context: Context, params: Any) -> dict[str, Any]:
+        model = context.attributes("models")["models"]["model"]
+        return {**self._basis(context, params),
+                **{name: model[name] for name in ("features", "contrast") if name in model}}

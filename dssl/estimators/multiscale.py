@@ -10,7 +10,7 @@ from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, Mult
 from ..methods.step import Context
 from .base import PointRegressor
 from .calibrated import CalibratedClassifier
-from .linear import LinearEstimator
+from .method import LinearEstimator
 from .targets import prior_of
 
 

@@ -42,7 +42,7 @@ from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
-from ..report.report_text import Baseline, ReportText
+from ..report.record import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.graph_gain import gain_of, held_out_loss

@@ -27,7 +27,7 @@ from ..kernels.stochastic import StochasticParams, stochastic_bytes
 from ..kernels.transfer import Transfer, TransferParams
 from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
-from ..report.report_text import ReportText
+from ..report.record import ReportText
 from ..report.sections.solver import cluster_section
 from ..storage.blocks import STEP_BYTES
 from .linear import (

@@ -28,7 +28,7 @@ from ..learners.model import Model, predict_cost
 from ..learners.on_graph.cost import predicted_cost
 from ..learners.target.coding import Values
 from ..learners.target.target import Quantities
-from ..report.report_text import Baseline, ReportText
+from ..report.record import Baseline, ReportText
 from ..selection.number_of_clusters import NumberRule, number_rule, selected_clusters
 from ..solvers.eigen import eigenpairs_bytes
 from ..storage.blocks import Rows

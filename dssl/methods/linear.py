@@ -30,7 +30,7 @@ from ..learners.model import Model
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
-from ..report.report_text import Baseline, ReportText
+from ..report.record import Baseline, ReportText
 from ..report.sections.selection import selection_section
 from ..selection.by_labels import LabelFolds, by_labels, with_prior
 from ..selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule

@@ -25,7 +25,7 @@ from ..learners.linear.kernel_model import multiscale_model, scaled_features
 from ..learners.model import Model
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
-from ..report.report_text import ReportText
+from ..report.record import ReportText
 from ..report.sections.solver import multiscale_section, regions_section
 from ..storage.blocks import PartWriter, Rows
 from .linear import (

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from ..data.dataset import chunk_rows
-from ..data.ingest_cost import block_height
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import Scan
+from ..data.source_reader import block_height
 from ..execution.cost import Cost
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes

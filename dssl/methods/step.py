@@ -26,7 +26,7 @@ from ..learners.soft_labels import vector_probabilities
 from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
-from ..report.report_text import Baseline, ReportText
+from ..report.record import Baseline, ReportText
 from ..selection.halving import CandidateEvaluator
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows

@@ -15,11 +15,10 @@ from ..data.append import joined_labels, widened
 from ..data.dataset import Dataset, chunk_rows
 from ..data.findings import dataset_notes
 from ..data.ingest import ingest
-from ..data.ingest_cost import CHECKED_SECONDS, ingest_cost
 from ..data.ingest_params import IngestParams
 from ..data.readers.file_rows import FileRows
 from ..data.source_files import Source, fingerprint
-from ..data.source_reader import open_source, scan_source
+from ..data.source_reader import CHECKED_SECONDS, ingest_cost, open_source, scan_source
 from ..execution.cost import Cost, block_count, cost_of
 from ..graph.equal_rows import hash_rows
 from ..methods.plan_inputs import Growing, PlanInputs

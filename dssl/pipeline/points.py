@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import DataError, column_label, explain, require, sentences
-from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.moments import chunk_of, moments_cost
 from ..data.scaling.outliers import SHOWN, describe_outlier_rows
 from ..data.scaling.scaling import ScaledRows, Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled_rows
 from ..data.scaling.units import warn_unlike
+from ..data.source_reader import PARSED_SECONDS
 from ..estimators.feature_scales import choose_scale, choosing_bytes
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import BlockTasks

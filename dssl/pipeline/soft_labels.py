@@ -13,12 +13,11 @@ from ..base.errors import DataError, explain, require, sentences
 from ..data.dataset import Dataset, chunk_rows
 from ..data.frames import element_name
 from ..data.ingest import open_dataset
-from ..data.ingest_cost import PARSED_SECONDS
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import CellError, Scan
 from ..data.readers.formats import format_of, is_table
 from ..data.source_files import Source
-from ..data.source_reader import column_names_of, open_source
+from ..data.source_reader import PARSED_SECONDS, column_names_of, open_source
 from ..data.targets import named_labels
 from ..execution.cost import Cost, cost_of
 from ..learners.soft_labels import require_embeddings, require_soft_labels

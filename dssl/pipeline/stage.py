@@ -11,8 +11,7 @@ from ..methods.sections import KernelSections
 from ..methods.step import Context, Method, Step
 from ..methods.tags import OF_TAGS, is_of_tags, made_of_tags
 from ..report.page import Section, SectionOf
-from ..report.record import Attributes, RunRecord
-from ..report.report_text import Baseline, ReportText
+from ..report.record import Attributes, Baseline, ReportText, RunRecord
 from ..report.sections.answer import answer_section
 from .spec import KindSpec, Spec
 

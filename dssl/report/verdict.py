@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from ..base.wilson import SOLVER_ROUNDING
 from .error_metric import Comparison, ErrorMetric, metric_of, negligible, seen_by_test
 from .page import Level
-from .record import DRAWS, Attributes, Result, RunRecord, Scores, redrawn_by, scores_at
-from .report_text import ReportText
+from .record import DRAWS, Attributes, ReportText, Result, RunRecord, Scores, redrawn_by, scores_at
 from .text import at, counted, finite, number, p_value, percent, plain_label
 
 HELPED, HURT, UNCLEAR = "helped", "hurt", "no clear difference"

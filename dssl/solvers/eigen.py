@@ -27,9 +27,8 @@ from scipy.linalg import eigh, eigh_tridiagonal
 
 from ..base.digest import is_whole, require_random_state
 from ..base.errors import NotConverged, explain, require
-from .block_lanczos import RitzPairs, block_lanczos
 from .chebyshev import filter_degree
-from .lanczos import SingularMatrix
+from .lanczos import RitzPairs, SingularMatrix, block_lanczos
 from .spectral_transform import GAIN, Filtered, Inverse, Transform, largest_eigenvalue
 
 MAX_DENSE = 1500  # vertices, up to which `auto` decomposes the whole matrix: 0.3 s, a tenth of compiling the process

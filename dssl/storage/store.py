@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 
 from .array_files import (
+    CHUNK_BYTES,
     DESCRIPTION,
+    NAMES,
     create_array,
+    files_of,
     forget_arrays,
     is_like,
+    names_in,
     open_array,
     read_chunk,
     read_columns,
     read_rows,
+    read_whole,
     remove_array,
     write_chunks,
 )
@@ -41,7 +46,6 @@ from .frames import array_error
 from .ledger import Ledger
 from .objects import ObjectPath
 from .packs import PACK, packed_in, read_once, write_part
-from .part_files import CHUNK_BYTES, NAMES, files_of, names_in, read_whole
 from .views import take_by_chunk, take_by_group
 from .write_behind import LARGEST_BEHIND, remove_behind
 

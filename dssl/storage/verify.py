@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from ..base.errors import IntegrityError
-from .array_files import DESCRIPTION, check_chunks, forget_arrays, open_array
+from .array_files import DESCRIPTION, check_chunks, forget_arrays, open_array, split_path
 from .blocks import row_ranges
 from .files import files_in, read_json
 from .objects import ObjectPath
 from .packs import PACK, members_of
-from .part_files import split_path
 from .store import MARK, StoredParts, StoredRows
 
 

@@ -13,9 +13,9 @@ from sklearn.datasets import dump_svmlight_file
 
 from dssl.base.errors import BudgetError, DataError, DsslError, IntegrityError, ParameterError
 from dssl.data.ingest import ingest, open_dataset
-from dssl.data.ingest_cost import block_height, task_bytes
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.base import Scan
+from dssl.data.source_reader import block_height, task_bytes
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts, arrays_within
 from dssl.storage.store import StoredParts

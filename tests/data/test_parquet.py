@@ -15,10 +15,10 @@ from numpy.testing import assert_array_equal
 
 from dssl.base.errors import BudgetError, DataError, DsslError, ParameterError
 from dssl.data.ingest import ingest
-from dssl.data.ingest_cost import block_height
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.column_choice import refuse_same_names
 from dssl.data.readers.formats import open_reader
+from dssl.data.source_reader import block_height
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts
 

@@ -14,10 +14,10 @@ from dssl.base.errors import DataError, IntegrityError
 from dssl.data.dataset import MANIFEST, Dataset, keeps_sparse
 from dssl.data.floats import not_finite
 from dssl.data.ingest import ingest, open_dataset
-from dssl.data.ingest_cost import block_height, task_bytes
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.base import Scan
 from dssl.data.readers.formats import open_reader
+from dssl.data.source_reader import block_height, task_bytes
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts, arrays_within
 from dssl.storage.csr import CsrRows

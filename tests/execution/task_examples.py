@@ -51,10 +51,10 @@ from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
+from dssl.learners.on_graph.model import VertexLabels
 from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.pooled import smoothed
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
-from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target.target import Classes
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run

@@ -12,7 +12,7 @@ import numpy as np
 import dssl
 from dssl.estimators.calibrated import CalibratedClassifier
 from dssl.estimators.cluster import base_kernels
-from dssl.estimators.linear import LinearEstimator
+from dssl.estimators.method import LinearEstimator
 from dssl.estimators.targets import prior_of
 from dssl.execution.cost import cost_of
 from dssl.kernels.nystrom import LandmarkMap, whiten
@@ -32,7 +32,7 @@ from dssl.methods.linear import (
 from dssl.methods.step import Method, Step, cost_of_test_points
 from dssl.pipeline.kinds import KINDS, register_method
 from dssl.pipeline.load import SPECS
-from dssl.report.report_text import ReportText
+from dssl.report.record import ReportText
 from dssl.storage.blocks import PartWriter
 
 

@@ -7,8 +7,7 @@ from markupsafe import Markup
 
 from dssl.base.wilson import interval_of_share
 from dssl.report.page import page
-from dssl.report.record import RunRecord
-from dssl.report.report_text import Baseline, ReportText
+from dssl.report.record import Baseline, ReportText, RunRecord
 from dssl.report.sections.answer import answer_section, in_order
 from dssl.report.sections.data import data_section
 from dssl.report.sections.graph import graph_section

@@ -15,10 +15,9 @@ from click.testing import CliRunner
 
 from dssl.base.errors import ClusterError, SpecError
 from dssl.cli.main import main
-from dssl.runtime.address import AddressRuntime
+from dssl.runtime.address import AddressRuntime, TlsFiles
 from dssl.runtime.certificates import make_certificates
 from dssl.runtime.start import load_runtime, open_runtime
-from dssl.runtime.tls import TlsFiles
 
 from ..faults.machines import REPOSITORY, wait_until
 

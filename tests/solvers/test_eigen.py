@@ -15,9 +15,8 @@ from dssl.base.errors import NotConverged, ParameterError
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import eigen
-from dssl.solvers.block_lanczos import block_lanczos
 from dssl.solvers.eigen import eigenpairs_bytes, eigenvalue_counts, lowest_eigenpairs
-from dssl.solvers.lanczos import SingularMatrix
+from dssl.solvers.lanczos import SingularMatrix, block_lanczos
 from dssl.solvers.warm_start import extended
 
 from ..memory import traced_peak

@@ -9,8 +9,7 @@ import pytest
 
 from dssl.runtime.engine import Job
 from dssl.runtime.schedules import SCHEDULERS
-from dssl.runtime.schedules.schedule import Scheduled
-from dssl.runtime.schedules.times import Times
+from dssl.runtime.schedules.schedule import Scheduled, Times
 from dssl.runtime.start import load_runtime
 
 from ..faults.machines import REPOSITORY

@@ -19,8 +19,7 @@ from dssl.runtime.detached import Detached
 from dssl.runtime.engine import Job, Rank
 from dssl.runtime.kubernetes import FINAL, KubernetesRuntime
 from dssl.runtime.schedules.kubernetes import CronJobs
-from dssl.runtime.schedules.schedule import Scheduled
-from dssl.runtime.schedules.times import Times
+from dssl.runtime.schedules.schedule import Scheduled, Times
 from dssl.runtime.start import load_runtime
 from dssl.storage.artifacts import Workspace
 

@@ -17,9 +17,8 @@ from dssl.base.errors import SpecError
 from dssl.cli.main import main
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
 from dssl.runtime.detached import Detached
-from dssl.runtime.schedules.schedule import Cron, Scheduled, Systemd
+from dssl.runtime.schedules.schedule import Cron, Scheduled, Systemd, Times
 from dssl.runtime.schedules.slurm import SlurmTimes
-from dssl.runtime.schedules.times import Times
 from dssl.runtime.slurm import SlurmRuntime
 from dssl.storage.artifacts import Workspace
 

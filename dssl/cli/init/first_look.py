@@ -7,14 +7,13 @@ from typing import Any
 
 from ...base.errors import DataError, column_label, explain, require
 from ...data.findings import ColumnRecord, examined, has_word
-from ...data.ingest_cost import block_height
 from ...data.ingest_params import IngestParams
 from ...data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
 from ...data.readers.cells import EXAMPLES, MAX_ODD, Cells
 from ...data.readers.csv import EncodingError
 from ...data.readers.formats import format_of, is_table
 from ...data.source_files import Source
-from ...data.source_reader import open_source
+from ...data.source_reader import block_height, open_source
 from ...data.survey import survey_file
 from ...execution.tasks import Execution
 from ...pipeline.sentinels import Sentinels, find_sentinels

@@ -32,9 +32,8 @@ from .blend import BLENDED, BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, LastKernelRows, members_bytes
 from .many_labels import HeldOutLoss, fit_many_labels
-from .model import GraphModel, graph_model, signed
+from .model import GraphModel, VertexValues, graph_model, signed
 from .pooled import LearnerValues, Pooled, fit_pool
-from .vertex_labels import VertexValues
 
 MAX_LABELS = 2000  # of the blend
 TOLERANCE = 1e-4  # of the system for more labels

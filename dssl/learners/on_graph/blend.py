@@ -49,8 +49,7 @@ from ..probabilities import fit_each_log_odds
 from ..target.coding import Coding
 from ..target.target import Classes, Target
 from .graph_ridge import GraphMembers, GraphRidgeParams, LastKernelRows, graph_members, sampled
-from .model import GraphModel, graph_model, signed
-from .vertex_labels import VertexValues
+from .model import GraphModel, VertexValues, graph_model, signed
 
 MIN_PROBABILITY = 1e-12  # of a label
 VERSION = 2

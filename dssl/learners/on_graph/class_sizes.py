@@ -17,7 +17,7 @@ from ..class_prior import ClassBounds, ClassSizes, class_bounds, class_shares
 from ..target.coding import ClassCoding, Coding
 from ..target.target import Classes, Target
 from .cut import cut_of
-from .vertex_labels import VertexLabels, VertexValues
+from .model import VertexLabels, VertexValues
 
 TEMPERATURE = 0.05  # of the softmax, in standard deviations of the scores
 LINEAR = 0.2  # of the probabilities by the scores alone, in the cost of a cut, beside degrees of 1

@@ -23,7 +23,7 @@ from ...solvers.krylov import Functions
 from ...storage.blocks import block_rng
 from ..average import LabelColumns, Member, fit_member, shares_of
 from ..target.target import Target
-from .vertex_labels import VertexValues, reachable_vertices
+from .model import VertexValues, reachable_vertices
 
 RIDGES, POWERS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2), (1, 2, 3)
 MIN_RIDGE_POWER = 1e-9  # lower bound of ridge^power in the default family

@@ -25,7 +25,7 @@ from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import extended, start_arrays
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..target.target import Target
-from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
+from .model import VertexLabels, VertexValues, reachable_vertices
 
 
 @dataclass(frozen=True)

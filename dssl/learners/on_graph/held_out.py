@@ -25,8 +25,8 @@ from ..held_out.averages import HeldOutKernel, HeldOutMember, TrainingLabels, av
 from ..target.target import Target
 from .graph_ridge import GraphRidgeParams, Kernel, KernelColumns, KernelRows, sampled
 from .harmonic import FlowTask, fit_harmonic
+from .model import VertexLabels, VertexValues, reachable_vertices
 from .poisson import PoissonTask, Sources, Unlabeled
-from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
 
 BLOCK_COLUMNS = 256  # of a task
 COLUMN_BYTES = 128  # for each vertex of a column while it is solved

@@ -24,8 +24,7 @@ from ..probabilities import Calibration
 from ..target.coding import Coding
 from ..target.target import Target
 from .harmonic import fit_harmonic, fit_harmonics
-from .model import GraphModel, graph_model, signed
-from .vertex_labels import VertexValues
+from .model import GraphModel, VertexValues, graph_model, signed
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed

@@ -33,7 +33,7 @@ from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import extended, start_arrays
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..target.target import Classes
-from .vertex_labels import VertexLabels, VertexValues, reachable_vertices
+from .model import VertexLabels, VertexValues, reachable_vertices
 
 RIDGE = 1e-10  # of the degrees
 MIN_UNLABELED = 20  # vertices of a component for a mean and a standard deviation

@@ -32,8 +32,7 @@ from ..soft_labels import SoftLabels, Weights, cross_fitted_pool, log_odds, pool
 from ..target.coding import ClassCoding, margins_of
 from ..target.target import Classes, Target
 from .class_sizes import with_class_sizes
-from .model import scored, signed
-from .vertex_labels import VertexValues
+from .model import VertexValues, scored, signed
 
 SHARPENED = 3.0  # root mean square of the log probabilities of classes that no label knows
 # A walk takes 1 / STOP steps: the best of 1 to 0.003 for the opinions of class vectors on twelve sets

@@ -27,7 +27,7 @@ from ...kernels.deformed import Eta
 from ...kernels.landmark_inverse import columns_cost, n_solves, product_cost
 from ...learners.eta import ETAS, MAX_EXACT
 from ...learners.target.target import Target
-from ...report.report_text import BASE, Baseline, ReportText
+from ...report.record import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import solver_section
 from ...selection.candidates import CandidateScores

@@ -26,10 +26,9 @@ from ...learners.on_graph.held_out import (
     held_out_harmonic,
     held_out_poisson,
 )
-from ...learners.on_graph.model import scored, signed
+from ...learners.on_graph.model import VertexValues, scored, signed
 from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.pooled import LearnerValues, Pooled, fit_pool
-from ...learners.on_graph.vertex_labels import VertexValues
 from ...learners.probabilities import Calibration
 from ...learners.target.target import Classes, Target
 from ...selection.by_labels import LabelFolds

@@ -27,12 +27,11 @@ from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, Repetitions, calibration_solver
-from ...learners.on_graph.model import graph_model, scored, signed
-from ...learners.on_graph.vertex_labels import VertexValues
+from ...learners.on_graph.model import VertexValues, graph_model, scored, signed
 from ...learners.probabilities import CALIBRATION, FOLDS, Calibration, calibration_attributes, of_log_probabilities
 from ...learners.target.coding import margins_of
 from ...learners.target.target import Classes, Target
-from ...report.report_text import Baseline, ReportText
+from ...report.record import Baseline, ReportText
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
 from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior

@@ -24,7 +24,7 @@ from ...learners.laprls.problem import DENSE, WITHOUT_LANDMARKS
 from ...learners.laprls.products import gram_bytes
 from ...learners.losses import SQUARES
 from ...learners.probabilities import FOLDS
-from ...report.report_text import BASE, Baseline, ReportText
+from ...report.record import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import laprls_section
 from ...selection.by_labels import LabelFolds

@@ -21,7 +21,7 @@ from ...kernels.landmarks import LandmarkParams, landmark_count, landmarks_cost
 from ...learners.linear.transductive import TransductiveParams, fit_bytes, fit_seconds, landmarks_that_fit
 from ...learners.model import predict_cost
 from ...learners.probabilities import FOLDS
-from ...report.report_text import Baseline, ReportText
+from ...report.record import Baseline, ReportText
 from ...report.sections.selection import selection_section
 from ...report.sections.solver import transductive_section
 from ...selection.candidates import LOWEST_ERROR

@@ -14,11 +14,11 @@ import numpy as np
 
 from ...base.digest import digest, is_whole
 from ...base.errors import DataError, SpecError, explain, require
-from ...data.ingest_cost import makes_sparse
 from ...data.label_files import count_label_files
 from ...data.readers.base import Scan
 from ...data.readers.formats import format_of
 from ...data.source_files import FileRecord, Source, digested, fingerprint
+from ...data.source_reader import makes_sparse
 from ...data.sources import find_source
 from ...methods.data_sections import TestSplit
 from ...methods.plan_inputs import DISTINCT, Bounded, Growing, PlanInputs

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ..error_metric import ROOT, errors_among
 from ..page import Finding, Section, rendered
-from ..record import Attributes, RunRecord, interval_at, scores_at
-from ..report_text import GUESSES, Baseline, ReportText
+from ..record import GUESSES, Attributes, Baseline, ReportText, RunRecord, interval_at, scores_at
 from ..text import at, counted, finite, listed, number, plain_label
 from ..verdict import HELPED, HURT, Verdict
 from .quality import class_rows_of, errors_drawing, has_other_model

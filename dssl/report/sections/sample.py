@@ -10,8 +10,7 @@ from typing import Any, TypedDict, cast
 
 from ..page import Section, Table, rendered
 from ..plots import MAX_BARS, counts_plot, picture_plot
-from ..record import Attributes, RunRecord
-from ..report_text import Baseline, ReportText
+from ..record import Attributes, Baseline, ReportText, RunRecord
 from ..text import at, finite, number, percent, plain_label
 
 MAX_CELLS = 6  # of a row that are shown

@@ -7,8 +7,7 @@ from ...base.digest import BANDWIDTH
 from ..error_metric import ErrorMetric, metric_of
 from ..page import Finding, Section, Table, rendered
 from ..plots import pairs_plot
-from ..record import Attributes, RunRecord
-from ..report_text import HELD_OUT_POINTS, ReportText, meaning_of
+from ..record import HELD_OUT_POINTS, Attributes, ReportText, RunRecord, meaning_of
 from ..text import finite, number, percent
 
 # By key: what a score is called, and whether it is a share that is shown in percent.

@@ -8,8 +8,7 @@ from typing import Any
 from ...base.digest import BANDWIDTH
 from ..page import Finding, Section, rendered
 from ..plots import regions_plot, scales_plot, second_plot
-from ..record import Attributes, RunRecord
-from ..report_text import HELD_OUT_POINTS
+from ..record import HELD_OUT_POINTS, Attributes, RunRecord
 from ..text import ABSENT, at, counted, duration, finite, listed, number, percent
 
 DEGREES = {"exact": "exact, of all pairs of points", "landmarks": "from the landmarks"}

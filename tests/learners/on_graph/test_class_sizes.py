@@ -28,8 +28,8 @@ from dssl.learners.on_graph.class_sizes import (
 )
 from dssl.learners.on_graph.cut import SIZES_TOL, SizeProjection, cut_of, on_simplex
 from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.model import VertexLabels, VertexValues
 from dssl.learners.on_graph.poisson import fit_poisson
-from dssl.learners.on_graph.vertex_labels import VertexLabels, VertexValues
 from dssl.learners.target.target import Classes
 from dssl.solvers.solver_params import SolverParams
 

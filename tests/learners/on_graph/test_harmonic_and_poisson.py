@@ -19,8 +19,8 @@ from dssl.learners.on_graph.held_out import (
     held_out_harmonic,
     held_out_poisson,
 )
+from dssl.learners.on_graph.model import VertexLabels
 from dssl.learners.on_graph.poisson import OneClass, Sources, Unlabeled, fit_poisson
-from dssl.learners.on_graph.vertex_labels import VertexLabels
 from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 

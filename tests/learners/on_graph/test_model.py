@@ -15,8 +15,7 @@ from dssl.graph.graph import Graph
 from dssl.knn.search import neighbors
 from dssl.learners.model import model_type
 from dssl.learners.on_graph.harmonic import fit_harmonic
-from dssl.learners.on_graph.model import GraphModel, graph_model, signed
-from dssl.learners.on_graph.vertex_labels import VertexValues
+from dssl.learners.on_graph.model import GraphModel, VertexValues, graph_model, signed
 from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.csr import as_rows
