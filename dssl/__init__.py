@@ -16,7 +16,7 @@ _PUBLIC = {
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
     "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls_regressor",
-    "ClusterKernelSVC": "dssl.estimators.cluster", "ClusterKernelFeatures": "dssl.estimators.cluster_features",
+    "ClusterKernelSVC": "dssl.estimators.cluster", "ClusterKernelFeatures": "dssl.estimators.cluster",
     "TransferParams": "dssl.kernels.transfer", "StochasticParams": "dssl.kernels.stochastic",
     "LapSVM": "dssl.estimators.lapsvm", "LaplaceLearning": "dssl.estimators.laplace_learning",
     "LaplaceLearningRegressor": "dssl.estimators.laplace_learning",
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from .data.dataset import Dataset
     from .data.ingest import open_dataset
     from .estimators.automatic import SemiSupervisedClassifier, SemiSupervisedRegressor
-    from .estimators.cluster import ClusterKernelSVC
-    from .estimators.cluster_features import ClusterKernelFeatures
+    from .estimators.cluster import ClusterKernelFeatures, ClusterKernelSVC
     from .estimators.deformed import LapKernelRidge, LapSVC
     from .estimators.graph_kernel_ridge import GraphKernelRidge, GraphKernelRidgeRegressor
     from .estimators.grid_search import GridSearch

@@ -1,19 +1,31 @@
-"""`ClusterKernelSVC`: a linear model in a cluster kernel, whose rank a memory budget decides."""
+"""`ClusterKernelSVC`: a linear model in a cluster kernel, whose rank a memory budget decides.
 
-from typing import Any, ClassVar
+`ClusterKernelFeatures`: the virtual samples of that kernel, as a transformer of scikit-learn.
+"""
 
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from ..base.digest import require_random_state
 from ..base.units import budget_of
+from ..data.scaling.scaling import scaled
 from ..kernels.base import BaseKernels
 from ..kernels.cluster import ClusterBasis
+from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
 from ..learners.class_prior import ClassWeight
+from ..learners.linear.features import SampleModel, sample_model
+from ..learners.target.coding import Values
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context
 from .calibrated import CalibratedClassifier
 from .method import LinearEstimator
-from .targets import prior_of
+from .points import KernelReader
+from .targets import prior_of, require_unequal
 
 
 def base_kernels(estimator: Any) -> BaseKernels:
@@ -187,3 +199,162 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
     def _basis(self, context: Context, params: ClusterKernelParams) -> dict[str, Any]:
         self.basis_ = basis_in(context, params, 0)
         return self.basis_.attributes
+
+
+class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelReader):
+    """The virtual samples of a cluster kernel of all points, as a transformer.
+
+    A linear model on these features is a model in the cluster kernel. `fit(X)` takes
+    all points and no labels; `transform(X)` makes k features of any point, of unit
+    length, or zero where the point is far from all points of the fit. A model of
+    scikit-learn is then fitted on the features of the labeled points.
+
+    Parameters
+    ----------
+    kernel : str or callable
+        The base kernel, as in `LapSVC`. Its values must not be negative, as those
+        of "rbf" and "laplacian" never are.
+    bandwidth : float, str or None
+        The bandwidth of the base kernel: a number in units of the features,
+        "median", the median distance of two points, or a multiple of it such as
+        "0.25*median"; None is "0.5*median".
+    approximation : "exact", "nystrom", "stochastic", "landmarks" or StochasticParams
+        How the eigenpairs are computed: "exact", of all points; "nystrom", from
+        landmarks; "stochastic", by proximal steps on random Fourier features of rbf
+        and laplacian kernels, extended to new points by landmarks, with the rank
+        that the memory budget allows (`StochasticParams` says how many steps, and
+        more); or "landmarks", of the landmarks alone, for comparison, which uses no
+        other unlabeled points.
+    transfer : str or TransferParams
+        What becomes of an eigenvalue of the affinity: "polynomial", a random walk
+        of 5 steps, "exponential", "linear", "step", "poly_step", which is that of
+        the papers, or `TransferParams`. Without labels, leading="auto" of a
+        transfer function is 9 eigenvalues.
+    landmarks : int, float, "auto" or LandmarkParams
+        The number of landmarks, their share of the points, or `LandmarkParams`;
+        "auto" is as many as the memory budget allows, at most 2,000.
+    rank : int, "auto" or None
+        The rank of the kernel from landmarks. Eigenvalues that equal the last one
+        within a hundredth are kept with it. "auto" is k of s landmarks with s = k
+        log k, and all where all points are landmarks; None keeps all.
+    degrees : "auto", "exact" or "landmarks"
+        How the degrees of the affinity are computed: "exact", in O(n^2 d) time;
+        "landmarks", those of the Nystrom approximation, in O(n s); "auto" is exact
+        up to 100,000 points that are not all landmarks.
+    scale : str
+        How the features are scaled: "auto", which standardizes columns whose ranges
+        differ and leaves those of one unit, such as pixels and embeddings, as they
+        are; "standardize", "unit_range", "max_abs", "unit_norm", "global_range" or
+        "none". `scaling_` holds the fitted scaling.
+    memory_budget : int, str or None
+        The bytes that a task may take, a number or text such as "600MB"; None is 1
+        GiB, or what the workers allow. The number of landmarks follows from what is
+        given here or from 1 GiB, never from the workers.
+    random_state : int
+        The seed of every random choice, except those of landmarks that are given as
+        `LandmarkParams`.
+
+    Attributes
+    ----------
+    model_ : SampleModel
+        The features as functions of a point.
+    basis_ : ClusterBasis
+        The leading eigenpairs of the affinity.
+    evidence_ : dict
+        What the eigenpairs tell of themselves, as in `ClusterKernelSVC`.
+    scaling_ : Scaling
+        How the features are scaled.
+    n_features_in_ : int
+        The number of features of the fit.
+    feature_names_in_ : ndarray, shape (d,)
+        The names of the features, where the columns of X have names.
+
+    References
+    ----------
+    Hou, Zhang, Zhou, "Storage fit learning with unlabeled data", IJCAI 2017,
+    Proposition 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.svm import LinearSVC
+    >>> from dssl import ClusterKernelFeatures
+    >>> X, classes = make_moons(200, noise=0.05, random_state=0)
+    >>> features = ClusterKernelFeatures().fit(X)
+    >>> model = LinearSVC().fit(features.transform(X[:4]), classes[:4])
+    >>> model.score(features.transform(X), classes)
+    1.0
+    """
+
+    groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
+    model_: SampleModel
+    basis_: ClusterBasis
+
+    def __init__(self, kernel: Any = "rbf", *,
+                 bandwidth: float | str | None = ClusterKernel.bandwidth,
+                 approximation: str | StochasticParams = ClusterModel.approximation,
+                 transfer: str | TransferParams = ClusterModel.transfer,
+                 landmarks: float | str | LandmarkParams = ClusterModel.landmarks,
+                 rank: int | str | None = ClusterModel.rank,
+                 degrees: str = ClusterModel.degrees, scale: str = "auto",
+                 memory_budget: int | str | None = None, random_state: int = 0):
+        self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
+        self.landmarks, self.rank, self.degrees, self.scale = landmarks, rank, degrees, scale
+        self.memory_budget, self.random_state = memory_budget, random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Compute the eigenpairs of all points.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            All points, or any other input that an estimator reads.
+        y : object
+            It is not read.
+
+        Returns
+        -------
+        ClusterKernelFeatures
+            The transformer itself.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is out of range.
+        BudgetError
+            The eigenpairs do not fit the memory budget.
+        DataError
+            A value is not finite, or all points are equal.
+        """
+        require_random_state(self.random_state)
+        execution, model = self._execution(), self.section(ClusterModel)
+        rows = self._points(X, execution, reset=True)
+        require_unequal(rows)
+        self.scaling_ = self._scaling_of(X, rows, execution)
+        rows = scaled(rows, self.scaling_, execution)
+        self.basis_ = basis_of(rows, self._kernel(rows), model.basis(budget_of(self.memory_budget)), np.arange(0),
+                               execution)
+        samples = self.basis_.samples(model.transferred, 0)
+        self.model_ = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
+        self.evidence_ = {**self.basis_.attributes, "features": samples.width}
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the virtual samples of points.
+
+        Parameters
+        ----------
+        X : array-like, shape (m, d)
+            The points.
+
+        Returns
+        -------
+        ndarray, shape (m, k)
+            The features, float64.
+        """
+        return self._values(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.model_.n_columns

@@ -12,9 +12,8 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, environment_of
+from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, PoolRuntime, environment_of
 from .kubernetes import Kubernetes, PodFields
-from .pool import PoolRuntime
 
 SCHEDULER_PORT = 8786
 HTTP_PORT = 8787

@@ -10,7 +10,7 @@ from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.urls import require_no_secret
 from .address import is_loopback
-from .pool import PoolRuntime
+from .description import PoolRuntime
 
 INSTALL = "install it in the gateway's version: pip install dask-gateway"
 ENVIRONMENT = "DASK_GATEWAY__AUTH__TYPE (basic, kerberos, jupyterhub), and DASK_GATEWAY__AUTH__KWARGS__PASSWORD or " \

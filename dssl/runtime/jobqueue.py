@@ -18,8 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES
-from .pool import PoolRuntime
+from .description import MIN_MEMORY, OTHER_BYTES, PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
