@@ -45,9 +45,9 @@ MetricValues = dict[str, float | tuple[float, ...] | tuple[tuple[float, ...], ..
 METHODS = ("auto", "exact", "descent", "partitioned")
 ALWAYS_EXACT_ROWS = 20_000
 PAIRS_EXACT_ROWS = 4_000  # of a metric that is a formula of two rows
-# "auto" searches exactly if that takes at most the first times the seconds of NN-descent; or, where that misses the
-# recall, at most the second times.
-EXACT_SLOWDOWN, FALLBACK_SLOWDOWN = 2, 5
+# "auto" searches exactly if that takes at most the first times the seconds of NN-descent; or, where one search by that
+# misses the recall, at most the second times.
+EXACT_SLOWDOWN, FALLBACK_SLOWDOWN = 2, 8
 LISTS = {"ids": np.int64, "distances": np.float32}
 
 
@@ -158,8 +158,8 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
     -----
     "auto" is exact for n <= 20,000, and for more rows if the exact search is predicted
     to take at most twice as long as NN-descent on one core, since it finds all
-    neighbors and workers share it; or at most 5 times as long, where NN-descent misses
-    the `recall`. The exact search takes the lesser of 3 ns for each
+    neighbors and workers share it; or at most 8 times as long, where one search by
+    NN-descent misses the `recall`. The exact search takes the lesser of 3 ns for each
     pair, and, for each row, 5 us + 13 to 100 ns (by the axes and the bytes of all
     points) for each visit of the tree, counted on 64 sampled rows. NN-descent takes
     (1.5 us + 10 ns for each coordinate) (k + max(5, k / 4)) for each row. For sparse
@@ -253,19 +253,11 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     if method == "partitioned":
         attributes |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
     elif method == "descent":
-        may_be_exact = seconds <= FALLBACK_SLOWDOWN * descent_seconds(X, k, metric)
-        lists = execution.scratch() if may_be_exact else parts
-        of_descent = _descend(X, params, height, execution, lists)
-        misses = of_descent["recall"]["recall"] < params.recall
-        if may_be_exact and misses:
-            points, _ = _exact_within(FALLBACK_SLOWDOWN, X, k, metric, execution)
+        of_descent = None
+        if seconds <= FALLBACK_SLOWDOWN * descent_seconds(X, k, metric):
+            of_descent, points = _descent_or_exact(X, params, height, execution, parts)
         if points is None:
-            attributes |= of_descent
-            if misses:
-                _warn_of_recall(of_descent["recall"]["recall"], params.recall)
-            if lists is not parts:
-                for start, stop in row_ranges(n, height):
-                    parts.write_range(start, {name: lists.rows(name).read(start, stop) for name in LISTS})
+            attributes |= of_descent or _descend(X, params, height, execution, parts)
     if points is not None:
         execution.map(nearest_tasks(points, n, k, height), parts)
         attributes |= {"method": "exact", "search": points.search, "recall": EXACT_RECALL}
@@ -296,21 +288,37 @@ def _exact_within(slowdown: float, X: Rows, k: int, metric: AnyMetric,
     return points if seconds <= limit else None, seconds
 
 
-def _descend(X: Rows, params: NeighborParams, height: int, execution: Execution, lists: Parts) -> dict[str, Any]:
-    """Write the lists of NN-descent, and return what its receipt says of them."""
+def _descent_or_exact(X: Rows, params: NeighborParams, height: int, execution: Execution,
+                      parts: Parts) -> tuple[dict[str, Any] | None, SearchedPoints | None]:
+    """Return what one search by NN-descent says of the lists that it wrote, or, if it misses the recall, exact points.
+
+    Of data on which NN-descent has to be repeated an exact search is often the faster one. None and None if it takes
+    too long.
+    """
+    lists = execution.scratch()
+    of_descent = _descend(X, params, height, execution, lists, repeats=False)
+    if of_descent["recall"]["lower"] >= params.recall:
+        for start, stop in row_ranges(len(X), height):
+            parts.write_range(start, {name: lists.rows(name).read(start, stop) for name in LISTS})
+        return of_descent, None
+    return None, _exact_within(FALLBACK_SLOWDOWN, X, params.n_neighbors, params.distance, execution)[0]
+
+
+def _descend(X: Rows, params: NeighborParams, height: int, execution: Execution, lists: Parts, *,
+             repeats: bool = True) -> dict[str, Any]:
+    """Write the lists of NN-descent, and return what its receipt says of them; warn if it misses the recall at last."""
     k, metric, n = params.n_neighbors, params.distance, len(X)
     sampled = sampled_ids(n, SAMPLE, params.random_state)
     nearest = true_neighbors(X, sampled, np.full((len(sampled), k), -1), metric, execution)
     truth = execution.share(ids=sampled, kth=nearest["distances"][:, -1:])
     _allocate_lists(lists, n, k, height)
     receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.threads_alone, height,
-                                          truth, params.recall)], lists)
+                                          truth, params.recall, repeats)], lists)
+    recall = receipt["recall"]["recall"]
+    if repeats and recall < params.recall:
+        warnings.warn(explain(
+            f"NN-descent found {recall:.1%} of the neighbors of sampled rows, and recall={params.recall} is required",
+            why="with many independent columns, or for outliers, neighbors of neighbors are not near",
+            fix="scale the features or use fewer (principal components), set method to exact, or ask for a lower "
+                "recall"), UserWarning, stacklevel=4)
     return {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
-
-
-def _warn_of_recall(recall: float, required: float) -> None:
-    warnings.warn(explain(
-        f"NN-descent found {recall:.1%} of the neighbors of sampled rows, and recall={required} is required",
-        why="with many independent columns, or for outliers, neighbors of neighbors are not near",
-        fix="scale the features or use fewer (principal components), set method to exact, or ask for a lower recall"),
-        UserWarning, stacklevel=4)

@@ -1,5 +1,7 @@
 """Neighbor lists against scikit-learn and a dense float64 reference, whatever the blocks, the method and the units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -114,6 +116,19 @@ def test_few_and_many_points_are_searched_alike_to_the_last_bit(data):
         expected = points.nearest(queries, numbers, k, within)
     assert_array_equal(found[1], expected[1])
     assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize("search", ["tree", "tiles"])
+def test_queries_a_world_away_are_searched_exactly_and_without_overflow(search, monkeypatch):
+    monkeypatch.setattr(exact, "FEW_PAIRS", 0)
+    rng = np.random.default_rng(22)
+    X, directions = rng.normal(size=(5000, 70)), rng.normal(size=(30, 70))
+    points = replace(plan_exact(ArrayRows(X), 5, "euclidean", InProcess(1))[0], search=search)
+    for far in (1e6, 1e40):
+        distances, ids = points.nearest(far * directions, np.full(30, -1), 5)
+        assert_allclose(np.sqrt(distances[:, 0]), far * np.sqrt((directions**2).sum(axis=1)), rtol=1e-4)
+        if far == 1e6:  # a point's coordinates are rounded away by 1e40
+            assert_array_equal(ids[:, 0], (directions @ X.T).argmax(axis=1))
 
 
 @pytest.mark.parametrize("d", [1, 5, 784])

@@ -55,7 +55,7 @@ ENTRY_PAIRS = 60  # pairs that are measured for a row and candidate, of a metric
 
 def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, threads: int = 1,
             missed: Callable[[np.ndarray], float] = lambda distances: 0.0,
-            metric: AnyMetric = Euclidean.name) -> tuple[np.ndarray, np.ndarray, int, int]:
+            metric: AnyMetric = Euclidean.name, repeats: bool = True) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), of each row.
 
     With them, the number of rows that were searched exactly, and that of the searches.
@@ -68,14 +68,15 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, t
     missed : how many neighbors lists with these distances miss, relative to those that they may miss; above 1 the
         search is repeated with longer lists, at last with the longest.
     metric : of the rows as they are, see `measured_by`.
+    repeats : False for one search with the shortest lists, whatever it misses.
     """
     with ThreadPoolExecutor(threads) as pool:
         points, is_outlier, is_easy = _search_points(rows, block_rng(random_state, SEARCH_POINTS), pool, metric)
     longest, searches = k + MAX_FACTOR * extra_of(k), 1
-    entries = k + extra_of(k) if is_easy else longest
+    entries = k + extra_of(k) if is_easy or not repeats else longest
     distances, ids, filled = _searched(rows, points, is_outlier, k, entries, block_rng(random_state, 0), threads,
                                        metric)
-    while (ratio := missed(distances)) > 1 and entries < longest:
+    while repeats and (ratio := missed(distances)) > 1 and entries < longest:
         entries = min(longest, int(MARGIN * ratio * entries)) if searches == 1 else longest
         distances, ids, filled = _searched(rows, points, is_outlier, k, entries, block_rng(random_state, searches),
                                            threads, metric)
@@ -136,7 +137,8 @@ class DescentTask:
     """Search all rows at once, and write the neighbor lists in blocks of `block_rows`.
 
     truth : numbers `ids` (q,) of sampled rows, and the squared distances `kth` (q, 1) of their true k-th neighbors.
-    recall : the recall to certify on the sample; if it is not reached, the search is repeated with longer lists.
+    recall : the recall to certify on the sample; if it is not reached, the search is repeated with longer lists, unless
+        `repeats` is False.
     """
 
     rows: Rows
@@ -147,6 +149,7 @@ class DescentTask:
     block_rows: int
     truth: Arrays
     recall: float
+    repeats: bool = True
 
     def __call__(self, out: PartWriter) -> Receipt:
         rows, truth = measurable(self.rows.read_all(), self.metric), self.truth.load()
@@ -156,7 +159,7 @@ class DescentTask:
 
         distances, ids, filled, searches = descend(
             rows, self.k, random_state=self.random_state, threads=self.threads, metric=measured_by(self.metric),
-            missed=lambda distances: (1 - recall_at(distances)["lower"]) / (1 - self.recall))
+            repeats=self.repeats, missed=lambda distances: (1 - recall_at(distances)["lower"]) / (1 - self.recall))
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
         return {"filled_exactly": filled, "recall": recall_at(distances), "searches": searches}

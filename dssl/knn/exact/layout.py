@@ -20,6 +20,7 @@ BOX_AXES = 16
 SAMPLE_ROWS = 8192
 MAX_LEADING, MAX_FURTHER = 62, 130
 MAX_AXES = MAX_LEADING + MAX_FURTHER
+FAR = 1e15  # in units of the longest point: coordinates of queries are cut there, whose squares float32 holds
 LEADING_SHARE, ALL_SHARE = 0.86, 0.97  # of the variance; measured on MNIST: 62 leading axes, 130 further ones
 
 
@@ -133,12 +134,13 @@ def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coord
     norm *= scale**2
     lead = np.empty((len(rows), leading + 2), np.float32)
     further = np.empty((len(rows), axes - leading + 1), np.float32)
-    lead[:, :leading], further[:, :-1] = all_axes[:, :leading], all_axes[:, leading:]
+    near = all_axes if of_points else np.clip(all_axes, -FAR, FAR)  # nearer to all points, so that bounds hold
+    lead[:, :leading], further[:, :-1] = near[:, :leading], near[:, leading:]
     rest = norm - np.einsum("ij,ij->i", all_axes[:, :leading], all_axes[:, :leading])
     # With all axes the residual is zero, and its computed value is rounding alone.
-    lead[:, leading] = np.sqrt(np.maximum(rest, 0)) if leading < len(frame.center) else 0
+    lead[:, leading] = np.minimum(np.sqrt(np.maximum(rest, 0)), FAR) if leading < len(frame.center) else 0
     rest -= np.einsum("ij,ij->i", all_axes[:, leading:], all_axes[:, leading:])
-    further[:, -1] = np.sqrt(np.maximum(rest, 0)) if axes < len(frame.center) else 0
+    further[:, -1] = np.minimum(np.sqrt(np.maximum(rest, 0)), FAR) if axes < len(frame.center) else 0
     lead[:, leading + 1] = -norm / 2 if of_points else 1
     return Coordinates(lead, further, norm, scale)
 
