@@ -92,7 +92,9 @@ class MethodEstimator(PointEstimator):
                 raise NotFittedError(explain(
                     "by_labels_ and report were not asked for before the estimator was stored",
                     why="the points of the fit are not stored with it", fix="fit again, or ask for them before"))
-            made, params = self._begun
+            made, params = self._begun  # which keeps what the execution of the fit shares until the end
+            if not made.execution.is_open:
+                made = replace(made, execution=self._execution())
             made.run(self.method.last, self._comparing(params, True))
             self._by_labels = made.artifacts["models"].attributes["by_labels"]
             self._begun = None

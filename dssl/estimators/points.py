@@ -65,6 +65,9 @@ class PointReader(GroupedParams):
             X = in_order(X, getattr(self, "feature_names_in_", ()))
         header = header_of(X)
         if header is not None:  # names are compared before anything is computed
+            twice = [*dict.fromkeys(header.columns[header.columns.duplicated()])]
+            require(not twice, f"X has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
+                    why="columns of new points are found by their names", fix="rename them, or pass X.to_numpy()")
             validate_data(self, header, reset=reset, skip_check_array=True)
         rows = rows_of(X, execution, type(self).__name__)
         if header is None:

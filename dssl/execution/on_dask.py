@@ -154,6 +154,10 @@ class OnDask(Execution):
         self._folder: str | None = None
         self._scratches = count(1)  # shared with the copies that `within` makes: they use one folder
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self.client.status == "running")
+
     def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
         answers: dict[str, Answer] = self.client.run(question, *arguments)
         return answers

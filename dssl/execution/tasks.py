@@ -141,6 +141,11 @@ class Execution(ABC):
     counter: TaskCount | None = None  # receives the progress of all tasks
     allowed: Callable[[], None] = staticmethod(lambda: None)  # called while tasks run; raises to stop them
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether tasks can still run."""
+        return True
+
     @abstractmethod
     def scratch(self) -> Parts:
         """Return temporary parts, which only this computation needs."""

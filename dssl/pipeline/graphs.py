@@ -97,8 +97,10 @@ def given_file(kind: str, path: str) -> Source:
         source = find_source(path, format="npz")
     else:
         source = Source(path, Path(path).expanduser())
+        of_folder = "; of what `dssl neighbors` wrote: lists = zarr.open(FOLDER); numpy.savez(path, " \
+            "ids=lists['indices'][:], distances=lists['distances'][:])" if source.path.is_dir() else ""
         require(source.path.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
-                why="the graph is read from it", fix="give the path or the URL of an .npz file")
+                why="the graph is read from it", fix=f"give the path or the URL of an .npz file{of_folder}")
     if source.path.suffix == ".h5ad":
         require(kind == "weights", f"graph.given.{kind}: {path}", error=DataError,
                 why="of an .h5ad file obsp/connectivities is read, which are weights",

@@ -311,6 +311,12 @@ def test_names_of_columns_are_those_of_fit():
     assert not hasattr(estimator, "feature_names_in_")
 
 
+def test_columns_of_one_name_are_an_error_that_says_what_to_do():
+    X = pd.DataFrame(np.arange(24.0).reshape(8, 3), columns=["a", "b", "a"])
+    with pytest.raises(DataError, match=r"(?s)several columns named 'a'.*X.to_numpy\(\)"):
+        LapSVC().fit(X, [0, 1] * 4)
+
+
 # Every input
 
 

@@ -10,6 +10,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import make_blobs
@@ -229,3 +230,11 @@ def test_arrays_of_every_kind_come_back(tmp_path):
         assert repr(back) == repr(value)
         if isinstance(value, np.ndarray) and value.flags.forc:
             assert back.flags.f_contiguous == value.flags.f_contiguous
+
+
+def test_an_estimator_outlives_the_client_that_it_was_fitted_on(tmp_path):
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None,
+                      silence_logs=50) as cluster, Client(cluster):
+        model = dssl.GraphKernelRidge().fit(X, CLASSES)
+    assert_array_equal(dssl.load(model.save(tmp_path / "m")).transduction_, model.transduction_)
+    assert model.by_labels_["scores"] == dssl.GraphKernelRidge().fit(X, CLASSES).by_labels_["scores"]
