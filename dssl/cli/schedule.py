@@ -118,6 +118,8 @@ def list_command(workspace: str, as_json: bool) -> None:
                       "installed": installed, "failing": (schedule.folder / "failed.json").is_file()})
     if as_json:
         click.echo(json.dumps(schedules, indent=1))
+    elif not schedules:
+        click.echo(f"{Workspace.at(workspace).root} has no schedules; --workspace names another workspace")
     for row in schedules if not as_json else ():
         state = {True: f"next {row['next']}", None: f"next {row['next']} if it is still installed",
                  False: "not installed any more: add it again, or remove it"}[row["installed"]]

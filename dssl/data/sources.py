@@ -157,7 +157,9 @@ def _local(text: str, download: bool) -> Path:
                    for folder in folders]
         looked += ["the sets of scikit-learn", "OpenML (no network)" if download else "not OpenML (downloads are off)"]
     fix = f"did you mean {' or '.join(near)}? " if near else ""
-    fix += "check the path" if looks_like_path else f"give a path or URL, or set DSSL_DATA to the folder of {text}.npz"
+    here = "" if path.is_absolute() else ", which is relative to the folder in which the command runs"
+    fix += f"check the path{here}" if looks_like_path else \
+        f"give a path or URL, or set DSSL_DATA to the folder of {text}.npz"
     raise DataError(explain(f"no data set {text!r}", why="looked for it at " + "; ".join(looked), fix=fix))
 
 

@@ -71,8 +71,10 @@ def test_a_name_that_is_nowhere(tmp_path, cache, monkeypatch):
     assert str(tmp_path) in text
     assert str(cache) in text
     assert "did you mean letter?" in text
-    with pytest.raises(DataError, match="check the path"):
+    with pytest.raises(DataError, match=r"check the path$"):
         find_source(tmp_path / "letter.csv", download=False)
+    with pytest.raises(DataError, match="check the path, which is relative to the folder in which the command runs"):
+        find_source("letter.csv", download=False)
     with pytest.raises(DataError, match="is a folder"):
         find_source(tmp_path)
 

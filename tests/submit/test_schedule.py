@@ -324,10 +324,12 @@ if [ "$1" = - ]; then /bin/cat > {table}; elif [ -s {table} ]; then /bin/cat {ta
 echo "no crontab for me" >&2; exit 1; fi
 """)
     crontab.chmod(0o755)
-    assert added("--install").exit_code == 0
 
     def listed(*options):
         return CliRunner().invoke(main, ["schedule", "list", "--workspace", str(tmp_path / "work"), *options]).stdout
+
+    assert "has no schedules" in listed()
+    assert added("--install").exit_code == 0
 
     assert json.loads(listed("--json"))[0]["installed"] is True
     assert ", next 2" in listed()
