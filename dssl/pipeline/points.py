@@ -241,7 +241,9 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
         places = _given_labels(context)
         require("labels" in context.files or len(places) > 0 or labels.opinion is not None,
                 "no training point has a target", error=DataError, why="there is nothing to learn from",
-                fix="keep fewer points for the test, or give more a target")
+                fix="keep fewer points for the test, or give more a target" if "y" in
+                context.attributes("dataset")["arrays"] else "name the labels in data.read (target, a column; labels, "
+                "a file beside an .npy file), add an array y to an .npz file, or give labels.file")
     elif context.base is not None:
         before, now = context.base.attributes.get("classes"), split.get("classes")
         if before is not None and now is not None and not set(now) <= set(before):

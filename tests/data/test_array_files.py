@@ -141,10 +141,18 @@ def csc(tmp_path):
     sparse.save_npz(tmp_path / "bad.npz", sparse.csc_matrix(np.ones((3, 5))))
 
 
+def test_labels_beside_an_npz_file_are_refused_with_where_they_stand(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.eye(3))
+    np.save(tmp_path / "y.npy", np.arange(3))
+    with pytest.raises(ParameterError, match=rf"(?s)labels={tmp_path}/y.npy does not apply to x.npz.*array y of"):
+        open_reader(tmp_path / "x.npz", scratch=tmp_path, labels=tmp_path / "y.npy")
+
+
 @pytest.mark.parametrize(("arrays", "message"), [
     (pickled, "unpickling a file runs whatever code"),
     (csc, "indptr.*6 entries for 3 rows"),
     ({"points": np.eye(2)}, "holds points, expected X"),
+    ({"row": [0], "col": [0], "data": [1.0], "format": b"coo"}, "X.tocsr"),
     ({"X": np.eye(3), "y": np.zeros(2)}, r"\['y'\] has shape \(2,\), expected \(3,\)"),
     ({"X": np.eye(3), "y": np.zeros((3, 2))}, r"shape \(3, 2\)"),
     ({"X": np.eye(3), "y": np.zeros(3, complex)}, "labels of type complex128"),

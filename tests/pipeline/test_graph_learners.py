@@ -41,6 +41,15 @@ def islands(tmp_path):
             "model": {"kind": "graph"}}
 
 
+@pytest.mark.parametrize("learner", ["laplace", "ridge"])
+def test_a_source_without_labels_is_refused_with_where_they_may_stand(tmp_path, learner):
+    np.savez(tmp_path / "bare.npz", X=np.random.default_rng(0).normal(size=(60, 3)))
+    spec = {"name": "bare", "data": {"source": str(tmp_path / "bare.npz"), "test": {"none": True}},
+            "labels": {"given": True}, "model": {"kind": "graph", "learner": learner}}
+    with pytest.raises(DataError, match=r"(?s)no training point has a target.*add an array y to an .npz file"):
+        run(spec, workspace=tmp_path / "work", execution=InProcess(1))
+
+
 def trained_on(tmp_path):
     """Return the training points, and the labels that were shown, as an estimator takes them."""
     artifacts = tmp_path / "artifacts"

@@ -95,10 +95,13 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
             fix="leave `format:` unset, or name another path")
     options_used = {name: value for name, value in {**options, "labels": labels}.items() if value is not None}
     unknown = sorted(set(options_used) - set(reader.options))
-    shown = ", ".join(f"{name}={options_used[name]!r}" for name in unknown)
+    shown = ", ".join(f"{name}={value if isinstance(value, Path) else repr(value)}"
+                      for name, value in options_used.items() if name in unknown)
+    inside = "; the labels of this format stand in the file itself, as the array y of an .npz file or as a column of " \
+        "a table" if "labels" in unknown else ""
     require(not unknown, f"{shown} does not apply to {path.name}",
             why=f"the {reader.format} format understands {', '.join(reader.options)}",
-            fix="remove the option, or name another format with `format:`")
+            fix=f"remove the option, or name another format with `format:`{inside}")
     if labels is not None:
         options_used["labels"] = unpack(Path(labels), scratch).absolute()
     # Absolute, since a worker may run in another folder.

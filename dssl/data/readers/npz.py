@@ -86,7 +86,8 @@ class NpzReader(ArrayReader):
                 what=f"{self.name} holds {', '.join(sorted(members)) or 'no arrays'}, expected X, "
                      f"or the parts of a CSR matrix: {', '.join(CSR)}",
                 why="the points are read from the array named X",
-                fix="save it again, for example numpy.savez(path, X=points, y=labels)")
+                fix="save it again, for example numpy.savez(path, X=points, y=labels)" if "format" not in members else
+                "save it again, by scipy.sparse.save_npz(path, X.tocsr())")
         return members
 
     def _require_room(self, files: list[str]) -> None:

@@ -251,7 +251,7 @@ def _base(params: GraphLearnerParams, points: Rows, target: Target, weight: np.n
 def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
     """Return what fits of the learners take that may be chosen, and the labels held out of one system."""
     n, m, c = f.vertices, f.n_labeled, f.n_outputs
-    if m == 0:  # the soft labels are all there is
+    if m == 0 or c == 0:  # the soft labels are all there is, or the run ends where labels are looked for
         return [cost_of(0, 0, 0, 0)] * len(params.learners)
     guess = f.bound == "upper"
     costs = list[Cost]()
