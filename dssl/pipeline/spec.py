@@ -242,8 +242,10 @@ class Spec(Sections):
                 "labels.per_class, and data.tags", why="a row with several tags is of no one class",
                 fix="set labels.count or labels.fraction"))
         weight = self.labels.weight if self.labels is not None else None
-        if weight is not None and weight == self.data.read.target:
-            yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and data.read.target is that column",
+        is_tag = self.data.tags is not None and weight in self.data.tags.names
+        if weight is not None and (is_tag or weight == self.data.read.target):
+            taken = "data.tags has" if is_tag else "data.read.target is"
+            yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and {taken} that column",
                                                      why="a column is the label, or what the label weighs",
                                                      fix="name another column, or leave it out"))
         if self.predictions.format == "h5ad" and not str(self.data.source).endswith(".h5ad"):

@@ -187,6 +187,8 @@ def test_a_column_of_weights_that_there_is_not_is_refused_before_the_run(table, 
             plan(spec_of(tmp_path / name), workspace=tmp_path / "work")
     with pytest.raises(SpecError, match=r"labels\.weight='w', and data.read.target is that column"):
         load_spec(spec_of(tmp_path / "t.csv", None, {"read": {"target": "w"}}))
+    with pytest.raises(SpecError, match=r"labels\.weight='w', and data.tags has that column"):
+        load_spec(spec_of(tmp_path / "t.csv", None, {"tags": {"columns": ["w", "kind"]}}))
 
 
 @pytest.mark.slow
