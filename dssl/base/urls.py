@@ -1,5 +1,6 @@
 """URLs as users write them. Specs, records, reports and messages repeat them, so none may contain a secret."""
 
+import ipaddress
 import re
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,14 @@ QUERY = re.compile(r"[?#][\w.%-]*=")  # unlike a `?` that stands for any charact
 def is_url(text: str) -> bool:
     """Return whether a text is a URL and not a path."""
     return "://" in text
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address always means this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def is_object_url(text: str) -> bool:

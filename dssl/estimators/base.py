@@ -173,6 +173,9 @@ class PointRegressor(RegressorMixin, PointEstimator):
     """An estimator of one or several targets."""
 
     def _target(self, y: Any, n: int) -> Quantities:
+        return quantities_of(y, self.unlabeled, n, warns=True)
+
+    def _known(self, y: Any, n: int) -> Quantities:
         return quantities_of(y, self.unlabeled, n)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:

@@ -63,11 +63,13 @@ def require_per_class(target: Classes, min_labels: int, what: str, fix: str) -> 
             why="a learner does not know a class that it has not seen", fix=fix)
 
 
-def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
+def quantities_of(y: Any, unlabeled: Any, n: int, *, warns: bool = False) -> Quantities:
     """Return the targets of n points, (l, c) of those without NaN.
 
-    Warns where points have some of several targets only. Raises DataError: y is of another length, holds infinite
-    values, values beyond `LARGEST_VALUE` or no number, or integers with an unnamed -1.
+    warns : whether to warn of points that have some of several targets only, as a fit does.
+
+    Raises DataError: y is of another length, holds infinite values, values beyond `LARGEST_VALUE` or no number, or
+    integers with an unnamed -1.
     """
     nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
     try:
@@ -98,10 +100,10 @@ def quantities_of(y: Any, unlabeled: Any, n: int) -> Quantities:
             fix="pass one row a point")
     missing = np.isnan(targets.reshape(n, -1))
     some = int((missing.any(axis=1) & ~missing.all(axis=1)).sum())
-    if some:
+    if warns and some:
         warnings.warn(explain(f"{some} of {n} points have some of their {missing.shape[1]} targets only, and count as "
                               "unlabeled", why="the targets are fitted together, to the points that have all of them",
-                              fix="fit one estimator a target to use every value"), UserWarning, stacklevel=2)
+                              fix="fit one estimator a target to use every value"), UserWarning, stacklevel=4)
     target = Quantities.of(targets.reshape(n, -1))
     require(len(target.labeled) >= 1, "no target is a number", error=DataError,
             why="there is nothing to fit or to compare with", fix="give at least one point a target")

@@ -28,7 +28,7 @@ from ..base.digest import digest
 from ..base.errors import ClusterError, IntegrityError, Preempted, TaskFailed, explain
 from ..base.profiler import return_freed_memory
 from ..base.units import MEMORY_BUDGET
-from ..base.urls import is_object_url
+from ..base.urls import is_loopback, is_object_url
 from ..storage.blocks import Parts, Receipt, Rows, write_dense
 from ..storage.cache import limit_caches, release_caches
 from ..storage.files import is_visible, path_at, remove_tree, resolved_path
@@ -72,7 +72,6 @@ class WorkerMemory:
 
 MIN_WINDOW = 24  # submitted tasks at a time, which hides the 10 ms round trip of a message
 LAST_PARTS = 60.0  # seconds in which running tasks may still finish when the time of a batch job is nearly over
-LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _LIMITED = False
 
 
@@ -117,9 +116,9 @@ class ClusterSettings:
     pauses: tuple[float, ...]
 
 
-def all_here(workers: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether the workers, as the scheduler describes them by address, run on this machine alone."""
-    return all(worker["host"] in LOOPBACK for worker in workers.values())
+def on_one_machine(workers: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether the workers, as the scheduler describes them by address, run on the machine of the scheduler."""
+    return all(is_loopback(worker["host"]) for worker in workers.values())
 
 
 class OnDask(Execution):
@@ -149,8 +148,8 @@ class OnDask(Execution):
         threads = client.nthreads().values()
         self.tasks_per_process = max(threads, default=1)
         self.tasks_at_once = max(sum(threads), 1)
-        # Workers of this machine alone wait meanwhile, and their cores are free.
-        self.threads_alone = self.tasks_at_once if all_here(workers) else self.tasks_per_process
+        # While one task runs, the other workers of its machine are idle, so it may use their cores.
+        self.threads_alone = self.tasks_at_once if on_one_machine(workers) else self.tasks_per_process
         self._folder: str | None = None
         self._scratches = count(1)  # shared with the copies that `within` makes: they use one folder
 

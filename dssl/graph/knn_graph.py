@@ -64,7 +64,8 @@ class KNNGraph:
     recall : float
         The share of true neighbors that an approximate search has to find. A
         partitioned search continues until a sample certifies it; NN-descent is repeated
-        once with longer lists if it finds fewer.
+        with longer lists if it finds fewer, or, with method "auto", followed by an exact
+        search where that is affordable.
 
     Raises
     ------

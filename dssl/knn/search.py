@@ -17,13 +17,12 @@ from .descent.search import DescentTask, descent_cost, descent_seconds
 from .exact.blocks import (
     SearchedPoints,
     exact_block_rows,
-    exact_seconds_by_sample,
     exact_seconds_lower_bound,
-    frame_sample,
     nearest_tasks,
     plan_exact,
+    sampled_plan,
 )
-from .exact.layout import principal_frame
+from .exact.layout import Frame
 from .lists import Neighbors
 from .metric import (
     METRICS,
@@ -49,6 +48,7 @@ PAIRS_EXACT_ROWS = 4_000  # of a metric that is a formula of two rows
 # misses the recall, at most the second times.
 EXACT_SLOWDOWN, FALLBACK_SLOWDOWN = 2, 8
 LISTS = {"ids": np.int64, "distances": np.float32}
+TRIAL = "trial"  # the place of lists that one search by NN-descent wrote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class NeighborParams:
     random_state : seed of the approximate searches and of the sample that certifies their recall. An exact search does
         not depend on it.
     recall : lower bound of the recall that a partitioned search has to certify. NN-descent is repeated with longer
-        lists if it certifies less.
+        lists if it certifies less; or, under "auto", an exact search follows where that is affordable.
     """
 
     n_neighbors: int = 10
@@ -126,8 +126,9 @@ def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
         The seed of the approximate searches and of the sample that certifies them.
     recall : float
         The share of true neighbors that an approximate search has to find, certified on
-        a sample. NN-descent is repeated with longer lists if it finds fewer, with a
-        warning if that is not enough; a partitioned search widens until it is reached.
+        a sample. NN-descent is repeated with longer lists if it finds fewer, or under
+        "auto" followed by an exact search where that is affordable, with a warning if
+        that is not enough; a partitioned search widens until it is reached.
     execution : Execution or None
         Where the tasks run; None is threads of this process.
     parts : Parts or None
@@ -223,9 +224,36 @@ def possible_methods(X: Rows, k: int, metric: AnyMetric, budget: int) -> set[str
     if len(X) <= always_exact_rows(metric):
         return {"exact"}
     approximate, descent = approximate_method(X, k, metric, budget), descent_seconds(X, k, metric)
+    exact = exact_seconds_lower_bound(X, metric, budget)
+    if metric_of(metric).by_pairs and exact <= EXACT_SLOWDOWN * descent:
+        return {"exact"}  # of which the bound is the prediction
     slowdown = FALLBACK_SLOWDOWN if approximate == "descent" else EXACT_SLOWDOWN
-    may_be_exact = exact_seconds_lower_bound(X, metric, budget) <= slowdown * descent
-    return {approximate, "exact"} if may_be_exact else {approximate}
+    return {approximate, "exact"} if exact <= slowdown * descent else {approximate}
+
+
+class ExactOption:
+    """An exact search that "auto" may select, planned only as far as a decision needs it.
+
+    seconds : those that it is predicted to take; before the rows are laid out, about the least.
+    """
+
+    def __init__(self, X: Rows, k: int, metric: AnyMetric, execution: Execution):
+        self.of, self.execution, self.descent = (X, k, metric), execution, descent_seconds(X, k, metric)
+        self._frame: Frame | None = None
+        self._points: SearchedPoints | None = None
+        self.seconds = 0.0
+        if not (X.is_sparse or metric_of(metric).by_pairs):
+            self._frame, self.seconds = sampled_plan(X, k, metric)
+
+    def takes_at_most(self, slowdown: float) -> bool:
+        """Return whether it may take at most `slowdown` times the seconds of NN-descent."""
+        return self.seconds <= slowdown * self.descent
+
+    def points_within(self, slowdown: float) -> SearchedPoints | None:
+        """Return the points to search, or None if that takes more than `slowdown` times the seconds of NN-descent."""
+        if self._points is None and self.takes_at_most(slowdown):
+            self._points, self.seconds = plan_exact(*self.of, self.execution, self._frame)
+        return self._points if self.takes_at_most(slowdown) else None
 
 
 def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts: Parts | None = None) -> Neighbors:
@@ -239,29 +267,28 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     if method != "partitioned":  # its tasks check the values when they read them
         check_rows(X, k, metric)
     points: SearchedPoints | None = None
-    seconds = np.inf
-    if method == "exact":
-        points, _ = plan_exact(X, k, metric, execution)
-    elif method == "auto":
-        points, seconds = _exact_within(EXACT_SLOWDOWN, X, k, metric, execution)
+    option: ExactOption | None = None
+    if method == "auto" and n > always_exact_rows(metric):
+        option = ExactOption(X, k, metric, execution)
+        points = option.points_within(EXACT_SLOWDOWN)
         method = approximate_method(X, k, metric, execution.memory_budget) if points is None else "exact"
+    elif method in ("auto", "exact"):
+        method, points = "exact", plan_exact(X, k, metric, execution)[0]
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))
-    parts = parts or execution.scratch()
+    parts, attributes = parts or execution.scratch(), dict[str, Any]()
     _allocate_lists(parts, n, k, height)
-    attributes: dict[str, Any] = {"method": method}
+    tries = method == "descent" and option is not None and option.takes_at_most(FALLBACK_SLOWDOWN)
     if method == "partitioned":
-        attributes |= find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
+        attributes = find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
     elif method == "descent":
-        of_descent = None
-        if seconds <= FALLBACK_SLOWDOWN * descent_seconds(X, k, metric):
-            of_descent, points = _descent_or_exact(X, params, height, execution, parts)
-        if points is None:
-            attributes |= of_descent or _descend(X, params, height, execution, parts)
+        attributes, points = _descend_or_plan(X, params, height, option if tries else None, execution, parts)
     if points is not None:
         execution.map(nearest_tasks(points, n, k, height), parts)
-        attributes |= {"method": "exact", "search": points.search, "recall": EXACT_RECALL}
-    return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, **attributes})
+        method, attributes = "exact", {**attributes, "search": points.search, "recall": EXACT_RECALL}
+    if tries:
+        parts.within(TRIAL).remove()
+    return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, "method": method, **attributes})
 
 
 def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:
@@ -269,56 +296,35 @@ def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:
         parts.allocate(name, (n, k), dtype, height)
 
 
-def _exact_within(slowdown: float, X: Rows, k: int, metric: AnyMetric,
-                  execution: Execution) -> tuple[SearchedPoints | None, float]:
-    """Return the points of an exact search, and its predicted seconds.
+def _descend_or_plan(X: Rows, params: NeighborParams, height: int, option: ExactOption | None, execution: Execution,
+                     parts: Parts) -> tuple[dict[str, Any], SearchedPoints | None]:
+    """Write the lists of NN-descent and return what it says of them; or return points whose exact search has to follow.
 
-    None, and about the least seconds, if it takes more than `slowdown` times those of NN-descent and the rows are many.
+    Of data on which NN-descent has to be repeated an exact search is often the faster one. So where there is that
+    option, one search writes its lists to `TRIAL` within the parts, and they are copied if they reach the recall.
     """
-    n, frame = len(X), None
-    if n <= always_exact_rows(metric):
-        return plan_exact(X, k, metric, execution)
-    limit = slowdown * descent_seconds(X, k, metric)
-    if not (X.is_sparse or metric_of(metric).by_pairs):
-        sample = frame_sample(X, metric)
-        frame = principal_frame(sample)
-        if (bound := exact_seconds_by_sample(n, sample, frame, k)) > limit:
-            return None, bound
-    points, seconds = plan_exact(X, k, metric, execution, frame)
-    return points if seconds <= limit else None, seconds
-
-
-def _descent_or_exact(X: Rows, params: NeighborParams, height: int, execution: Execution,
-                      parts: Parts) -> tuple[dict[str, Any] | None, SearchedPoints | None]:
-    """Return what one search by NN-descent says of the lists that it wrote, or, if it misses the recall, exact points.
-
-    Of data on which NN-descent has to be repeated an exact search is often the faster one. None and None if it takes
-    too long.
-    """
-    lists = execution.scratch()
-    of_descent = _descend(X, params, height, execution, lists, repeats=False)
-    if of_descent["recall"]["lower"] >= params.recall:
-        for start, stop in row_ranges(len(X), height):
-            parts.write_range(start, {name: lists.rows(name).read(start, stop) for name in LISTS})
-        return of_descent, None
-    return None, _exact_within(FALLBACK_SLOWDOWN, X, params.n_neighbors, params.distance, execution)[0]
-
-
-def _descend(X: Rows, params: NeighborParams, height: int, execution: Execution, lists: Parts, *,
-             repeats: bool = True) -> dict[str, Any]:
-    """Write the lists of NN-descent, and return what its receipt says of them; warn if it misses the recall at last."""
     k, metric, n = params.n_neighbors, params.distance, len(X)
     sampled = sampled_ids(n, SAMPLE, params.random_state)
     nearest = true_neighbors(X, sampled, np.full((len(sampled), k), -1), metric, execution)
     truth = execution.share(ids=sampled, kth=nearest["distances"][:, -1:])
-    _allocate_lists(lists, n, k, height)
-    receipt, = execution.map([DescentTask(X, k, metric, params.random_state, execution.threads_alone, height,
-                                          truth, params.recall, repeats)], lists)
+    search = DescentTask(X, k, metric, params.random_state, execution.threads_alone, height, truth, params.recall)
+    if option is not None:
+        trial = parts.within(TRIAL)
+        _allocate_lists(trial, n, k, height)
+        receipt, = execution.map([replace(search, repeats=False)], trial)
+        if receipt["recall"]["lower"] >= params.recall:
+            for start, stop in row_ranges(n, height):
+                parts.write_range(start, {name: trial.rows(name).read(start, stop) for name in LISTS})
+            return search.described(receipt), None
+        points = option.points_within(FALLBACK_SLOWDOWN)
+        if points is not None:
+            return {"missed_recall": receipt["recall"]}, points
+    receipt, = execution.map([search], parts)
     recall = receipt["recall"]["recall"]
-    if repeats and recall < params.recall:
+    if recall < params.recall:
         warnings.warn(explain(
             f"NN-descent found {recall:.1%} of the neighbors of sampled rows, and recall={params.recall} is required",
             why="with many independent columns, or for outliers, neighbors of neighbors are not near",
             fix="scale the features or use fewer (principal components), set method to exact, or ask for a lower "
                 "recall"), UserWarning, stacklevel=4)
-    return {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
+    return search.described(receipt), None

@@ -128,7 +128,7 @@ class PlanInputs:
     def one_of(self, costs: Iterable[Cost], what: str) -> Cost:
         """Return the cost of one of several methods, which one is not known yet: the bound of each figure.
 
-        But for the seconds: that which takes the fewest is chosen. what : the name of the choice in a plan.
+        But for the seconds, which are those of the fastest. what : the name of the choice in a plan.
         """
         several = list(costs)
         pick = max if self.bound == "upper" else min

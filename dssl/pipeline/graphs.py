@@ -295,12 +295,16 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
              "descent": lambda: descent_cost(f.distinct, k, graph.distance, f.budget),
              "partitioned": lambda: partitioned_cost(f.distinct, k, graph.distance, f.budget, len(ROUNDS) if
                                                      f.bound == "upper" else 1).guessing("rounds of the search")}
-    if "neighbors" in f.attributes:
-        methods = {f.attributes["neighbors"]["method"]}
-    elif graph.method == "auto":
-        methods = possible_methods(f.distinct, k, graph.distance, f.budget)
-    else:
+    made, copied = f.attributes.get("neighbors"), cost_of(0, 12 * f.vertices * k, 12 * f.vertices * k, 0)
+    costs["trial"] = lambda: costs["descent"]() + copied
+    costs["both"] = lambda: costs["descent"]() + costs["exact"]()
+    if graph.method != "auto":
         methods = {graph.method}
+    elif made is not None:
+        methods = {"both" if "missed_recall" in made else "trial" if made["method"] == "descent" else made["method"]}
+    else:
+        methods = possible_methods(f.distinct, k, graph.distance, f.budget)
+        methods |= {"trial", "both"} if methods == {"descent", "exact"} and f.bound == "upper" else set()
     return f.one_of((costs[search]() for search in sorted(methods)), "search")
 
 

@@ -4,7 +4,6 @@ dssl checks the certificates before it connects: Dask itself reports every probl
 closed or timed out.
 """
 
-import ipaddress
 import socket
 import ssl
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from distributed.security import Security
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
+from ..base.urls import is_loopback
 from ..execution.on_dask import OnDask
 from .description import DaskRuntime
 from .detached import Detached
@@ -274,11 +274,3 @@ class AddressRuntime(DaskRuntime):
             raise ClusterError(explain(f"no scheduler answers at {self.address} ({error})",
                                        why="tasks run on the workers of a scheduler",
                                        fix="start it with `dask scheduler`, or check the address")) from error
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or address always means this machine."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,8 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
-from ..base.urls import require_no_secret
-from .address import is_loopback
+from ..base.urls import is_loopback, require_no_secret
 from .description import PoolRuntime
 
 INSTALL = "install it in the gateway's version: pip install dask-gateway"

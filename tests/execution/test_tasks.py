@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.on_dask import OnDask, all_here
+from dssl.execution.on_dask import OnDask, on_one_machine
 from dssl.execution.tasks import Reduction, TaskCount, add, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
@@ -125,13 +125,14 @@ def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
 
 
 @pytest.mark.cluster
-def test_a_task_that_runs_alone_may_use_the_threads_of_all_workers_of_this_machine(cluster_client):
+def test_a_task_that_runs_alone_may_use_the_threads_of_all_workers_of_its_machine(cluster_client):
     assert OnDask(cluster_client).threads_alone == 2
     assert OnDask(cluster_client).tasks_per_process == 1
     assert InProcess(3).threads_alone == 3
-    assert not all_here({"tcp://10.0.0.1:1": {"host": "10.0.0.1"}, "tcp://127.0.0.1:1": {"host": "127.0.0.1"}})
+    assert not on_one_machine({"tcp://10.0.0.1:1": {"host": "10.0.0.1"}, "tcp://127.0.0.1:1": {"host": "127.0.0.1"}})
 
 
+@pytest.mark.cluster
 def test_a_failure_on_a_cluster_reaches_the_caller(tmp_path, cluster_client):
     execution = OnDask(cluster_client)
     with pytest.raises(ValueError, match="this block cannot be read"):

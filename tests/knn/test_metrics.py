@@ -321,6 +321,9 @@ def test_the_selection_follows_from_the_shape():
     assert possible_methods(few, 10, "manhattan", 1 << 30) == {"exact"}
     assert possible_methods(many, 10, "manhattan", 1 << 30) == {"descent"}
     assert possible_methods(many, 10, "hellinger", 1 << 24) == {"partitioned"}
+    between = {n: possible_methods(ArrayRows(np.broadcast_to(np.float32(0), (n, 10))), 10, "manhattan", 1 << 30)
+               for n in (4001, 10_000, 30_000)}
+    assert between == {4001: {"exact"}, 10_000: {"descent", "exact"}, 30_000: {"descent"}}
 
 
 @pytest.mark.parametrize(("metric", "message"), [

@@ -1,6 +1,8 @@
 """Neighbor lists against scikit-learn and a dense float64 reference, whatever the blocks, the method and the units."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partialmethod
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 from dssl import KNNGraph
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.knn.descent.search import descend
+from dssl.knn.descent.search import DescentTask, descend
 from dssl.knn.exact import blocks as exact
 from dssl.knn.exact import layout
 from dssl.knn.exact.blocks import plan_exact
@@ -123,6 +125,7 @@ def test_queries_a_world_away_are_searched_exactly_and_without_overflow(search, 
     monkeypatch.setattr(exact, "FEW_PAIRS", 0)
     rng = np.random.default_rng(22)
     X, directions = rng.normal(size=(5000, 70)), rng.normal(size=(30, 70))
+    directions[:10] = np.eye(10, 70)  # far along one axis
     points = replace(plan_exact(ArrayRows(X), 5, "euclidean", InProcess(1))[0], search=search)
     for far in (1e6, 1e40):
         distances, ids = points.nearest(far * directions, np.full(30, -1), 5)
@@ -406,6 +409,8 @@ def test_auto_searches_exactly_where_descent_misses_the_recall_and_that_is_affor
     missed = searched(0.9999, "missed")
     assert descent.attributes["recall"]["recall"] < 1
     assert missed.attributes["method"] == "exact"
+    assert missed.attributes["missed_recall"]["recall"] < 1
+    assert not [*tmp_path.rglob("trial")]
     assert missed.attributes["recall"]["certified"] == "exact"
     assert_array_equal(missed.indices, dense_neighbors(X.read_all(), 5)[0])
     monkeypatch.setattr("dssl.knn.search.FALLBACK_SLOWDOWN", 0.01)
@@ -413,13 +418,38 @@ def test_auto_searches_exactly_where_descent_misses_the_recall_and_that_is_affor
         assert searched(0.9999, "warned").attributes["method"] == "descent"
 
 
+def test_an_exact_search_after_a_descent_goes_on_where_it_stopped(monkeypatch, tmp_path):
+    X = ArrayRows(np.random.default_rng(20).normal(size=(4500, 40)).astype(np.float32))
+    monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
+    monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", 0.01)
+    params, ran = NeighborParams(n_neighbors=5, recall=0.9999), list[str]()
+
+    def watched(task, out, stop_at):
+        ran.append(type(task).__name__)
+        if len(ran) == stop_at:
+            raise KeyboardInterrupt
+        return of[type(task)](task, out)
+
+    of = {each: each.__call__ for each in (DescentTask, exact.NearestTask)}
+    for stop_at, end in ((4, pytest.raises(KeyboardInterrupt)), (0, nullcontext())):
+        ran.clear()
+        for each in of:
+            monkeypatch.setattr(each, "__call__", partialmethod(watched, stop_at=stop_at))
+        with end:
+            lists = find_neighbors(X, params, InProcess(1), StoredParts(tmp_path / "lists"))
+        if stop_at:
+            assert ran == ["DescentTask", *["NearestTask"] * 3]
+    assert ran == ["NearestTask"] * 3  # of five
+    assert_array_equal(lists.indices, neighbors(X.read_all(), 5, method="exact").indices)
+
+
 @pytest.mark.parametrize(("d", "spread"), [(2, 1.0), (12, 1.0), (60, 1.0), (60, 0.05)])
 def test_a_sample_tells_about_the_least_seconds_of_an_exact_search(d, spread):
     rng = np.random.default_rng(21)
     X = (rng.normal(size=(10, d))[rng.integers(10, size=10_000)] + spread * rng.normal(size=(10_000, d)))
     rows = ArrayRows(X.astype(np.float32))
-    sample = exact.frame_sample(rows, "euclidean")
-    seconds = exact.exact_seconds_by_sample(len(rows), sample, layout.principal_frame(sample), 10)
+    frame, seconds = exact.sampled_plan(rows, 10, "euclidean")
+    assert_array_equal(frame.basis, exact.sampled_frame(rows, "euclidean").basis)
     assert 0 < seconds <= 1.1 * plan_exact(rows, 10, "euclidean", InProcess(1))[1]
 
 

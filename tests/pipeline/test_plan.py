@@ -312,6 +312,16 @@ def test_a_search_that_auto_cannot_choose_is_not_in_the_plan(spec):
     assert "search" in some["estimated"]
 
 
+def test_a_search_that_may_follow_another_is_in_the_upper_bound_of_the_plan(spec):
+    fields = {key: value for key, value in spec.items() if key != "graph"} | {"graph": {"n_neighbors": 5}}
+    auto, exact, descent = (
+        {row["name"]: row for row in plan(fields, set=[f"graph.method={method}"], points=50_000, columns=64).records()}
+        ["neighbors"] for method in ("auto", "exact", "descent"))
+    assert auto["tasks"] == exact["tasks"] + descent["tasks"]
+    assert auto["read_bytes"] == exact["read_bytes"] + descent["read_bytes"]
+    assert auto["peak_bytes"] == max(exact["peak_bytes"], descent["peak_bytes"])
+
+
 def test_a_shape_cannot_be_run(spec, tmp_path):
     with pytest.raises(ParameterError, match="a plan for 1,000 points, 8 columns"):
         run(plan(spec, points=1000, columns=8, workspace=tmp_path / "w"), execution=InProcess(1))

@@ -10,6 +10,7 @@ Reference: Dong, Moses, Li, "Efficient k-nearest neighbor graph construction for
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -163,6 +164,11 @@ class DescentTask:
         for start, stop in row_ranges(len(distances), self.block_rows):
             out.write_rows(start, ids=ids[start:stop], distances=stored_distances(distances[start:stop]))
         return {"filled_exactly": filled, "recall": recall_at(distances), "searches": searches}
+
+    @staticmethod
+    def described(receipt: Receipt) -> dict[str, Any]:
+        """Return what the receipt says of the lists; JSON."""
+        return {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
 
 
 def descent_seconds(X: Rows, k: int, metric: AnyMetric = Euclidean.name) -> float:

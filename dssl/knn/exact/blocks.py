@@ -220,24 +220,24 @@ def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution,
     return with_search(points, layout, measurable(X.take(pilot), metric), pilot, k, n)
 
 
-def frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
-    """Return the sample of dense rows, transformed by the metric, to which their frame is fitted."""
-    return measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric)
-
-
 def sampled_frame(X: Rows, metric: AnyMetric) -> Frame:
     """Return the frame of a sample of dense rows."""
-    return principal_frame(frame_sample(X, metric))
+    return principal_frame(_frame_sample(X, metric))
 
 
-def exact_seconds_by_sample(n: int, sample: np.ndarray, frame: Frame, k: int) -> float:
-    """Return about the least seconds that `plan_exact` predicts for n dense rows, by their `frame_sample`.
+def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
+    """Return the frame of a sample of dense rows, and about the least seconds that `plan_exact` predicts.
 
-    A query of the tree visits about as many of n rows and their boxes as of those of the sample, or more.
+    A query of the tree visits about as many of all rows and their boxes as of those of the sample, or more.
     """
-    pilot = sample_ids(len(sample), PILOT_QUERIES)
+    sample, n = _frame_sample(X, metric), len(X)
+    frame, pilot = principal_frame(sample), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
-    return min(tree_seconds(layout, sample[pilot], pilot, k, n), TILE_PAIR_NS * 1e-9 * float(n) * n)
+    return frame, min(tree_seconds(layout, sample[pilot], pilot, k, n), TILE_PAIR_NS * 1e-9 * float(n) * n)
+
+
+def _frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
+    return measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric)
 
 
 def dense_points(X: Rows, metric: AnyMetric, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:

@@ -134,7 +134,9 @@ def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coord
     norm *= scale**2
     lead = np.empty((len(rows), leading + 2), np.float32)
     further = np.empty((len(rows), axes - leading + 1), np.float32)
-    near = all_axes if of_points else np.clip(all_axes, -FAR, FAR)  # nearer to all points, so that bounds hold
+    # Cut coordinates are nearer to all points, so that bounds of trees and boxes hold; tiles, which take the true norm,
+    # allow for 2^-21 of it, and are cut short by 1e-15 of it at most.
+    near = all_axes if of_points else np.clip(all_axes, -FAR, FAR)
     lead[:, :leading], further[:, :-1] = near[:, :leading], near[:, leading:]
     rest = norm - np.einsum("ij,ij->i", all_axes[:, :leading], all_axes[:, :leading])
     # With all axes the residual is zero, and its computed value is rounding alone.
