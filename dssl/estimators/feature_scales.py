@@ -44,6 +44,7 @@ SPARSE: tuple[ScalingKind, ...] = ("none", "max_abs", "unit_norm")
 MAX_LABELS = 300  # of the supervised family
 SAMPLED = 300  # points for its bandwidths
 PRIOR: dict[ScalingKind, float] = {"none": 3.0, "standardize": 1.0, "unit_range": 0.5, "max_abs": 1.0, "unit_norm": 1.0}
+NONE_OF_QUANTITIES = 12.0  # the same of "none" for quantities (`tests/benchmarks/quantity_scales.py`)
 SCALE_STREAM = 12  # of the seed
 MAX_HELD_OUT, MAX_ENTRIES = 2000, 8 << 20  # labels that are predicted by near ones, and entries of the rows of these
 SEARCH_NS = 1e9  # of the nearest labels by a metric that is a formula of two rows
@@ -116,7 +117,8 @@ def _best_by_kernels(losses: Mapping[ScalingKind, np.ndarray], first: ScalingKin
     """Return the best scaling by the sums L_m of the kernels (m,) under each, and E for each label."""
     unit = 1.0 if of_classes else min(float(loss.min()) for loss in losses.values()) / n_labels
     energies = {kind: _energy(loss, max(unit, np.finfo(float).tiny)) for kind, loss in losses.items()}
-    posterior = {kind: usable_share * energy + (0.0 if kind == first or narrow else PRIOR[kind] * unit)
+    prior = PRIOR if of_classes else {**PRIOR, "none": NONE_OF_QUANTITIES}
+    posterior = {kind: usable_share * energy + (0.0 if kind == first or narrow else prior[kind] * unit)
                  for kind, energy in energies.items()}
     best = min(posterior, key=lambda kind: posterior[kind])
     return (first if posterior[first] <= posterior[best] else best,

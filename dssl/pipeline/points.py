@@ -344,5 +344,5 @@ def _scaled_points_cost(f: PlanInputs, spec: Any) -> Cost:
     return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
-SCALED_POINTS = replace(POINTS, version=10, needs=("dataset", "split", "labels"), params=ScaleParams.of,
+SCALED_POINTS = replace(POINTS, version=11, needs=("dataset", "split", "labels"), params=ScaleParams.of,
                         make=make_scaled_points, cost=_scaled_points_cost)
