@@ -7,17 +7,18 @@ A run needs the artifacts of its stages, which `stages.json` in its folder lists
 written down first, so that a plan and a prediction can say why it is not there.
 """
 
+import shlex
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..base.errors import DataError, IntegrityError, require
-from ..storage.artifacts import Workspace, remove_folder
-from ..storage.files import disk_bytes, remove_tree
-from ..storage.manifests import MANIFESTS
+from ..storage.artifacts import REMOVED, Workspace, remove_folder
+from ..storage.files import disk_bytes, remove_tree, write_json
+from ..storage.manifests import MANIFESTS, PUBLISHED
 from .growth import last_runs
 from .kinds import kind_of
 from .records import RESULT, SPEC, read_result, read_spec, stages_of
@@ -87,7 +88,7 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
     items = [Removable("run", path, disk_bytes(path)) for path in runs if path not in kept]
     kept_bytes = passing_bytes = 0
     for path in sorted(artifacts.glob("*/*")):
-        name, complete, size = f"{path.parent.name}/{path.name}", (path / "manifest.json").is_file(), disk_bytes(path)
+        name, complete, size = f"{path.parent.name}/{path.name}", (path / PUBLISHED).is_file(), disk_bytes(path)
         if not complete or name not in needed:
             items.append(Removable("artifact" if complete else "unfinished", path, size))
         elif intermediate and name in passing:
@@ -121,16 +122,28 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
 
 
 def require_artifacts(workspace: Workspace) -> None:
-    """Raise IntegrityError if a run that is done has made an artifact that neither is there nor was removed by gc."""
-    there = {path.parent for path in (workspace.root / "artifacts").glob("*/*/manifest.json")}
+    """Raise IntegrityError if a run that is done needs an artifact that neither is there nor was removed by gc."""
+    # The runs first: one that ends in between has made all that it needs.
+    stages_by_run = {run.name: read_result(run / RESULT)["stages"] for run in workspace.runs if _is_done(run)}
+    there = {path.parent for path in (workspace.root / "artifacts").glob(f"*/*/{PUBLISHED}")}
     removed = workspace.removed()
-    for run in filter(_is_done, workspace.runs):
-        for stage in read_result(run / RESULT)["stages"]:
+    for name, stages in stages_by_run.items():
+        for stage in stages:
             folder = workspace.folder_of(stage["name"], stage["address"])
             require(folder in there or f"{folder.parent.name}/{folder.name}" in removed, f"{folder} is missing",
-                    error=IntegrityError, why=f"the run {run.name} has made it, and `dssl gc` has not removed it",
+                    error=IntegrityError, why=f"the run {name} needs it, and `dssl gc` has not removed it",
                     fix=f"run its pipeline again: only what is missing is made anew; or remove the run, with `dssl gc "
-                    f"--drop {run.name} --yes`")
+                    f"--drop {name} --yes --workspace {shlex.quote(str(workspace.root))}`")
+
+
+def note_made(workspace: Workspace, folders: Iterable[Path]) -> None:
+    """Record that artifacts are there, so that their removal at an earlier time does not explain that one is missing.
+
+    The caller holds the workspace's lock.
+    """
+    removed, names = workspace.removed(), {f"{folder.parent.name}/{folder.name}" for folder in folders}
+    if names & {*removed}:
+        write_json(workspace.root / REMOVED, {name: day for name, day in removed.items() if name not in names})
 
 
 def intermediate_of(workspace: Workspace, runs: Sequence[Path]) -> set[str]:
@@ -160,7 +173,7 @@ def remove_intermediate(workspace: Workspace, run: Path) -> None:
         warnings.warn(f"the intermediate artifacts are kept: {error}", UserWarning, stacklevel=2)
         return
     folders = [workspace.root / "artifacts" / name for name in sorted(passing)]
-    _remove(workspace, [Removable("intermediate", path, 0) for path in folders if (path / "manifest.json").is_file()])
+    _remove(workspace, [Removable("intermediate", path, 0) for path in folders if (path / PUBLISHED).is_file()])
 
 
 def _is_done(run: Path) -> bool:

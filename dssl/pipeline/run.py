@@ -29,7 +29,7 @@ from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
 from .dataset import changed_rows
-from .gc import remove_intermediate
+from .gc import note_made, remove_intermediate
 from .graphs import write_unreachable
 from .growth import CannotGrow, LastRun
 from .inspection import with_disk_bytes
@@ -219,6 +219,7 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     run_stages(made, made, records, execution, estimated, tell)
     made.workspace.tidy(item.artifact for item in made.selected
                         if records[item.artifact.address].status != "cached")
+    note_made(made.workspace, (item.artifact.folder for item in made.selected if item.artifact.exists))
     if not unlike:  # until a worker came later
         _tell_unlike(execution.processors, tell)
     if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):

@@ -326,9 +326,11 @@ def state_of(folder: Path, knows: Knows) -> RunState:
     still knows the job. One that was cancelled begins no start any more: it has ended once the engine does not know it,
     or, where the engine cannot be asked from here, after `HANDING_OVER` seconds.
     """
-    spec = read_spec(folder / SPEC) if (folder / SPEC).is_file() else {}
-    unknown: StatusRecord = {"run": folder.name, "name": spec.get("name"), "state": "lost", "error": None}
-    status = read_status(folder) if (folder / STATUS).is_file() else unknown
+    if (folder / STATUS).is_file():
+        status = read_status(folder)
+    else:
+        spec = read_spec(folder / SPEC) if (folder / SPEC).is_file() else {}
+        status = {"run": folder.name, "name": spec.get("name"), "state": "lost", "error": None}
     try:
         submission = Submission.at(folder)
     except DataError:

@@ -378,7 +378,7 @@ class Workspace:
             write_json(copy, read_manifest(folder / PUBLISHED))
 
     def removed(self) -> dict[str, str]:
-        """Return the day on which artifacts were removed, by STAGE/FOLDER; some may have been made again."""
+        """Return the day on which artifacts were removed, by STAGE/FOLDER; some may be there again."""
         path = self.root / REMOVED
         try:
             return read_record(path, {}, fix=f"delete {path}: it only lists what `dssl gc` has removed")

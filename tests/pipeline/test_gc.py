@@ -1,5 +1,6 @@
 """What gc removes of a workspace, and what it keeps; what says that something was removed."""
 
+import os
 import shutil
 import threading
 import time
@@ -9,7 +10,7 @@ import pytest
 from dssl.base.errors import DataError, IntegrityError, LockedError
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.gc import collect_garbage, find_garbage, require_artifacts
+from dssl.pipeline.gc import collect_garbage, find_garbage, note_made, require_artifacts
 from dssl.pipeline.inspection import inspect, runs_of
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
@@ -70,6 +71,7 @@ def test_of_a_dropped_run_goes_what_no_other_needs_and_it_is_told(twice, finishe
     assert planned["columns"].status == "cached"
     again = run(spec, set=["model.eta=3"], workspace=workspace.root, execution=InProcess(2))
     assert again.metrics == result.metrics
+    assert workspace.removed() == {}, "all is there again"
     assert open_model(model).model.attributes == before
 
 
@@ -109,15 +111,31 @@ def test_an_artifact_that_somebody_deleted_is_missed_wherever_it_is_needed(works
             ask()
 
 
-def test_what_gc_removed_is_not_missed(trimmed):
-    require_artifacts(trimmed[0])
+def test_what_gc_removed_is_not_missed_until_it_is_made_again(trimmed):
+    workspace = trimmed[0]
+    require_artifacts(workspace)
+    (name, _), *others = sorted(workspace.removed().items())
+    note_made(workspace, [workspace.root / "artifacts" / name])
+    assert workspace.removed() == dict(others)
+    with pytest.raises(IntegrityError, match=rf"(?s){name} is missing.*needs it.*--yes --workspace .*{workspace.root}"):
+        require_artifacts(workspace)
 
 
 def test_a_run_that_has_not_ended_says_so_where_its_model_is_asked_for(workspace, finished):
     folder = workspace / "runs" / finished[1].run
     (folder / "result.json").unlink()
-    with pytest.raises(DataError, match=r"(?s)has no model.*its state is done.*run the pipeline again"):
+    with pytest.raises(DataError, match=r"(?s)has no model.*its result\.json is missing.*run the pipeline again: fin"):
         open_model(folder)
+    write_json(folder / "kept.json", status := read_json(folder / "status.json"))
+    for state, fix in (("running", "wait for its end$"), ("failed", "run the pipeline again: finished")):
+        write_json(folder / "status.json", {**status, "state": state, "pid": os.getpid()})
+        with Workspace.at(workspace).lock(), pytest.raises(DataError, match=rf"(?s)its state is {state}.*fix: {fix}"):
+            open_model(folder)
+    (folder / "kept.json").rename(folder / "status.json")
+    (folder / "spec.json").rename(folder / "kept")
+    (folder / "spec.json").write_text("{")
+    assert state_of(folder, lambda engine: False)["name"] == finished[1].name, "status.json has the name"
+    (folder / "kept").rename(folder / "spec.json")
     (folder / "status.json").unlink()
     assert [known["name"] for known in runs_of(Workspace.at(workspace))] == [finished[1].name]
     assert state_of(folder, lambda engine: False)["name"] == finished[1].name

@@ -49,10 +49,11 @@ def _refuse_unfinished(path: Path) -> None:
     """Raise DataError if a path is the folder of a run that has not come to its end."""
     if (path / STATUS).is_file():
         status = read_status(path)
-        error = status.get("error")
-        why = f"its state is {status['state']}" + (f": {error['what']}" if error else "")
-        raise DataError(explain(f"the run of {path} has no model", why=why,
-                                fix="run the pipeline again, or wait for its end: finished parts are kept"))
+        state, error = status["state"], status.get("error")
+        why = "it is done, but its result.json is missing" if state == "done" else \
+            f"its state is {state}" + (f": {error['what']}" if error else "")
+        raise DataError(explain(f"the run of {path} has no model", why=why, fix="wait for its end" if state == "running"
+                                else "run the pipeline again: finished parts are kept"))
 
 
 def _refuse_removed(folder: Path) -> None:
