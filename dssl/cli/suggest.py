@@ -81,7 +81,8 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
     again = "".join(f" --set {text}" for text in (*map(shlex.quote, settings), suggested.next_files(out)))
     again += f" --workspace {shlex.quote(workspace)}" if workspace != DEFAULT_WORKSPACE else ""
     click.echo(f"{count} rows in {out}, {suggested.attributes['in_words']}. Rows count from 0, lines of a file "
-               "from 1. Fill in the column label, then:")
+               f"from 1. Fill in the column label{f' and the column {suggested.weight}' if suggested.weight else ''}, "
+               "then:")
     click.echo(f"  dssl run {spec}{again}")
     click.echo("For the rows after these, give `dssl suggest` the folder of that run, or the same --set.")
 

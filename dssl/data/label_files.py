@@ -38,7 +38,7 @@ class Identifiers:
 class LabelLine:
     """A line with a label. origin : its file and line number. name : of its row, an identifier or a number.
 
-    weight : its cell in the column of weights, None if none is read.
+    weight : its cell in the column of weights, None if its file has no such column, or none is read.
     """
 
     origin: str
@@ -52,7 +52,8 @@ def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = No
                      weight: str | None = None) -> dict[int, LabelLine]:
     """Return the line with the label of each labeled row, in ascending order of the rows.
 
-    Empty labels are ignored. identifiers : of the source, None if it has none. weight : the column of weights.
+    Empty labels are ignored. identifiers : of the source, None if it has none. weight : the column of weights, which
+    files may lack. Of several lines of a row one that has a weight counts.
 
     Raises
     ------
@@ -66,15 +67,8 @@ def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = No
 
 
 def have_column(paths: Sequence[Path], column: str) -> bool:
-    """Return whether files of labels have a column; raise DataError if only some have it."""
-    present = [column in _header(_cells(path)) for path in paths]
-    lacking, having = ([path for path, has in zip(paths, present, strict=True) if has is which]
-                       for which in (False, True))
-    require(not lacking or not having, error=DataError, why="either all labels of labels.file have their weight there, "
-            "or none", what="" if not lacking or not having else
-            f"{lacking[0]} has no column {column!r}, which {having[0]} has",
-            fix="add the column to each file, or remove it from all")
-    return all(present)
+    """Return whether all files of labels have a column."""
+    return all(column in _header(_cells(path)) for path in paths)
 
 
 def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
@@ -104,7 +98,10 @@ def count_label_files(paths: Sequence[Path]) -> int:
 
 
 def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> dict[int, LabelLine]:
-    """Return the first line of each row; raise DataError if another line has a different label."""
+    """Return the line of each row, the first one with a weight if any has one.
+
+    Raises DataError: another line has a different label or weight.
+    """
     labels: dict[int, LabelLine] = {}
     for line in lines:
         row = _row_of(line, known)
@@ -112,9 +109,12 @@ def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> d
         require(first.label == line.label, f"{line.origin}: row {line.name} is {line.label!r}, and was {first.label!r} "
                 f"in {first.origin}", error=DataError, why="a point has one label",
                 fix="correct one of the two lines, or remove it")
-        require(first.weight == line.weight, f"{line.origin}: row {line.name} weighs {line.weight!r}, and weighed "
-                f"{first.weight!r} in {first.origin}", error=DataError, why="a label has one weight",
+        agree = first.weight == line.weight or first.weight is None or line.weight is None
+        require(agree, f"{line.origin}: row {line.name} weighs {line.weight!r}, and weighed {first.weight!r} in "
+                f"{first.origin}", error=DataError, why="a label has one weight",
                 fix="correct one of the two lines, or remove it")
+        if first.weight is None and line.weight is not None:
+            labels[row] = line
     return labels
 
 
@@ -179,4 +179,4 @@ def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[Label
     for number, cells in numbered:
         if not is_missing_text(cells[label]):
             yield LabelLine(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip(),
-                            None if weight is None else cells[header.index(weight)].strip())
+                            cells[header.index(weight)].strip() if weight in header else None)

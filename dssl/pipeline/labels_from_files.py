@@ -10,7 +10,7 @@ import numpy as np
 
 from ..base.errors import DataError, explain, require, sentences
 from ..data.ingest_params import IngestParams
-from ..data.label_files import Identifiers, LabelLine, have_column, read_label_files, spelled_as
+from ..data.label_files import Identifiers, LabelLine, read_label_files, spelled_as
 from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.step import SOFT_LABELS, Context
@@ -60,8 +60,7 @@ def lines_of_file(context: Context, read: IngestParams, weight: str | None) -> d
     if "labels" not in context.files:
         return {}
     paths = [file.path for file in context.files["labels"].source.files]
-    weighs = weight is not None and have_column(paths, weight)
-    return read_label_files(paths, _identifiers(context, read), weight if weighs else None)
+    return read_label_files(paths, _identifiers(context, read), weight)
 
 
 def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
@@ -157,8 +156,8 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
                  read: IngestParams) -> tuple[AnyLabels, np.ndarray, dict[str, Any]]:
     """Return the target without the labels of weight 0, the weights (l,) of the others, and notes on them; JSON.
 
-    column : of the source; or of the files of labels where these lines, by row of the source, have their weights: then
-    labels of the source weigh what that column of the source says, where it is one that is no feature.
+    column : of the source; or of files of labels where some of these lines, by row of the source, have weights: all
+    other labels then weigh what that column of the source says, where it is one that is no feature.
 
     Raises
     ------
@@ -166,42 +165,45 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
     """
     rows = context.rows("split", "train").take(target.labeled)
     in_files = any(line.weight is not None for line in lines.values())
-    cells, weight, place = _of_lines(context, column, lines, rows, read) if in_files else \
+    cells, weight, places = _of_lines(context, column, lines, rows, read) if in_files else \
         _of_source(context, column, read, rows)
     wrong = np.flatnonzero(~((weight >= 0) & (weight < np.inf)))
-    require(len(wrong) == 0, error=DataError, what=f"{place}: {len(wrong)} of {len(rows)} labels have no weight that "
-            "is a finite number >= 0: " + ", ".join(f"row {rows[i]} has {cells[i]!r}" for i in wrong[:SHOWN]),
+    shown = ", ".join(f"row {rows[i]} has {cells[i]!r}" for i in wrong[:SHOWN])
+    require(len(wrong) == 0, error=DataError, what=f"{_named(places[wrong])}: {len(wrong)} of {len(rows)} labels have "
+            f"no weight that is a finite number >= 0: {shown}",
             why="each label counts its weight in the fit, and a negative one rewards errors",
             fix="correct these cells (rows are counted from 0); 0 leaves a label out"
             + (", and a label of the source needs a line in the files too, or a weight in that column of the source"
                if in_files else ""))
-    require(bool((weight > 0).any()), f"{place}: the weight of every label is zero", error=DataError,
+    require(bool((weight > 0).any()), f"{_named(places)}: the weight of every label is zero", error=DataError,
             why="such points count as unlabeled, so there is nothing to learn from", fix="raise a weight")
     weighted = np.flatnonzero(weight > 0)
     weighed = target.take(weighted)
     if isinstance(target, Classes):
         weightless = target.names[np.setdiff1d(target.coded, weighed.coded)].tolist()
-        require(not weightless, f"{place}: every label of the class {', '.join(map(repr, weightless))} has weight zero",
-                why="such points count as unlabeled, and a class is learned from its labels", error=DataError,
-                fix="raise a weight, or leave the class out with data.keep")
+        require(not weightless, f"{_named(places)}: every label of the class {', '.join(map(repr, weightless))} has "
+                "weight zero", why="such points count as unlabeled, and a class is learned from its labels",
+                error=DataError, fix="raise a weight, or leave the class out with data.keep")
     return weighed, weight[weighted], {"weights": {"column": column, "min": float(weight[weighted].min()),
                                                "max": float(weight.max()), "zero": len(weight) - len(weighted)}}
 
 
 def _of_source(context: Context, column: str, read: IngestParams,
-               rows: np.ndarray) -> tuple[list[str], np.ndarray, str]:
-    """Return the cells, the weights and the place of a column of the source; rows : in ascending order."""
+               rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cells, the weights and their places, of a column of the source; rows : in ascending order."""
     source, attributes = context.files["source"].source, context.attributes("dataset")
     with rows_in_files(source, read, attributes) as table:
         if table is None or column not in table.names:  # which is refused before, where no file of labels has it either
-            return [""] * len(rows), np.full(len(rows), np.nan), source.name
-        cells = table.cells(column, rows)
-        return cells, table.numbers(cells, attributes["dataset"].get("decimal")), f"{source.name}, column {column!r}"
+            place = f"{source.name}, which has no column {column!r}"
+            return np.full(len(rows), "", object), np.full(len(rows), np.nan), np.full(len(rows), place, object)
+        cells, place = table.cells(column, rows), f"{source.name}, column {column!r}"
+        weight = table.numbers(cells, attributes["dataset"].get("decimal"))
+        return np.array(cells, object), weight, np.full(len(rows), place, object)
 
 
 def _of_lines(context: Context, column: str, lines: Mapping[int, LabelLine], rows: np.ndarray,
-              read: IngestParams) -> tuple[list[str], np.ndarray, str]:
-    """Return the cells, the weights and the place of a column of the files of labels, and of the source for others.
+              read: IngestParams) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the cells, the weights and their places, of a column of the files of labels, and of the source for others.
 
     Raises DataError: the source has a feature of that name.
     """
@@ -210,13 +212,22 @@ def _of_lines(context: Context, column: str, lines: Mapping[int, LabelLine], row
             what=f"labels.weight={column!r} is a column of {name} and a feature of the source",
             why="a weight is no feature", fix=f"set data.read.drop to [{column}]: labels without a line in these files "
             "then weigh what the source says; or rename the column of the files of labels")
-    cells = [lines[row].weight or "" if row in lines else "" for row in rows.tolist()]
-    weight, others = np.array([_number(cell) for cell in cells]), np.array([row not in lines for row in rows.tolist()])
+    in_files = [lines[row].weight if row in lines else None for row in rows.tolist()]
+    others = np.array([cell is None for cell in in_files])
+    cells = np.array([cell or "" for cell in in_files], object)
+    weight = np.array([_number(cell) for cell in cells])
+    places = np.full(len(rows), f"{name}, column {column!r}", object)
     if others.any():
-        others_cells, weight[others], _ = _of_source(context, column, read, rows[others])
-        for i, cell in zip(np.flatnonzero(others), others_cells, strict=True):
-            cells[i] = cell
-    return cells, weight, f"{name}, column {column!r}"
+        of_source = _of_source(context, column, read, rows[others])
+        cells[others] = of_source[0]
+        weight[others] = of_source[1]
+        places[others] = of_source[2]
+    return cells, weight, places
+
+
+def _named(places: np.ndarray) -> str:
+    """Return the names of places, each once."""
+    return " and ".join(dict.fromkeys(places))
 
 
 def _number(cell: str) -> float:

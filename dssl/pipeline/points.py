@@ -279,11 +279,13 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
 def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
     """Return that of passes over the labels, in the driver: a block of them in random order, and those chosen.
 
-    Where they have weights in a column of the source, it is read once more.
+    Where weights may stand in a column of the source, it is read once more: surely if not all files of labels have
+    them, and otherwise at most, for labels without a line in these files.
     """
     c, m, labels = tag_count(f, spec), min(f.n_labeled, f.n), spec.labels
     held = 60 * min(f.n, DRAW_ROWS) + 3 * c * max(min(f.n, DRAW_ROWS), m)
-    again = 0 if labels is None or labels.weight is None or labels.weighs_in_files else f.n_rows * f.source_row_bytes
+    may_read = labels is not None and labels.weight is not None and (f.bound == "upper" or not labels.weighs_in_files)
+    again = f.n_rows * f.source_row_bytes if may_read else 0
     opinion = cost_of(0, 0, 0, 0) if spec.model.opinion is None else opinion_cost(f, spec.model.opinion.params)
     return opinion + cost_of(
         0, (24 + 2 * c) * f.n + again, ((16 if labels is None or labels.weight is None else 24) + 2 * c) * m,

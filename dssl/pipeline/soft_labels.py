@@ -224,7 +224,7 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
             why="each element of such a list is a feature, not a tag or a label",
             fix="write the lists with their elements as text or integers, such as ['1', '2']")
     near = [match for name in missing for match in get_close_matches(name, names, 1)]
-    beside = ", and neither have the files of labels.file" if absent.get("labels.weight") and spec.labels is not None \
+    beside = ", and not all files of labels.file have it" if absent.get("labels.weight") and spec.labels is not None \
         and spec.labels.file is not None else ""
     require(not missing, "; ".join(f"{key}={', '.join(map(repr, columns))}: {source.name} has no such column"
                                    for key, columns in absent.items() if columns) + beside, error=DataError,

@@ -74,7 +74,7 @@ class LabelSection:
 
     @cached_property
     def weighs_in_files(self) -> bool:
-        """Return whether the files of labels have the column of weights."""
+        """Return whether all files of labels have the column of weights."""
         return self.weight is not None and self.file is not None and have_column(
             [file.path for file in find_source(self.file, format="csv").files], self.weight)
 
@@ -153,20 +153,14 @@ class Spec(Sections):
 
     @cached_property
     def read(self) -> IngestParams:
-        """Return how the source is read: without the columns that are no features.
-
-        Raises DataError: some files of labels have the column of weights, and others have not.
-        """
+        """Return how the source is read: without the columns that are no features."""
         read = self.data.read if self.data.tags is None else replace(self.data.read, target="none")
         others = [name for names in self.columns_beside.values() for name in names if name not in (read.drop or ())]
         return replace(read, drop=(*(read.drop or ()), *others)) if others else read
 
     @cached_property
     def columns_beside(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of the source that are no features, by the key that names them.
-
-        Raises DataError: some files of labels have the column of weights, and others have not.
-        """
+        """Return the columns of the source that are no features, by the key that names them."""
         labels, opinion = self.labels, self.model.opinion
         weight = () if labels is None or labels.weight is None or labels.weighs_in_files else (labels.weight,)
         tags = () if self.data.tags is None else self.data.tags.names

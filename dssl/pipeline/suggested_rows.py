@@ -39,6 +39,7 @@ class SuggestedRows:
     rows as they stand in its files.
     identifier : the column that names them, None where there is none.
     label_files : of the run; the file with these labels comes after them in `labels.file`.
+    weight : the column of what labels weigh, which is to be filled in; None where there is none, or the source has it.
     """
 
     rows: np.ndarray
@@ -50,6 +51,7 @@ class SuggestedRows:
     places: Sequence[FileRow] = ()
     identifier: str | None = None
     label_files: tuple[str, ...] = ()
+    weight: str | None = None
 
     def records(self) -> list[dict[str, Any]]:
         """Return each row as JSON; `line` (from 1), `file`, `cells` and `identifier` of a table."""
@@ -71,16 +73,19 @@ class SuggestedRows:
     def write(self, out: Path, safe_csv: bool = False) -> None:
         """Write a CSV file with an empty column `label`, to be filled in and named by `labels.file` of the next run.
 
-        safe_csv : see `CsvLines`. Raises DataError: there is such a file, whose labels would be lost.
+        So is the column of weights, where `weight` names one. safe_csv : see `CsvLines`.
+
+        Raises DataError: there is such a file, whose labels would be lost.
         """
         require_new(out)
         with draft_of(out, publish_once) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
             lines = CsvLines(file, safe_csv)
             beside = [[place.file, "" if place.line is None else place.line] for place in self.places]
-            lines.write(["row", *(["file", "line"] if beside else []), *HEADER,
+            weighed = [] if self.weight is None or self.weight in SUGGESTED else [self.weight]
+            lines.write(["row", *(["file", "line"] if beside else []), *HEADER, *weighed,
                          *map(column_beside, self.columns)])
             lines.write_all([row, *(beside[i] if beside else []), repr(score), "" if predicted is None else predicted,
-                              "" if probability != probability else repr(probability), "",
+                              "" if probability != probability else repr(probability), "", *("" for _ in weighed),
                               *(self.places[i].cells if beside else [])]
                              for i, (row, score, predicted, probability) in enumerate(zip(
                                  self.rows.tolist(), self.scores.tolist(), self.predicted, self.probability.tolist(),
@@ -127,21 +132,23 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     return SuggestedRows(rows, chosen.scores, predicted, probability, chosen.attributes)
 
 
-def with_places(suggested: SuggestedRows, source: Source, read: IngestParams, attributes: Mapping[str, Any],
-                weight: str | None = None) -> SuggestedRows:
+def with_places(suggested: SuggestedRows, source: Source, read: IngestParams,
+                attributes: Mapping[str, Any]) -> SuggestedRows:
     """Return the rows as they stand in the files of their source; as they are where it is no table.
 
-    read : how the source was read. attributes : of the stage `dataset`. weight : the column of what labels weigh, which
-    is left out: the source says it of these rows too.
+    read : how the source was read. attributes : of the stage `dataset`. The column of weights is left out where the
+    source has it: labels without a weight of their own weigh what the source says.
     """
     with rows_in_files(source, read, attributes) as rows:
         if rows is None:
             return suggested
         identifier = identifier_of(attributes)
-        shown = [j for j, name in enumerate(rows.names) if name not in (attributes["dataset"].get("target"), weight)]
+        hidden = (attributes["dataset"].get("target"), suggested.weight)
+        shown = [j for j, name in enumerate(rows.names) if name not in hidden]
         places = [replace(place, cells=tuple(place.cells[j] for j in shown))
                   for place in rows.take(suggested.rows.tolist())]
         return replace(suggested, columns=tuple(rows.names[j] for j in shown), places=places,
+                       weight=None if suggested.weight in rows.names else suggested.weight,
                        identifier=identifier if identifier in rows.names else None)
 
 

@@ -52,7 +52,10 @@ def finished_models(name: str | Path, workspace: str | Path, overrides: Sequence
 def artifacts_behind(folder: Path) -> dict[str, Artifact]:
     """Return the artifact in a folder and all that it follows from, by stage.
 
-    Raises IntegrityError: a manifest is missing or damaged, or one is of another artifact.
+    Raises
+    ------
+    DataError : `dssl gc` removed one of them. IntegrityError : a manifest is missing or damaged, or is that of another
+    artifact.
     """
     workspace, artifacts, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
     stages = all_stage_names()
@@ -78,9 +81,9 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
 
     Raises
     ------
-    DataError : there is no such run; it learned from no labels, or holds fewer points without a label. ParameterError :
-    its kind of model has no graph, or predicts quantities, and the criterion asks for it. IntegrityError : an artifact
-    is damaged.
+    DataError : there is no such run; it learned from no labels, or holds fewer points without a label; or `dssl gc`
+    removed an artifact that its model follows from. ParameterError : its kind of model has no graph, or predicts
+    quantities, and the criterion asks for it. IntegrityError : an artifact is missing or damaged.
     """
     params = SuggestParams(count=count, criterion=criterion, random_state=random_state)
     folder = finished_models(run, workspace, overrides)
@@ -109,6 +112,7 @@ def _spec_of(folder: Path) -> dict[str, Any]:
 def _placed(suggested: SuggestedRows, spec: dict[str, Any], attributes: dict[str, Any]) -> SuggestedRows:
     """Return rows with their places in the files of a run's source; without, where that is not there as it was read."""
     dataset = attributes["dataset"]
+    suggested = replace(suggested, weight=(spec.get("labels") or {}).get("weight"))
     if not spec or not is_table(dataset.get("format", "")):
         return suggested
     read = ingest_params(spec["data"]["read"], "data.read")
@@ -116,6 +120,5 @@ def _placed(suggested: SuggestedRows, spec: dict[str, Any], attributes: dict[str
         source = find_source(spec["data"]["source"], labels=read.labels, format=read.format, download=False)
     except DataError:
         return suggested
-    weight = (spec.get("labels") or {}).get("weight")
-    return with_places(suggested, source, read, attributes, weight) if fingerprint(source) == dataset["fingerprint"] \
+    return with_places(suggested, source, read, attributes) if fingerprint(source) == dataset["fingerprint"] \
         else suggested

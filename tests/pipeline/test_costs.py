@@ -57,6 +57,16 @@ def planned(n=50_000, d=50, budget=1 << 30, **changes):
     return Planned.of(spec_of(**changes), n, d, budget)
 
 
+def test_the_source_is_read_again_for_weights_of_labels_unless_all_files_have_them(tmp_path):
+    read = {}
+    for columns, line in (("row,label", "0,1"), ("row,label,w", "0,1,1")):
+        (tmp_path / "told.csv").write_text(f"{columns}\n{line}\n")
+        shown = {"given": True, "file": str(tmp_path / "told.csv"), "weight": "w"}
+        read[columns] = [planned(labels=shown).cost("labels", bound=bound).read for bound in ("lower", "upper")]
+    assert read["row,label"][0] == read["row,label"][1] == read["row,label,w"][1]
+    assert read["row,label,w"][1] - read["row,label,w"][0] == 50_000 * 4 * 50
+
+
 def test_every_stage_has_a_cost_and_a_hint():
     for kind in KINDS.values():
         assert [stage.name for stage in kind.stages if stage.cost is None or not stage.hint] == []

@@ -138,7 +138,7 @@ def test_files_of_labels_may_have_the_weights(table, tmp_path):
     assert_array_equal(rows, np.setdiff1d(np.arange(LABELED), [3, 11]))
     assert_allclose(weight, table["w"].to_numpy()[rows])
     labels[1:].to_csv(beside, index=False)
-    with pytest.raises(DataError, match=r"(?s)told.csv, column 'w': 1 of 50 .*row 0 has ''.*a line in the files"):
+    with pytest.raises(DataError, match=r"(?s)t\.csv, which has no column 'w': 1 of 50 .*row 0 has ''.*a line in "):
         labels_made(path, tmp_path, file=str(beside))
     table.fillna({"w": 1.0}).to_csv(path, index=False)
     labels.to_csv(beside, index=False)
@@ -148,6 +148,10 @@ def test_files_of_labels_may_have_the_weights(table, tmp_path):
     labels[10:].assign(w=2.0).to_csv(beside, index=False)  # labels without a line weigh what the source says
     rows, mixed, _ = labels_made(path, tmp_path, dropped, file=str(beside))
     assert_allclose(mixed, np.where(rows < 10, table["w"].to_numpy()[rows], 2.0))
+    table.assign(w=table["w"].mask(np.arange(N) == 4, -1.0)).to_csv(path, index=False)
+    with pytest.raises(DataError, match=r"(?s)t\.csv, column 'w': 1 of 50 .*row 4 has '-1.0'"):
+        labels_made(path, tmp_path, dropped, file=str(beside))
+    table.fillna({"w": 1.0}).to_csv(path, index=False)
     labels.drop(columns="w").to_csv(beside, index=False)  # the source has them then
     assert_allclose(labels_made(path, tmp_path, file=str(beside))[1], weight)
 
@@ -162,6 +166,29 @@ def test_the_file_of_rows_to_label_leaves_their_weights_to_the_source(table, tmp
     asked.assign(label=1).to_csv(beside, index=False)
     rows, weight, _ = labels_made(path, tmp_path, file=str(beside))
     assert_array_equal(weight[np.isin(rows, asked["row"])], 3.0)
+
+
+@pytest.mark.parametrize("in_source", [True, False])
+def test_a_second_round_of_rows_to_label_learns_from_files_with_and_without_weights(table, tmp_path, in_source):
+    path, told, beside = (tmp_path / name for name in ("t.csv", "told.csv", "next.csv"))
+    (table.fillna({"w": 3.0}) if in_source else table.drop(columns="w")).to_csv(path, index=False)
+    labels = pd.DataFrame({"row": np.arange(LABELED), "label": table["kind"][:LABELED].astype(int), "w": 2.0})
+    labels.to_csv(told, index=False)
+    data = {"read": {"drop": ["w"]}} if in_source else {}
+    first = run(spec_of(path, {"file": str(told)}, data, kind="graph", learner="laplace"), workspace=tmp_path / "work",
+                execution=InProcess(1))
+    suggest_rows(first.folder, InProcess(1), count=2).write(beside)
+    asked = pd.read_csv(beside).assign(label=1)
+    assert ("w" in asked) is not in_source
+    asked = asked if in_source else asked.assign(w=0.5)
+    asked.to_csv(beside, index=False)
+    rows, weight, _ = labels_made(path, tmp_path, data, file=[str(told), str(beside)])
+    assert len(rows) == LABELED + 2
+    assert_array_equal(weight, np.where(np.isin(rows, asked["row"]), 3.0 if in_source else 0.5, 2.0))
+    asked.drop(columns="w", errors="ignore").to_csv(beside, index=False)
+    if not in_source:
+        with pytest.raises(DataError, match=r"t\.csv has no such column, and not all files of labels.file have it"):
+            plan(spec_of(path, {"file": [str(told), str(beside)]}, data, kind="graph"), workspace=tmp_path / "work")
 
 
 @pytest.mark.parametrize(("cells", "message"), [
