@@ -3,7 +3,7 @@
 A graph that a spec names as a file is over all rows of the source: read, checked, and cut to the training points.
 
     weights    scipy.sparse.save_npz of a CSR matrix (n, n), symmetric, non-negative, finite
-    neighbors  numpy.savez(ids=..., distances=...), both (n, k)
+    neighbors  numpy.savez(ids=..., distances=...), both (n, k), or the folder that `dssl neighbors` writes
 
 Each is read whole by one task: weights take 40 bytes an edge in each direction, neighbors 60 bytes an entry.
 """
@@ -59,11 +59,13 @@ from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
+from ..storage.foreign_zarr import ForeignArray, is_zarr, list_arrays
 from .growth import CannotGrow
 from .stage import Stage
 
 PEAK_OF_UNPACKED = {"weights": 40 / 12, "neighbors": 60 / 16}  # bytes of memory a byte of the arrays
 LIST_ROWS = 1 << 16  # lists in one chunk
+ARRAYS = ("indices", "distances")  # of a folder of neighbor lists
 SHOWN = 20  # of the points that no label reaches
 
 
@@ -87,7 +89,9 @@ def make_vertices(context: Context, params: VertexParams) -> dict[str, Any]:
 
 
 def given_file(kind: str, path: str) -> Source:
-    """Return the local file of a given graph, "weights" or "neighbors", a path or a URL.
+    """Return the local file, or the folder of neighbor lists, of a given graph: "weights" or "neighbors".
+
+    path : of it, or a URL of a file.
 
     Raises
     ------
@@ -97,10 +101,12 @@ def given_file(kind: str, path: str) -> Source:
         source = find_source(path, format="npz")
     else:
         source = Source(path, Path(path).expanduser())
-        of_folder = "; of what `dssl neighbors` wrote: lists = zarr.open(FOLDER); numpy.savez(path, " \
-            "ids=lists['indices'][:], distances=lists['distances'][:])" if source.path.is_dir() else ""
+        if kind == "neighbors" and all(is_zarr(source.path / name) for name in ARRAYS):
+            _stored_lists(source.path)
+            return source
+        folder = ", or the folder that `dssl neighbors` wrote" if kind == "neighbors" else ""
         require(source.path.is_file(), f"graph.given.{kind}: {path} is not a file", error=DataError,
-                why="the graph is read from it", fix=f"give the path or the URL of an .npz file{of_folder}")
+                why="the graph is read from it", fix=f"give the path or the URL of an .npz file{folder}")
     if source.path.suffix == ".h5ad":
         require(kind == "weights", f"graph.given.{kind}: {path}", error=DataError,
                 why="of an .h5ad file obsp/connectivities is read, which are weights",
@@ -109,6 +115,15 @@ def given_file(kind: str, path: str) -> Source:
         return source
     require_usual(path, source.path, _unpacked_bytes(source.path, kind))
     return source
+
+
+def _stored_lists(path: Path) -> list[ForeignArray]:
+    """Return the ids and the distances of neighbor lists in a folder; raise DataError if they are no Zarr arrays."""
+    arrays = [list_arrays(path / name, str(path / name)) for name in ARRAYS]
+    require(all("X" in members for members in arrays), f"{path} holds no neighbors", error=DataError,
+            why="graph.given.neighbors names a folder with the Zarr arrays indices and distances",
+            fix="write it with `dssl neighbors`")
+    return [members["X"] for members in arrays]
 
 
 @contextmanager
@@ -125,7 +140,9 @@ def _explained(path: Path, kind: str) -> Iterator[None]:
 
 
 def _unpacked_bytes(path: Path, kind: str) -> int:
-    """Return the bytes of the arrays of a file as its archive tells them; Python reads no more of it."""
+    """Return the bytes of the arrays of a file or folder as it describes them; Python reads no more of it."""
+    if path.is_dir():
+        return sum(math.prod(array.shape) * array.dtype.itemsize for array in _stored_lists(path))
     if path.suffix == ".h5ad":
         return open_obsp(path).nbytes
     with _explained(path, kind), ZipFile(path) as archive:
@@ -133,7 +150,9 @@ def _unpacked_bytes(path: Path, kind: str) -> int:
 
 
 def _read(path: Path, kind: str) -> Any:
-    """Return the sparse matrix, or the pair of arrays, of a file; raise DataError if it holds none."""
+    """Return the sparse matrix, or the pair of arrays, of a file or folder; raise DataError if it holds none."""
+    if path.is_dir():
+        return tuple(array[:] for array in _stored_lists(path))
     if path.suffix == ".h5ad":
         weights = open_obsp(path)
         return weights.block(0, weights.shape[0])

@@ -226,6 +226,30 @@ def test_a_given_graph_is_one_file_that_exists(spec, tmp_path):
         plan(spec, set=["graph.given={weights: nowhere.npz}"], workspace=tmp_path / "work")
 
 
+def test_the_folder_that_dssl_neighbors_writes_is_read_as_its_lists_in_a_file_are(spec, tmp_path):
+    X, y = blobs(160)
+    save(spec, X, y)
+    lists = neighbors(X, 12)
+    folder = lists.to_zarr(tmp_path / "lists")
+    np.savez(tmp_path / "lists.npz", ids=lists.indices, distances=lists.distances)
+    arrays = []
+    for path in (folder, tmp_path / "lists.npz"):
+        override = f"graph.given={{neighbors: '{path}'}}"
+        run(spec, set=[override], workspace=tmp_path / "work", until="neighbors", execution=InProcess(1))
+        stored = part(spec, tmp_path / "work", "neighbors", override)
+        arrays.append([stored.rows(name).read_all() for name in ("ids", "distances")])
+    assert_array_equal(arrays[0][0], arrays[1][0])
+    assert_array_equal(arrays[0][1], arrays[1][1])
+    with pytest.raises(DataError, match=r"(?s)lists is not a file.*fix: give the path or the URL of an \.npz file$"):
+        plan(spec, set=[f"graph.given={{weights: '{folder}'}}"], workspace=tmp_path / "work")
+    (folder / "distances" / "zarr.json").write_text("{")
+    with pytest.raises(DataError, match=r"lists/distances"):
+        plan(spec, set=[f"graph.given={{neighbors: '{folder}'}}"], workspace=tmp_path / "work")
+    (folder / "distances" / "zarr.json").unlink()
+    with pytest.raises(DataError, match=r"(?s)lists is not a file.*or the folder that `dssl neighbors` wrote"):
+        plan(spec, set=[f"graph.given={{neighbors: '{folder}'}}"], workspace=tmp_path / "work")
+
+
 # Islands
 
 
