@@ -65,7 +65,7 @@ def ingest_command(source: tuple[str, ...], folder: Path, options: JsonObject, a
             added = append(source, folder.resolve(), execution, again=again, **options)
         if len(added) == before:
             console.print(f"nothing new: {folder} has all rows of the source; --again adds them once more",
-                          markup=False, highlight=False, soft_wrap=True)
+                          highlight=False, soft_wrap=True)
         _print_dataset(added, folder, as_json)
         return
     params = ingest_params(options, "--read")
@@ -271,7 +271,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
                    "safe_csv": safe_csv, "read": plain(options)}
         pending = Pending.of(target, made_by, source, options.get("format"))
         for text in pending.notes():
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            console.print(text, highlight=False, soft_wrap=True)
         if not pending.files:
             _print_nothing_new(out, pending.before.n_rows, as_json)
             return
@@ -290,7 +290,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
                     return
             compared, names = fitted.compared(dataset.X, execution), fitted.dataset.get("feature_names")
             for text in [*compared.notes(names), *(compared.drift.in_words(names) if compared.drift else ())]:
-                console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
+                console.print(f"warning: {text}", highlight=False, soft_wrap=True)
             with pending.continued() if pending is not None else nullcontext() as continued:
                 written = fitted.write(dataset.X, target, execution, reject=reject, probabilities=probabilities,
                                        outliers=compared.is_outlier, names=fitted.names_of(dataset), safe_csv=safe_csv,
@@ -307,7 +307,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
         without_label = "they have no label" if reject else "--reject gives them no label"
         console.print(f"warning: {compared.n_outliers} of {summary['n']} points are outliers: a column is out of the "
                       f"range of the training points by more than the width of that range; {without_label}",
-                      markup=False, highlight=False, soft_wrap=True)
+                      highlight=False, soft_wrap=True)
     if summary["unsupported"]:
         why = "have no neighbor that a label or a cluster reaches, so they get none"
         if not fitted.model.rejects:

@@ -115,7 +115,7 @@ def main() -> None:
              line: str | None = None) -> None:
         # The user needs no line of code for dssl's own warnings.
         if category is UserWarning or category.__module__.startswith("dssl."):
-            console.print(f"warning: {message}", markup=False)
+            console.print(f"warning: {message}")
         else:
             shown(message, category, filename, lineno, file, line)
 

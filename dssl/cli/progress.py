@@ -47,7 +47,7 @@ class Reporter:
         """Show one event of a run."""
         self.board.tell(event)
         if event["event"] == "note":  # a note is shown with `quiet` too
-            self.console.print(event["text"], markup=False, highlight=False, soft_wrap=True)
+            self.console.print(event["text"], highlight=False, soft_wrap=True)
         elif self._live is not None:
             return
         elif event["event"] == "run":
@@ -94,7 +94,7 @@ class Reporter:
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            self.console.print(text, markup=False, highlight=False)
+            self.console.print(text, highlight=False)
 
 
 class Activity:
@@ -133,7 +133,7 @@ class Activity:
 
     def _print_lines(self) -> None:
         while not self._ended.wait(self.every):
-            self.console.print(self._line(), markup=False, highlight=False)
+            self.console.print(self._line(), highlight=False)
 
     def _line(self) -> str:
         seconds, (done, of) = time.monotonic() - self._begun, self._tasks

@@ -85,18 +85,18 @@ def _print_result(result: RunResult) -> None:
             table.add_row(*row)
         out.print(table)
     for sentence in result.verdict:
-        out.print(sentence, markup=False, highlight=False)
+        out.print(sentence, highlight=False)
     if result.predictions:
-        out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, markup=False, highlight=False)
+        out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, highlight=False)
     if count := result.unreachable.get("count"):
         out.print(f"{count} {'point is' if count == 1 else 'points are'} unreachable from any label: "
-                  f"{result.unreachable['file']}", soft_wrap=True, markup=False, highlight=False)
-    out.print(f"report: {result.report}", soft_wrap=True, markup=False, highlight=False)
+                  f"{result.unreachable['file']}", soft_wrap=True, highlight=False)
+    out.print(f"report: {result.report}", soft_wrap=True, highlight=False)
     disk_use = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
     if result.intermediate_bytes:
         disk_use += (f"; `dssl gc --intermediate --yes --workspace {shlex.quote(str(result.workspace))}` frees "
                  f"{size_text(result.intermediate_bytes)}")
-    out.print(disk_use, soft_wrap=True, markup=False, highlight=False)
+    out.print(disk_use, soft_wrap=True, highlight=False)
 
 
 @click.command("plan")
@@ -130,7 +130,7 @@ def _print_plan(made: Plan) -> None:
     out = output_console(width=None if sys.stdout.isatty() else 160)
     out.print(table)
     for note in made.notes():
-        out.print(note, markup=False, soft_wrap=True)
+        out.print(note, soft_wrap=True)
 
 
 @click.command("report")

@@ -112,7 +112,7 @@ def list_command(workspace: str, as_json: bool) -> None:
         try:
             installed = scheduler.has(name, schedule.folder)
         except ClusterError as error:
-            console.print(f"warning: {name}: {str(error).splitlines()[0]}", markup=False)
+            console.print(f"warning: {name}: {str(error).splitlines()[0]}")
         schedules.append({"name": name, "spec": fields["spec"], "at": fields["at"], "to": fields["to"],
                       "next": times.after(datetime.now(scheduler.zone)).isoformat(timespec="minutes"),
                       "installed": installed, "failing": (schedule.folder / "failed.json").is_file()})

@@ -222,7 +222,7 @@ def _knows_or_warn(engine: EngineRecord) -> bool:
     try:
         return _knows(engine)
     except ClusterError as error:
-        console.print(f"warning: {str(error).splitlines()[0]}", markup=False)
+        console.print(f"warning: {str(error).splitlines()[0]}")
         return True
 
 

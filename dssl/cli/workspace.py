@@ -125,7 +125,7 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
     for key, value in document.items():
         text = size_text(document["bytes_on_disk"]) if key == "bytes_on_disk" else (
             value if isinstance(value, str) else json.dumps(value))
-        out.print(f"{key:>14}  {text if len(text) < 2000 else text[:2000] + ' ... (--json shows all)'}", markup=False,
+        out.print(f"{key:>14}  {text if len(text) < 2000 else text[:2000] + ' ... (--json shows all)'}",
                   highlight=False, soft_wrap=True)
     if arrays:
         table = Table("array", "shape", "dtype", "chunks", "bytes", "on disk", box=None)
