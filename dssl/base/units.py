@@ -1,9 +1,7 @@
-"""Sizes of memory, durations and tables of values as people write and read them, and the memory budget of a task."""
+"""Sizes of memory and durations as people write and read them, and the memory budget of a task."""
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
-from html import escape
 from typing import Any
 
 from .digest import is_whole
@@ -13,7 +11,6 @@ MEMORY_BUDGET = 1 << 30  # default bytes of a task; the same everywhere, so that
 UNITS = {"": 1, "b": 1} | {unit: base**power for base, ends in ((1000, ("", "b")), (1024, ("i", "ib")))
                            for power, letter in enumerate("kmgtp", 1) for unit in (letter + end for end in ends)}
 SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+\.)\s*([a-z]*)\s*", re.IGNORECASE)
-CELL = 'style="text-align: left"'
 
 
 def budget_of(value: Any) -> int:
@@ -57,10 +54,3 @@ def time_text(seconds: float) -> str:
         if seconds >= 0.95 * size:
             return f"{seconds / size:,.0f} {unit}" if seconds >= 9.5 * size else f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
-
-
-def values_table(title: str, values: Mapping[str, object]) -> str:
-    """Return a table of names and values; those that are None are left out."""
-    rows = "".join(f"<tr><th {CELL}>{escape(name)}</th><td {CELL}>{escape(str(value))}</td></tr>"
-                   for name, value in values.items() if value is not None)
-    return f"<div><h4>{escape(title)}</h4><table>{rows}</table></div>"

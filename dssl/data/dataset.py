@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, column_label, explain, require
-from ..base.units import values_table
+from ..base.notebook import values_table
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json

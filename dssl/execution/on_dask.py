@@ -35,9 +35,10 @@ from ..storage.files import is_visible, path_at, remove_tree, resolved_path
 from ..storage.objects import ObjectPath
 from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
-from .in_process import Finished, InProcess, delayed_parts, run_in_window
+from .in_process import InProcess, delayed_parts
 from .tasks import SHARED_CHUNK, Answer, Execution, Task, run_part
 from .watchdog import PATIENCE, Watchdog
+from .window import Finished, run_in_window
 from .worker_kinds import processors, require_memory, require_version, this_kind
 
 NEAR = 0.9  # caches are released above this share of the memory at which a worker is paused

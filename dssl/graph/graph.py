@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ..base.errors import require
-from ..base.units import values_table
+from ..base.notebook import values_table
 from ..data.scaling.scaling import Scaling
 from ..execution.current import current_execution
 from ..execution.tasks import Execution

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from dssl.base.errors import ClusterError, Terminated
-from dssl.execution.in_process import RAISED_BY, Finished, InProcess, run_in_window
+from dssl.execution.in_process import InProcess
+from dssl.execution.window import RAISED_BY, Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
 
 

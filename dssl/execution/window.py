@@ -1,0 +1,134 @@
+"""A window of running tasks, and a wait for them in which an interrupt breaks no lock."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, Self
+
+from ..base.errors import raise_preempted, raise_terminated
+from ..storage.blocks import Receipt
+from .tasks import Task
+
+LOOK_EVERY = 1.0  # seconds between two checks whether tasks may and can continue
+# The handlers that raise KeyboardInterrupt; the command line installs the latter two.
+RAISED_BY: dict[int, Callable[[int, FrameType | None], Any]] = {
+    signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated, signal.SIGUSR1: raise_preempted}
+
+
+class Looks:
+    """Calls a function at most every so many `seconds`."""
+
+    def __init__(self, look: Callable[[], None], seconds: float = LOOK_EVERY):
+        self._look = look
+        self.seconds = seconds
+        self._next = time.monotonic() + seconds
+
+    def take(self) -> None:
+        """Call the function unless that was less than `seconds` ago."""
+        if time.monotonic() >= self._next:
+            self._look()
+            self._next = time.monotonic() + self.seconds
+
+
+class Finished:
+    """A queue on which one thread waits for the results of others; while it is open, `get` raises KeyboardInterrupt.
+
+    Python raises KeyboardInterrupt between any two instructions of the main thread, even within
+    `threading.Condition.wait`, between releasing a lock and acquiring it again. Another thread then fails with "release
+    unlocked lock" or waits forever. So the first SIGINT only wakes `get`; a second one is raised wherever the main
+    thread is. SIGTERM and SIGUSR1 are treated the same way if they raise `Terminated` and `Preempted`.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()  # written in C, so a signal handler may call its `put`
+        self._interrupted_by: int | None = None
+        self._deferred: list[int] = []
+
+    def __enter__(self) -> Self:
+        # Only the main thread has handlers; handlers of other libraries stay in place.
+        if threading.current_thread() is threading.main_thread():
+            self._deferred = [number for number, handler in RAISED_BY.items() if signal.getsignal(number) is handler]
+        for number in self._deferred:
+            signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
+        self._defer_no_more()
+        if kind is None:
+            self.heed()
+
+    def _defer_no_more(self) -> None:
+        for number in self._deferred:
+            signal.signal(number, RAISED_BY[number])
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._defer_no_more()
+        self._interrupted_by = number
+        self._queue.put(None)
+
+    def put(self, item: Any) -> None:
+        """Add a finished item; callable from any thread."""
+        self._queue.put(item)
+
+    def get(self, seconds: float | None = None) -> Any:
+        """Return the first finished item, None after `seconds`; raise KeyboardInterrupt if a signal has arrived."""
+        item = None
+        if self._interrupted_by is None:
+            with suppress(Empty):
+                item = self._queue.get(timeout=seconds)
+        self.heed()
+        return item
+
+    def heed(self) -> None:
+        """Raise KeyboardInterrupt if a signal has arrived."""
+        if self._interrupted_by is not None:
+            RAISED_BY[self._interrupted_by](self._interrupted_by, None)
+
+
+def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
+                  done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished,
+                  look: Callable[[], None], stored: Callable[[Any, int], Receipt | None] | None = None,
+                  look_every: float = LOOK_EVERY) -> None:
+    """Keep `size` tasks submitted until all are done, and report each receipt as it arrives.
+
+    submit : returns a future with `add_done_callback`. running : the submitted futures with their task numbers, which
+    the caller cancels if an error is raised. finished : receives finished futures. look : called about every
+    `look_every` seconds; raises to stop. stored : returns the receipt of a finished future if it can be read without
+    the future's worker.
+    """
+    queue = iter(pending)
+    looks = Looks(look, look_every)
+
+    def start(count: int) -> None:
+        for index, task in islice(queue, count):
+            future = submit(index, task)
+            running[future] = index
+            future.add_done_callback(finished.put)
+
+    start(size)
+    while running:
+        future = finished.get(looks.seconds)
+        looks.take()
+        if future is not None:
+            receipt = stored(future, running[future]) if stored else None
+            if receipt is None:
+                receipt = _result(future, finished, looks)
+            done(running.pop(future), receipt)
+            start(1)
+
+
+def _result(future: Any, finished: Finished, looks: Looks) -> Receipt:
+    """Return the result of a future; waits again if the worker died before it could send the result."""
+    while True:
+        try:
+            return future.result(timeout=looks.seconds)
+        except TimeoutError:
+            if getattr(future, "status", "error") == "error":  # the task's own
+                raise
+        finished.heed()
+        looks.take()
