@@ -31,7 +31,8 @@ from ...execution.exchange.shuffle import scatter
 from ...execution.tasks import Execution
 from ...storage.blocks import Parts, PartWriter, Receipt, arrays_within, row_ranges
 from ..weights.build import id_type
-from .union_find import ComponentArrays, described, flatten, join_rows, number_components, root_of
+from .arrays import ComponentArrays, described
+from .union_find import flatten, join_rows, number_components, root_of
 
 RANGE_BYTES = 120  # of a task, a vertex of its range, measured where each asks another range for its number
 LINK_BYTES = 64  # of a task, a link that is to be written, measured

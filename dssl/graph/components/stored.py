@@ -15,8 +15,9 @@ from ...execution.cost import Cost, block_count, bucket_requests, cost_of
 from ...execution.tasks import Execution
 from ...storage.blocks import Parts, PartWriter, Receipt, Rows, arrays_within
 from ..weights.build import id_type
+from .arrays import MAX_LISTED, ComponentArrays, described
 from .ranges import LINK_BYTES, RANGE_BYTES, join_ranges, range_blocks
-from .union_find import MAX_LISTED, ComponentArrays, described, join_rows, number_components
+from .union_find import join_rows, number_components
 
 FEW_VERTICES = 4096  # which SciPy joins as fast as compiled code is loaded
 WHOLE_BYTES = 40  # of one task, a vertex, where each is a component: its number, two counts, one of these sorted
