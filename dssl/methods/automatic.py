@@ -6,10 +6,14 @@
               harmonic functions on the graph or the nearest labels, as a held-out share says
     base      the supervised baseline, chosen alike
     nearest   the label of the nearest labeled point
+
+A label of a regression is odd, as one with a misplaced decimal point is, if its leave-one-out residual is more than
+`ODD` times the median residual of its column, and more than `MIN_DISTANCE` times the median distance of the targets
+from their median.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
@@ -41,12 +45,12 @@ from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import calibration_attributes
-from ..learners.target.target import Classes, Target
+from ..learners.target.target import Classes, Quantities, Target
 from ..report.record import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
 from ..selection.by_labels import LabelFolds, by_labels
 from ..selection.graph_gain import gain_of, held_out_loss
-from ..selection.held_out_scores import HeldOut, odd_labels, require_scoring, warn_odd_labels
+from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.scoring import with_scoring
 from ..solvers.method import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
@@ -61,6 +65,10 @@ from .sections import GraphSections
 from .step import Context, HeldOutValues, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
+ODD = 12.0  # of normal residuals, 8 standard deviations
+MIN_DISTANCE = 6.0  # of normal targets, 4 standard deviations
+MIN_LABELS = 8  # for a median residual
+MAX_LISTED = 20
 Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
 
 
@@ -257,6 +265,43 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
         for name, values in zip(held_out_by_model, fitted.refit_held_out(folds), strict=True):
             held_out_by_model[name].append(HeldOut(target, coding, values, folds))
     return by_labels(held_out, replace(whole, compared=alone), held_out_by_model)
+
+
+class OddLabels(UserWarning):
+    """Some labels are far from their leave-one-out predictions."""
+
+
+def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
+    """Return the `row`, `column`, `value` and `prediction` of each odd label as JSON, the worst first.
+
+    held_out (l, c) : leave-one-out predictions. rows (l,) : numbers of the labeled points.
+    """
+    if not isinstance(target, Quantities) or len(target.labeled) < MIN_LABELS:
+        return []
+    Y = target.columns()
+    residuals = np.abs(held_out - Y)
+    usual = np.maximum(np.nanmedian(residuals, axis=0), np.finfo(float).tiny)
+    times = residuals / usual
+    spread = np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
+    suspicious = np.argwhere((times > ODD) & (residuals > MIN_DISTANCE * spread))
+    order = np.argsort(-times[tuple(suspicious.T)], kind="stable")[:MAX_LISTED]
+    return [{"row": int(rows[i]), "column": int(j), "value": float(Y[i, j]),
+             "prediction": float(held_out[i, j])} for i, j in suspicious[order]]
+
+
+def odd_labels_in_words(odd: Sequence[dict[str, Any]]) -> str:
+    shown = "; ".join(f"row {label['row']} has {label['value']:.6g}, and the others predict {label['prediction']:.6g}"
+                      for label in odd[:5])
+    return shown + (f"; and {len(odd) - 5} more" if len(odd) > 5 else "")
+
+
+def warn_odd_labels(odd: Sequence[dict[str, Any]]) -> None:
+    if odd:
+        warnings.warn(explain(
+            "some targets are far from what the other labels predict (rows count from 0): "
+            f"{odd_labels_in_words(odd)}",
+            why="they distort a fit by squared errors, and so the predictions of all points",
+            fix="check these values; correct them, or mark them as unknown"), OddLabels, stacklevel=4)
 
 
 def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:

@@ -10,40 +10,31 @@ the squared standard error over points (the infinitesimal jackknife). Fits and c
     f1, f1_macro            harmonic mean of precision and recall: of the second of two classes; the mean over classes
     rmse, mae               root mean squared, and mean absolute error of quantities
 
-A label of a regression is suspicious, as one with a misplaced decimal point is, if its leave-one-out residual is more
-than `ODD` times the median residual of its column, and more than `MIN_DISTANCE` times the median distance of the
-targets from their median.
-
 References
 ----------
 DeLong, DeLong, Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating characteristic
 curves", Biometrics 1988; Brier, "Verification of forecasts expressed in terms of probability", 1950.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from ..base.errors import explain, require
+from ..base.errors import require
 from ..learners.class_prior import ClassPrior
 from ..learners.metrics import ABSOLUTE, SQUARED, WRONG_CLASS, PointMetric
 from ..learners.prior_shift import cross_fitted_values
 from ..learners.target.coding import ClassCoding, Coding
-from ..learners.target.target import Classes, Quantities, Target
+from ..learners.target.target import Classes, Target
 from .calibration import held_out_probabilities, shared_calibrations
 
 MIN_PROBABILITY = np.finfo(float).eps  # of a logarithm, as in scikit-learn
 
 ScoringName = Literal["accuracy", "balanced_accuracy", "neg_log_loss", "neg_brier_score", "f1", "f1_macro", "roc_auc",
                       "neg_root_mean_squared_error", "neg_mean_absolute_error"]
-ODD = 12.0  # of normal residuals, 8 standard deviations
-MIN_DISTANCE = 6.0  # of normal targets, 4 standard deviations
-MIN_LABELS = 8  # for a median residual
-MAX_LISTED = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,40 +265,3 @@ def mean_over_repetitions(name: str, scores: Sequence[Score | None]) -> dict[str
     mean = Score.mean(defined)
     spread = float(np.std([score.value for score in defined], ddof=1)) if len(defined) > 1 else 0.0
     return dict(zip(names, (mean.value, mean.standard_error, spread), strict=False))
-
-
-class OddLabels(UserWarning):
-    """Some labels are far from their leave-one-out predictions."""
-
-
-def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
-    """Return the `row`, `column`, `value` and `prediction` of each suspicious quantity as JSON, the worst first.
-
-    held_out (l, c) : leave-one-out predictions. rows (l,) : numbers of the labeled points.
-    """
-    if not isinstance(target, Quantities) or len(target.labeled) < MIN_LABELS:
-        return []
-    Y = target.columns()
-    residuals = np.abs(held_out - Y)
-    usual = np.maximum(np.nanmedian(residuals, axis=0), np.finfo(float).tiny)
-    times = residuals / usual
-    spread = np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
-    suspicious = np.argwhere((times > ODD) & (residuals > MIN_DISTANCE * spread))
-    order = np.argsort(-times[tuple(suspicious.T)], kind="stable")[:MAX_LISTED]
-    return [{"row": int(rows[i]), "column": int(j), "value": float(Y[i, j]),
-             "prediction": float(held_out[i, j])} for i, j in suspicious[order]]
-
-
-def odd_labels_in_words(odd: Sequence[dict[str, Any]]) -> str:
-    shown = "; ".join(f"row {label['row']} has {label['value']:.6g}, and the others predict {label['prediction']:.6g}"
-                      for label in odd[:5])
-    return shown + (f"; and {len(odd) - 5} more" if len(odd) > 5 else "")
-
-
-def warn_odd_labels(odd: Sequence[dict[str, Any]]) -> None:
-    if odd:
-        warnings.warn(explain(
-            "some targets are far from what the other labels predict (rows count from 0): "
-            f"{odd_labels_in_words(odd)}",
-            why="they distort a fit by squared errors, and so the predictions of all points",
-            fix="check these values; correct them, or mark them as unknown"), OddLabels, stacklevel=4)
