@@ -1,4 +1,4 @@
-"""Predict the test points with a model and its baselines, and compare."""
+"""Predict the test points with a model and its baselines, and compare; or compare clusters with classes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,20 +6,22 @@ from typing import Any, TypedDict, cast
 
 import numpy as np
 
-from ..execution.cost import STEP_BYTES, Cost
+from ..execution.cost import STEP_BYTES, Cost, cost_of
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.metrics import ClassScoring
-from ..learners.model import stored_models
+from ..learners.model import Model, stored_models
 from ..learners.on_graph.model import scored
 from ..learners.probabilities import calibration_of
 from ..learners.target.tags import Tags
 from ..learners.target.target import Classes
+from ..methods.clusters import euclidean_cost
 from ..methods.plan_inputs import PlanInputs
-from ..methods.step import Context, Method
+from ..methods.step import Context, Method, NoParams
 from ..methods.tags import Values, labeled_tags, values_at_training
 from ..report.record import Attributes, Scores
 from ..report.sections.scores import scores_section
 from ..selection.comparison import unlabeled_verdict, verdict_of
+from ..selection.number_of_clusters import clustering_scores
 from ..selection.scores import (
     OF_MODEL,
     constant_baseline,
@@ -32,8 +34,9 @@ from ..selection.scores import (
 )
 from ..selection.scoring import with_scoring
 from ..selection.tag_scores import pair_of_tags, scores_of_tags
+from ..storage.blocks import Rows
 from .spec import Spec
-from .split import split_target
+from .split import known_target, split_target
 from .stage import Stage
 
 
@@ -201,3 +204,45 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
 
 SCORES = Stage("scores", 12, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True, notes=scoring_notes)
+
+
+def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
+    """Compare the clusters with the classes of training points, and of test points, where they are known."""
+    made = context.attributes("models")
+    models, k = stored_models(context.inputs["models"].parts, made["models"]).open(), len(made["counts"])
+    labels = context.rows("models", "labels").read_all()
+    scored: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
+    scored["model"]["inertia"] = made["inertia"]
+    for name in ("train", "test"):
+        target = known_target(context, name)
+        if target is None or not len(target.labeled):
+            continue
+        assert isinstance(target, Classes)
+        points = context.points(name)
+        for of, model in models.items():
+            clusters = labels if (of, name) == ("model", "train") else assigned(model, points, context)
+            scores = clustering_scores(target.coded, clusters[target.labeled])
+            scored[of] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
+            scored[of]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
+    return {"metrics": scored.pop("model"), "baselines": scored}
+
+
+def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
+    """Return the clusters of points (n,), -1 where the model rejects a point."""
+    values, unsupported = model.values_and_unsupported(points, context.execution)
+    labels = model.coding.labels(values)
+    return model.coding.mask_labels(labels, unsupported) if model.rejects else labels
+
+
+def agreement_with(assigned_cost: Callable[[PlanInputs, Any], Cost]) -> Stage:
+    """Return the stage that compares clusters with classes; assigned_cost : of assigning the test points."""
+    def agreement_cost(f: PlanInputs, spec: Any) -> Cost:
+        """Return that of the clusters of test points by all models, and of training points by the baselines."""
+        cost = assigned_cost(f, spec) if f.n_test else cost_of(0, 0, 0, 0)
+        for n in filter(None, (f.n, f.n_test)):
+            cost += len(spec.params.baselines) * euclidean_cost(f, n)
+        values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4)
+        return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
+
+    return Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, agreement_cost,
+                 "lower data.points")
