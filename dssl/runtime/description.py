@@ -1,6 +1,6 @@
 """Base classes of cluster descriptions: validated fields, and how dssl starts an execution or a batch job with them.
 
-Of the elastic pools among them workers start when tasks wait, and end when none do.
+The workers of an elastic pool (`PoolRuntime`) start when tasks wait, and end when none do.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,6 @@
 """Cross-validation of the penalties of LapRLS: all pairs, and all folds, are columns of one problem.
 
-By "auto", the folds, and the rule that selects the most probable penalties and bandwidth.
+Where penalties or the bandwidth are "auto", `automatic_folds` chooses the folds and `MostProbable` the values.
 """
 
 from collections.abc import Mapping, Sequence

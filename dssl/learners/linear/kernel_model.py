@@ -1,9 +1,14 @@
 """Fitted models in a kernel: points, coefficients and intercepts, or the features of the multi-scale eigen kernel.
 
-Algorithm 1 of the paper on the latter takes, of a grid alpha = p, p^2, ..., p^N with p < 1, the one with the smallest
-residual `|K (K + alpha I)^-1 y - y|` at the labels. The residual falls with alpha, so that is always p^N, interpolation
-up to rounding. Here alpha is 1 / C, a parameter, for the kernel of unit diagonal, or of eq. 7 over its median diagonal
-at the landmarks.
+For the multi-scale eigen kernel K (`kernels/multiscale.py`), Algorithm 1 of Mhaskar et al. selects the penalty alpha
+from a grid p, p^2, ..., p^N with p < 1, by the smallest residual `|K (K + alpha I)^-1 y - y|` at the labels. The
+residual falls with alpha, so the selected penalty is always p^N, which interpolates up to rounding. Here alpha is
+1 / C, a parameter. It applies to the kernel of unit diagonal, or to that of eq. 7 over its median diagonal at the
+landmarks.
+
+References
+----------
+Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for classification", 2018.
 """
 
 from abc import abstractmethod
