@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from itertools import count
 
 import pytest
 
@@ -26,8 +27,8 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def later(seconds=0.1):
-    timer = threading.Timer(seconds, interrupt)
+def later():
+    timer = threading.Timer(0.1, interrupt)
     timer.start()
     return timer
 
@@ -88,14 +89,17 @@ def test_a_handler_of_somebody_else_stays():
 
 
 def test_tasks_in_threads_are_interrupted_between_two_and_what_is_done_is_kept():
+    started = count()
+
     def nap(out):
+        if next(started) == 10:
+            interrupt()
         time.sleep(0.02)
         return out.write()
 
-    parts, timer = MemoryParts(), later(0.3)
+    parts = MemoryParts()
     with pytest.raises(KeyboardInterrupt):
         InProcess(2).map([nap] * 500, parts)
-    timer.join()
     done = set(parts.receipts(200))
     assert 2 < len(done) < 500
     receipts = InProcess(2).map([nap] * len(done), parts)
