@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -24,12 +25,12 @@ console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False)
 IN_PROCESS = "in-process"
 
 
-def output_console(width: int | None = None) -> Console:
+def output_console(piped_width: int | None = None) -> Console:
     """Return a console of standard output; it shows cells such as `[/b]` and `:car:` as they are.
 
-    width : in characters; None takes that of the terminal.
+    piped_width : in characters, where the output is no terminal; None leaves it to rich.
     """
-    return Console(width=width, markup=False, emoji=False)
+    return Console(width=None if sys.stdout.isatty() else piped_width, markup=False, emoji=False)
 
 
 def _bytes_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
 
@@ -127,7 +126,7 @@ def _print_plan(made: Plan) -> None:
         table.add_column(title, justify="left" if title == "address" else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    out = output_console(width=None if sys.stdout.isatty() else 160)
+    out = output_console(piped_width=160)
     out.print(table)
     for note in made.notes():
         out.print(note, soft_wrap=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -209,7 +208,7 @@ def status_command(name: str | None, workspace: str, as_json: bool) -> None:
         left = "" if seconds is None else time_text(seconds)
         table.add_row(run["run"], run["name"] or "", run["state"], run.get("stage") or "", tasks,
                       str(run.get("starts", "")), left)
-    output_console(width=None if sys.stdout.isatty() else 160).print(table)
+    output_console(piped_width=160).print(table)
     for run in states if name is not None else ():
         error = run.get("error")
         why = run["exit"]["why"] if run.get("exit") else error["what"] if error else ""

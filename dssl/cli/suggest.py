@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -102,7 +101,7 @@ def _print_rows(suggested: SuggestedRows) -> None:
             for record in records]
     widths = [max(map(len, cells)) + 2 for cells in zip([_shown(name) for name in (*named, *columns)], *rows,
                                                         strict=True)]
-    console = output_console() if sys.stdout.isatty() else output_console(width=WIDTH)
+    console = output_console(piped_width=WIDTH)
     count = max(len(head), sum(end <= console.width for end in accumulate(widths)))
     table = Table(box=None, pad_edge=False)
     for name in [*named, *columns][:count]:

@@ -82,8 +82,8 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     out = output_console()
     if garbage.items:
         out.print(table)
-    kept = f"{counted(len(garbage.kept), 'run')} {'is' if len(garbage.kept) == 1 else 'are'} kept"
-    summary = f"{kept}, with {size_text(garbage.kept_bytes)} of artifacts"
+    summary = (f"{counted(len(garbage.kept), 'run')} {'is' if len(garbage.kept) == 1 else 'are'} kept, with "
+               f"{size_text(garbage.kept_bytes)} of artifacts")
     if garbage.intermediate_bytes:
         summary += f"; {size_text(garbage.intermediate_bytes)} of it is intermediate: --intermediate"
     verb = "removed" if yes else "can be removed"

@@ -141,8 +141,11 @@ def note_made(workspace: Workspace, folders: Iterable[Path]) -> None:
 
     The caller holds the workspace's lock.
     """
-    removed, names = workspace.removed(), {f"{folder.parent.name}/{folder.name}" for folder in folders}
-    if names & {*removed}:
+    removed = workspace.removed()
+    if not removed:
+        return  # and no folder is asked for: a generator of those that are there asks a store
+    names = {f"{folder.parent.name}/{folder.name}" for folder in folders}
+    if names & removed.keys():
         write_json(workspace.root / REMOVED, {name: day for name, day in removed.items() if name not in names})
 
 
