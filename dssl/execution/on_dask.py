@@ -8,6 +8,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +37,7 @@ from ..storage.objects import ObjectPath
 from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
-from .tasks import SHARED_CHUNK, Answer, Execution, Task, run_part
+from .tasks import SHARED_CHUNK, Answer, Execution, Task, on_one_thread, run_part
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
 from .worker_kinds import processors, require_memory, require_version, this_kind
@@ -157,6 +158,11 @@ class OnDask(Execution):
     @property
     def is_open(self) -> bool:
         return bool(self.client.status == "running")
+
+    @contextmanager
+    def beside(self, work: Callable[[], Answer]) -> Iterator[Callable[[], Answer]]:
+        with ThreadPoolExecutor(1, "dssl-beside") as thread:
+            yield thread.submit(on_one_thread(work)).result
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
         answers: dict[str, Answer] = self.client.run(question, *arguments)

@@ -12,10 +12,11 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
@@ -166,6 +167,15 @@ class Execution(ABC):
     def share_rows(self, rows: Rows) -> Rows:
         """Return rows in a form that tasks can read instead of being pickled with them."""
         return rows
+
+    @contextmanager
+    def beside(self, work: Callable[[], Answer]) -> Iterator[Callable[[], Answer]]:
+        """Yield a function that returns the result of `work`, which must not run tasks.
+
+        Where tasks run in other processes, `work` runs at once in a thread of this one, so that it takes place while
+        workers are busy. Otherwise it runs when its result is first needed.
+        """
+        yield cache(work)
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
         """Call a function in every other process that runs tasks; return the results by address."""

@@ -269,6 +269,12 @@ def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
     return kernel_type(fields.get("type"))(**parameters)
 
 
+def median_sample(n: int, random_state: int, sample: int = 1000) -> np.ndarray:
+    """Return the numbers of the rows, of n, that `median_bandwidth` takes, ascending."""
+    require_random_state(random_state)
+    return np.sort(np.random.default_rng(random_state).permutation(n)[:sample])
+
+
 def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: int = 1000, *,
                      metric: Metric = "euclidean") -> float:
     """Return the median distance of two different points, over a random sample of rows.
@@ -280,8 +286,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     DataError : fewer than two points, points that are not finite, or all sampled points equal.
     """
     points = as_rows(rows)
-    require_random_state(random_state)
-    ids = np.sort(np.random.default_rng(random_state).permutation(len(points))[:sample])
+    ids = median_sample(len(points), random_state, sample)
     sampled = as_points(points.take(ids))
     require_finite(sampled, "the points hold")
     if sparse.issparse(sampled):

@@ -40,10 +40,11 @@ from ..learners.on_graph.automatic import (
     metric_of,
     pooled_automatic,
 )
+from ..learners.on_graph.blend import rows_of_blend
 from ..learners.on_graph.class_sizes import known_shares, offset_to
 from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
-from ..learners.on_graph.model import GraphModel
+from ..learners.on_graph.model import GraphModel, VertexIndex, vertex_index
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Quantities, Target
 from ..report.record import Baseline, ReportText
@@ -158,12 +159,17 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     if other is None:
         target.require_labels()
     _warn_if_memory_binds(len(target.labeled), params)
-    fit: Fit = partial(fit_automatic, context.graph(), points, class_sizes=params.prior.sizes, params=params.family,
-                       max_labels=params.max_labels, knn=params.graph, held_out_loss=held_out_loss, execution=execution,
-                       loss=params.loss, last=None if context.side is None else context.side.last)
-    if other is not None:
-        fit = partial(_pool, fit, other, context.graph(), points, params, execution)
-    fitted = fit(target, weight)
+    graph = context.graph()
+    if len(target.labeled) <= params.max_labels:
+        points = rows_of_blend(points, target.labeled, params.family.random_state)
+    with vertex_index(graph, points, params.graph, execution) as index:
+        fit: Fit = partial(fit_automatic, graph, points, class_sizes=params.prior.sizes, params=params.family,
+                           max_labels=params.max_labels, knn=params.graph, held_out_loss=held_out_loss, index=index,
+                           execution=execution, loss=params.loss,
+                           last=None if context.side is None else context.side.last)
+        if other is not None:
+            fit = partial(_pool, fit, other, graph, params, index, execution)
+        fitted = fit(target, weight)
     coding, held_out = target.coding, target.take(fitted.positions)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     if context.side is not None:
@@ -198,20 +204,20 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     warn_odd_labels(odd)
     choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
     if fitted.pooled is not None:
-        other_evidence = evidence_of(fitted.pooled, context.graph(), target, weight)
+        other_evidence = evidence_of(fitted.pooled, graph, target, weight)
         sentences = [*([gain.in_words()] if len(held_out.labeled) else []), other_evidence["in_words"]]
         choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
     return {"models": described, **compared, "choice": choice}
 
 
-def _pool(fit: Fit, other: OtherModel, graph: Graph, points: Rows, params: AutomaticParams, execution: Execution,
+def _pool(fit: Fit, other: OtherModel, graph: Graph, params: AutomaticParams, index: VertexIndex, execution: Execution,
           target: Target, weight: np.ndarray | None) -> AutomaticFit:
     """Return the pool of a fit and of another model; known class sizes count after both are pooled."""
     sizes, fitted = params.prior.sizes, None
     if can_learn(target):
         fitted = fit(target, weight) if sizes is None else fit(target.with_prior(EQUAL), weight, class_sizes=None)
-    return pooled_automatic(fitted, other.soft_labels(target, weight), graph, points, target, weight, sizes,
-                            params.graph, params.family.random_state, execution)
+    return pooled_automatic(fitted, other.soft_labels(target, weight), graph, target, weight, sizes, params.graph,
+                            params.family.random_state, index, execution)
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:

@@ -31,6 +31,52 @@ class SelectedRows(Rows):
         return self.rows.take(self.ids.take(ids))
 
 
+class RememberedRows(Rows):
+    """Stored rows of which those with some numbers are in memory, where `take` finds them.
+
+    A task that carries them gets the stored rows.
+    """
+
+    def __init__(self, rows: Rows, ids: np.ndarray):
+        self.rows = rows
+        self.shape = rows.shape
+        self.dtype = rows.dtype
+        self.is_sparse = rows.is_sparse
+        self.chunk_rows = rows.chunk_rows
+        self._ids = np.unique(ids)
+        self._remembered = rows.take(self._ids)
+
+    @property
+    def row_bytes(self) -> int:
+        return self.rows.row_bytes
+
+    def read(self, start: int, stop: int) -> Any:
+        return self.rows.read(start, stop)
+
+    def read_columns(self, first: int, last: int) -> np.ndarray:
+        return self.rows.read_columns(first, last)
+
+    def take(self, ids: np.ndarray) -> Any:
+        ids = np.asarray(ids, np.int64)
+        positions = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        if len(self._ids) and np.array_equal(self._ids[positions], ids):
+            return self._remembered[positions]
+        return self.rows.take(ids)
+
+    def __reduce__(self) -> tuple[Callable[[Rows], Rows], tuple[Rows]]:
+        return stored_rows, (self.rows,)
+
+
+def stored_rows(rows: Rows) -> Rows:
+    """Return rows as they are: what `RememberedRows` become in another process."""
+    return rows
+
+
+def remembered(rows: Rows, *ids: np.ndarray) -> Rows:
+    """Return rows of which those with these numbers are in memory."""
+    return rows if rows.held else RememberedRows(rows, np.concatenate(ids))
+
+
 class RowRange(Rows):
     """The range [first, last) of other rows."""
 

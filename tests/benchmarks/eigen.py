@@ -10,7 +10,7 @@ what it had of the core, which other work on the machine makes no longer. The re
 
 import argparse
 import json
-import multiprocessing
+import multiprocessing.connection
 import os
 import resource
 import time

@@ -32,7 +32,7 @@ from .blend import BLENDED, BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, LastKernelRows, members_bytes
 from .many_labels import HeldOutLoss, fit_many_labels
-from .model import GraphModel, VertexValues, graph_model, signed
+from .model import GraphModel, VertexIndex, VertexValues, graph_model, signed
 from .pooled import LearnerValues, Pooled, fit_pool
 
 MAX_LABELS = 2000  # of the blend
@@ -128,8 +128,9 @@ def fit_huber(fit: Callable[[np.ndarray], AutomaticFit], target: Target, weight:
 
 def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, class_sizes: ClassSizes | None,
                   params: GraphRidgeParams, max_labels: int, knn: KNNGraph, held_out_loss: HeldOutLoss,
-                  execution: Execution, loss: Loss = "squared", last: LastKernelRows | None = None) -> AutomaticFit:
-    """Return the automatic fit on a graph of rows (n, d) with the parameters `knn`.
+                  index: VertexIndex, execution: Execution, loss: Loss = "squared",
+                  last: LastKernelRows | None = None) -> AutomaticFit:
+    """Return the automatic fit on a graph of rows (n, d) with the parameters `knn`, and an index of its vertices.
 
     class_sizes : known sizes, see `with_class_sizes`, or None. max_labels : see `label_limit`; a parameter of the
     result and not of the machine. held_out_loss : selects a model for many labels. loss : of quantities, see
@@ -147,21 +148,23 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                 why=f"it weighs labels by leave-one-out residuals, which are computed for up to {max_labels:,}")
         last = {} if last is None else last
         return fit_huber(lambda weights: fit_automatic(graph, rows, target, weights, class_sizes, params, max_labels,
-                                                       knn, held_out_loss, execution, last=last), target, weight)
+                                                       knn, held_out_loss, index, execution, last=last),
+                         target, weight)
     if target.unit != 1:
         return fit_automatic(graph, rows, target.in_units(), weight, class_sizes, params, max_labels, knn,
-                             held_out_loss, execution, last=last).times(target.unit)
+                             held_out_loss, index, execution, last=last).times(target.unit)
     if len(target.labeled) > max_labels:
         require(class_sizes is None, f"class_sizes with {len(target.labeled):,} labels", error=ParameterError,
                 why=f"the memory budget allows kernels of up to {max_labels:,} labels, and the harmonic functions for "
                     "more ignore class sizes",
                 fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
         solver = SolverParams(tol=TOLERANCE, random_state=params.random_state)
-        many = fit_many_labels(graph, rows, target, weight, held_out_loss, knn, solver, params.random_state, execution)
+        many = fit_many_labels(graph, rows, target, weight, held_out_loss, knn, solver, params.random_state, index,
+                               execution)
         return AutomaticFit(many.model, many.supervised, many.values, many.positions, many.held_out,
                             many.held_out_supervised, many.attributes, calibration=many.calibration,
                             calibration_supervised=many.calibration_supervised)
-    blend = fit_blend(graph, rows, target, weight, params, knn, execution, last)
+    blend = fit_blend(graph, rows, target, weight, params, knn, index, execution, last)
     supervised = prior_shift(target, blend.held_out_supervised, blend.model.coding, weight, EQUAL,
                              at_points=partial(spaced_values, blend.model.supervised, rows))
     whole = prior_shift(target, blend.held_out, blend.model.coding, weight, EQUAL,
@@ -190,21 +193,21 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                         calibration=of_log_probabilities(len(target.names)))
 
 
-def pooled_automatic(fit: AutomaticFit | None, soft: SoftLabels, graph: Graph, rows: Rows, target: Target,
+def pooled_automatic(fit: AutomaticFit | None, soft: SoftLabels, graph: Graph, target: Target,
                      weight: np.ndarray | None, class_sizes: ClassSizes | None, knn: KNNGraph, random_state: int,
-                     execution: Execution) -> AutomaticFit:
+                     index: VertexIndex, execution: Execution) -> AutomaticFit:
     """Return the pool (`pooled.py`) of an automatic fit and another model; fit : None where labels are too few for one.
 
     New points have the weighted mean of their nearest vertices. With class sizes, of which `fit` knows nothing, the
     pool becomes the cut with these sizes. The supervised baseline of a pool without `fit` is the other model alone.
 
-    Raises BudgetError : the index of the vertices does not fit. NotConverged.
+    Raises NotConverged.
     """
     pooled = fit_pool(graph, target, weight, soft, None if fit is None else LearnerValues(
         fit.values[graph.vertices.first], np.ones(len(graph.vertices), bool), fit.positions, fit.held_out,
         fit.calibration), random_state, execution)
     values, calibration = pooled.with_class_sizes(class_sizes, graph, target, weight, execution)
-    model = graph_model(graph, rows, values, target, knn, execution)
+    model = graph_model(graph, values, target, knn, index())
     attributes = {**(fit.attributes if fit else {}), **values.attributes, "unreachable": 0}
     if fit is None:
         supervised: Model = replace(model, values_at=pooled.other)

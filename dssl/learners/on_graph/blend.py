@@ -28,10 +28,11 @@ from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
+from ...kernels.base import median_sample
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ...storage.csr import Points
-from ...storage.views import SelectedRows
+from ...storage.views import SelectedRows, remembered
 from ..average import (
     LabelColumns,
     Member,
@@ -49,7 +50,7 @@ from ..probabilities import fit_each_log_odds
 from ..target.coding import Coding
 from ..target.target import Classes, Target
 from .graph_ridge import GraphMembers, GraphRidgeParams, LastKernelRows, graph_members, sampled
-from .model import GraphModel, VertexValues, graph_model, signed
+from .model import GraphModel, VertexIndex, VertexValues, graph_model, signed
 
 MIN_PROBABILITY = 1e-12  # of a label
 VERSION = 2
@@ -260,8 +261,14 @@ def supervised_prior(concentration: float, target: Target) -> float:
     return prior * (1 - target.n_strata / len(target.labeled))
 
 
+def rows_of_blend(rows: Rows, labeled: np.ndarray, random_state: int) -> Rows:
+    """Return rows of which those that a blend takes, more than once some of them, are in memory."""
+    n = len(rows)
+    return remembered(rows, labeled, sampled(np.ones(n, bool), random_state), median_sample(n, random_state))
+
+
 def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-              knn: KNNGraph, execution: Execution, last: LastKernelRows | None = None) -> Blend:
+              knn: KNNGraph, index: VertexIndex, execution: Execution, last: LastKernelRows | None = None) -> Blend:
     """Return the blend on a graph of rows (n, d); last : see `graph_members`.
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`, or where the index of the vertices does not fit.
@@ -280,7 +287,7 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
     supervised_shares, nested_supervised = member_shares(kernels.members, target, weight)
     average = on_graph.average(shares[:n])
     columns, coding = partial(signed, target=target), target.coding
-    model = BlendedModel(graph_model(graph, rows, average, target, knn, execution),
+    model = BlendedModel(graph_model(graph, average, target, knn, index()),
                          kernels.average(shares[n:], coding, columns),
                          kernels.average(supervised_shares, coding, columns))
     held_out = columns(held_out_average(members, nested_shares))

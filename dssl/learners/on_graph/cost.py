@@ -133,7 +133,8 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: AnyMe
                            again=again)
     grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
-    models = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
+    models = 24 * n * c + ((2 * row_bytes + 8 * len(KERNELS) * c) * m
+                           + (m + 2 * SAMPLE) * row_bytes) * (family is not None)  # the second: rows in memory
     peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + models
     fits = 1 if family else 2
     return cost_of(fits * learner.tasks, fits * learner.read + model.read, model.written + models, peak,

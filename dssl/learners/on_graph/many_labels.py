@@ -24,7 +24,7 @@ from ..probabilities import Calibration
 from ..target.coding import Coding
 from ..target.target import Target
 from .harmonic import fit_harmonic, fit_harmonics
-from .model import GraphModel, VertexValues, graph_model, signed
+from .model import GraphModel, VertexIndex, VertexValues, graph_model, signed
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed
@@ -67,7 +67,8 @@ def _side_by_side(graph: Graph, part: Labels, whole: Labels, solver: SolverParam
 
 
 def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, held_out_loss: HeldOutLoss,
-                  knn: KNNGraph, solver: SolverParams, random_state: int, execution: Execution) -> ManyLabelsFit:
+                  knn: KNNGraph, solver: SolverParams, random_state: int, index: VertexIndex,
+                  execution: Execution) -> ManyLabelsFit:
     """Return the model with the lower held-out loss, fitted to all labels; k-NN predicts unreachable points.
 
     Raises NotConverged; BudgetError where an index does not fit.
@@ -97,7 +98,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
         return ManyLabelsFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
                              nearest_shift.calibration, nearest_shift.calibration, attributes)
     harmonic = harmonic or fit_harmonic(graph, target, weight, solver, execution)
-    model = graph_model(graph, rows, harmonic, target, knn, execution).shifted(graph_shift.columns)
+    model = graph_model(graph, harmonic, target, knn, index()).shifted(graph_shift.columns)
     unreachable = np.flatnonzero(~harmonic.reachable)
     if len(unreachable):
         model.values_at[unreachable] = supervised.values(SelectedRows(rows, graph.vertices.first[unreachable]),

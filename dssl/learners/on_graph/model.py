@@ -10,7 +10,10 @@ References
 Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in semi-supervised learning", AISTATS 2005.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,6 +32,7 @@ from ..target.coding import ClassCoding, Coding, Scores
 from ..target.target import Classes, Target
 
 VERSION = 2
+VertexIndex = Callable[[], NeighborIndex]  # of the vertices, see `vertex_index`
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,25 +200,32 @@ def scored(target: Target) -> Coding:
     return Scores(target.names) if isinstance(target, Classes) else target.coding
 
 
-def graph_model(graph: Graph, rows: Rows, fitted: VertexValues, target: Target, params: KNNGraph, execution: Execution,
+def vertex_index(graph: Graph, rows: Rows, params: KNNGraph,
+                 execution: Execution) -> AbstractContextManager[VertexIndex]:
+    """Return a context with a function that returns the index of the vertices of a graph of rows (n, d).
+
+    The index is made beside the tasks of the execution. Raises BudgetError where it does not fit.
+    """
+    distinct = distinct_rows(rows, graph.vertices, execution)
+    return execution.beside(partial(NeighborIndex.of, distinct, params.distance, execution))
+
+
+def graph_model(graph: Graph, fitted: VertexValues, target: Target, params: KNNGraph, index: NeighborIndex,
                 attributes: JsonObject | None = None) -> GraphModel:
-    """Return the model of a target's values on a graph of rows (n, d); see `vertex_model`."""
-    return vertex_model(graph, rows, signed(fitted.values, target), fitted.reachable, scored(target), params, execution,
+    """Return the model of a target's values on a graph; see `vertex_model`."""
+    return vertex_model(graph, signed(fitted.values, target), fitted.reachable, scored(target), params, index,
                         attributes)
 
 
-def vertex_model(graph: Graph, rows: Rows, values: np.ndarray, reachable: np.ndarray, coding: Coding, params: KNNGraph,
-                 execution: Execution, attributes: JsonObject | None = None) -> GraphModel:
-    """Return the model of values (v, c) on a graph of rows (n, d); params : connect new points to the graph.
-
-    Raises BudgetError where the index of the vertices does not fit.
+def vertex_model(graph: Graph, values: np.ndarray, reachable: np.ndarray, coding: Coding, params: KNNGraph,
+                 index: NeighborIndex, attributes: JsonObject | None = None) -> GraphModel:
+    """Return the model of values (v, c) on a graph; params : connect new points to the graph by an index of vertices.
     """
     v = len(graph.vertices)
     scales = kth_distances(graph.neighbors) if graph.neighbors is not None else np.zeros(v)
     rule = rule_at_new_points(graph.attributes["weights"], params.weighting)
     k = graph.neighbors.k if graph.neighbors is not None else min(params.n_neighbors, v)
-    return GraphModel(NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.distance, execution),
-                      values, reachable, scales, rule, k, coding, attributes or {})
+    return GraphModel(index, values, reachable, scales, rule, k, coding, attributes or {})
 
 
 register_model("GraphModel", GraphModel)

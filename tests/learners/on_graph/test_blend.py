@@ -1,11 +1,14 @@
 """The automatic blend of graph and label kernels, without some of its labels."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
+from dssl.knn.index import NeighborIndex
 from dssl.learners.on_graph import blend
 from dssl.learners.on_graph.automatic import MAX_LABELS, fit_automatic
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams
@@ -36,12 +39,13 @@ def test_held_out_labels_are_predicted_as_by_a_fit_without_them(kind, monkeypatc
     X, y = moons()
     target = labels_of(kind, X, y)
     graph, rows = KNN.build(X), ArrayRows(X)
-    whole = blend.fit_blend(graph, rows, target, None, PARAMS, KNN, InProcess(1))
+    index = partial(NeighborIndex.of, rows, KNN.distance, InProcess(1))
+    whole = blend.fit_blend(graph, rows, target, None, PARAMS, KNN, index, InProcess(1))
     for fold in np.array([0, 3, 5, 11, 20]), np.arange(1, 24, 2)[1:]:
         values, alone = whole.refit_held_out(target, None, PARAMS, [fold])
         kept = np.setdiff1d(np.arange(24), fold)
         expected = fit_automatic(graph, rows, target.take(kept), None, None, PARAMS, MAX_LABELS, KNN, held_out_loss,
-                                 InProcess(1))
+                                 index, InProcess(1))
         at = target.labeled[fold]
         assert_allclose(values[fold], expected.values[at], rtol=1e-6, atol=1e-7)
         assert_allclose(alone[fold], expected.supervised.values(ArrayRows(X[at])), rtol=1e-6, atol=1e-7)

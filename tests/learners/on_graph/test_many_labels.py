@@ -10,6 +10,7 @@ from dssl.base.errors import NotConverged
 from dssl.execution.in_process import InProcess
 from dssl.learners.on_graph.harmonic import HarmonicTask, fit_harmonics
 from dssl.learners.on_graph.many_labels import fit_many_labels
+from dssl.learners.on_graph.model import vertex_index
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import held_out_loss
 from dssl.solvers.solver_params import SolverParams
@@ -31,8 +32,10 @@ class Noted(InProcess):
 
 def fitted(X, target, threads):
     execution, knn = Noted(threads), KNNGraph(n_neighbors=8)
-    found = fit_many_labels(knn.build(X), ArrayRows(X), target, None, held_out_loss, knn, SolverParams(tol=1e-8), 0,
-                            execution)
+    graph, rows = knn.build(X), ArrayRows(X)
+    with vertex_index(graph, rows, knn, execution) as index:
+        found = fit_many_labels(graph, rows, target, None, held_out_loss, knn, SolverParams(tol=1e-8), 0, index,
+                                execution)
     return found, execution.solved
 
 
