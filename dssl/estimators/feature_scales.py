@@ -53,21 +53,21 @@ CHUNK_BYTES = 32 << 20  # of distances in the search for the nearest labels
 
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
-                 categories: np.ndarray | None = None,
-                 metric: AnyMetric = Euclidean.name) -> tuple[Scaling, dict[str, Any]]:
+                 categories: np.ndarray | None = None, metric: AnyMetric = Euclidean.name,
+                 feature_names: list[str] | None = None) -> tuple[Scaling, dict[str, Any]]:
     """Return the scaling of rows (n, d), and the evidence: `ranges`, and `label_losses`, E for each label.
 
     Of more than `MAX_BLENDED` labels the losses are mean squared residuals. metric : of the graph, and of the nearest
     labels; a scaling of rows that it is not defined for is not chosen.
 
     ids : ascending numbers of the n rows; None for all. target : of these. categories : (d,) bool, the columns that
-    encode text. At most `MAX_LABELS` labels are used, or `labels_searched` of more than
-    `MAX_BLENDED`, in this process.
+    encode text. feature_names : for the attributes. At most `MAX_LABELS` labels are used, or `labels_searched` of more
+    than `MAX_BLENDED`, in this process.
     """
     check_kind(rows, metric)
-    made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution, categories=categories)
+    made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution,
+                        feature_names=feature_names, categories=categories)
     first = made["auto"].kind
-    fitted = {**made, first: made["auto"]}
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
     by_nearest = len(target.labeled) > MAX_BLENDED
     max_labels = labels_searched(rows.shape[1], metric) if by_nearest else MAX_LABELS
@@ -77,25 +77,25 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     n_labels = len(labels.labeled)
     usable_share = 1 - target.n_strata / max(n_labels, 1)
     if usable_share <= 0 or n_labels < 2:
-        return fitted[first], evidence
+        return made[first], evidence
     n = len(rows) if ids is None else len(ids)
     positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, sample_ids(n, SAMPLED)])
     X = rows.take(positions if ids is None else ids.take(positions))
     held_out = np.searchsorted(sample, drawn[:MAX_HELD_OUT])
     local, losses = replace(labels, labeled=np.arange(n_labels)), dict[ScalingKind, np.ndarray]()
-    for kind in (each for each in fitted if each != "auto" or each == first):
-        Z = fitted[kind].transform(X)
+    for kind in (each for each in made if each != "auto" or each == first):
+        Z = made[kind].transform(X)
         if metric_of(metric).undefined(Z).any():
             first = "none" if kind == first else first
-        elif _separates(Z, fitted[kind]):
+        elif _separates(Z, made[kind]):
             losses[kind] = losses_by_nearest(Z, local, held_out, execution, metric) if by_nearest else \
                 _losses_by_kernels(Z, local, random_state)
     if first not in losses:
-        return fitted[first], evidence
+        return made[first], evidence
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
     best, evidence["label_losses"] = _best_by_nearest(losses, first, narrow) if by_nearest else _best_by_kernels(
         losses, first, narrow, usable_share, n_labels, of_classes=target.n_strata > 1)
-    return fitted[best], evidence
+    return made[best], evidence
 
 
 def _separates(Z: Any, scaling: Scaling) -> bool:

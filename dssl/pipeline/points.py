@@ -80,15 +80,15 @@ def scale_tasks(rows: ScaledRows, ids: Rows, name: str, height: int) -> BlockTas
     return BlockTasks(lambda start, stop: ScaleTask(rows, ids, name, start, stop), len(ids), height)
 
 
-def points_cost(f: PlanInputs, kind: ScalingKind, fits: int = 1) -> Cost:
-    """Return what fitting scalings so often takes, and scaling the training and test points.
+def points_cost(f: PlanInputs, kind: ScalingKind) -> Cost:
+    """Return what fitting scalings takes, and scaling the training and test points.
 
     A fit is one pass over the rows, or two where some are outliers, which a plan assumes that none are.
     """
     rows = f.rows
     scaled = ScaledRows(rows, Scaling(kind, np.empty(0), np.empty(0), {}))
     height = scaled_rows(f.n, rows.row_bytes, chunk_of(rows), f.budget)
-    passes = fits * (1 + ("outliers" in f.attributes.get("points", {}).get("scaling", ())))
+    passes = 1 + ("outliers" in f.attributes.get("points", {}).get("scaling", ()))
     cost = passes * moments_cost(rows, f.n, f.budget) + cost_of(0, 0, 0, 0, 0, f.width * (
         MOMENT_SECONDS * passes * f.n_rows + SCALED_SECONDS * (f.n + f.n_test)))
     for n in (f.n, f.n_test):
@@ -101,21 +101,26 @@ def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
     if not isinstance(params, Unscaled):
         dataset = dataset_of(context)
         warn_unlike(dataset.X, context.rows("split", "train"), params.kind, dataset.feature_names)
-    return scale_points(context, params)
+    return scale_points(context, scaling_of(context, params))
 
 
-def scale_points(context: Context, params: ScalingParams, *, by_labels: bool = False) -> dict[str, Any]:
-    """Scale the training and test points, fitted on the training points only, into `train` and `test`.
+def scaling_of(context: Context, params: ScalingParams, *, by_labels: bool = False) -> Scaling:
+    """Return the scaling of the training points; by_labels : whether labels chose the kind, under "auto"."""
+    dataset = dataset_of(context)
+    return fit_scaling(dataset.X, context.rows("split", "train"), params, context.execution,
+                       feature_names=dataset.feature_names, categories=dataset.categories, chosen=by_labels)
+
+
+def scale_points(context: Context, scaling: Scaling) -> dict[str, Any]:
+    """Scale the training and test points into `train` and `test`; the scaling is fitted on the training points only.
 
     Where they grow, all are scaled as those of the base are, and the attribute `drift` tells how far a scaling that is
-    fitted on all of them would differ. by_labels : whether labels chose the kind, under "auto".
+    fitted on all of them would differ.
 
     Raises CannotGrow: it would differ too much.
     """
     chosen, dataset = {name: context.rows("split", name) for name in ("train", "test")}, dataset_of(context)
     rows = dataset.X
-    scaling = fit_scaling(rows, chosen["train"], params, context.execution, feature_names=dataset.feature_names,
-                          categories=dataset.categories, chosen=by_labels)
     drift = {}
     if context.base is not None:
         before = Scaling.from_arrays(context.base.parts.within("scaling").read(0),
@@ -329,20 +334,20 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
         return make_points(context, params.scaling)
     if context.base is not None:
         chosen = context.base.attributes["scale"]
-        return {**scale_points(context, ScalingParams(kind=chosen["kind"]), by_labels=True), "scale": chosen}
+        scaling = scaling_of(context, ScalingParams(kind=chosen["kind"]), by_labels=True)
+        return {**scale_points(context, scaling), "scale": chosen}
     dataset = dataset_of(context)
     target = labeled_tags(context).most_balanced() if "tags" in context.attributes("labels") else context.target()
     scaling, tried = choose_scale(dataset.X, context.rows("split", "train"), target, context.execution,
-                                  params.random_state, dataset.categories, params.metric)
-    made = scale_points(context, ScalingParams(kind=scaling.kind), by_labels=True)
-    return {**made, "scale": {"kind": scaling.kind, **tried}}
+                                  params.random_state, dataset.categories, params.metric, dataset.feature_names)
+    return {**scale_points(context, scaling), "scale": {"kind": scaling.kind, **tried}}
 
 
 def _scaled_points_cost(f: PlanInputs, spec: Any) -> Cost:
     scaling = spec.scaling
     if scaling is not None:
         return points_cost(f, scaling.kind)
-    cost = points_cost(f, "standardize", 1 if f.growing else 2)
+    cost = points_cost(f, "standardize")
     return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
