@@ -53,9 +53,12 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 def _runtime_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Return the value of `--on`; raise if it is not valid, even if nothing is left to compute."""
     if text not in (None, IN_PROCESS):
+        from ..runtime.fork_server import start_fork_server
+        from ..runtime.local import LocalRuntime
         from ..runtime.start import load_runtime
 
-        load_runtime(text)
+        if isinstance(load_runtime(text), LocalRuntime):
+            start_fork_server()
     return text
 
 
@@ -191,6 +194,10 @@ def opened(runtime: str | None, memory_budget: int | None) -> Iterator[tuple[Exe
         threads = InProcess(memory_budget=memory_budget or MEMORY_BUDGET)
         yield threads, threads.in_words
     else:
+        if runtime is None:
+            from ..runtime.fork_server import start_fork_server
+
+            start_fork_server()
         from ..runtime.start import open_runtime  # takes a second
 
         with open_runtime(runtime, memory_budget) as started:

@@ -1,11 +1,7 @@
 """Worker processes on this machine."""
 
 import logging
-import multiprocessing
 import os
-import signal
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -14,7 +10,6 @@ from typing import Literal
 import dask
 from distributed import Client, LocalCluster
 from distributed.security import Security
-from distributed.utils import get_mp_context
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
@@ -22,6 +17,7 @@ from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
 from .detached import Detached
+from .fork_server import forked_workers, interrupts_ignored
 
 
 class LocalRuntime(RankedRuntime):
@@ -69,7 +65,7 @@ class LocalRuntime(RankedRuntime):
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             stack.enter_context(forked_workers())
-            with _interrupts_ignored():
+            with interrupts_ignored():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     env=dict(os.environ),  # what has changed since the process was started of which they are copies
@@ -82,35 +78,3 @@ class LocalRuntime(RankedRuntime):
             link = f", dashboard at {cluster.dashboard_link}" if self.dashboard else ""
             yield (OnDask(client, memory_budget, self.patience),
                    f"{self.workers} local processes, {self.threads_per_worker} thread(s) each{link}")
-
-
-@contextmanager
-def forked_workers() -> Iterator[None]:
-    """Start the workers of clusters as copies of one process that has imported what they run, where that is safe.
-
-    Linux only: on other systems a copy of a process that has loaded BLAS may hang, and each worker imports for itself.
-    The process that is copied stays until this one ends, with some 200 MB that it shares with its copies.
-    """
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context()  # the first call names Dask's own modules, in place of all that were named before
-        multiprocessing.set_forkserver_preload(["distributed", "dssl.pipeline.run"])
-        yield
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT for a while; processes that are started meanwhile ignore it for good.
-
-    A terminal sends SIGINT to all of them. The command ends its workers itself, and their tracebacks would not help.
-    """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,55 @@
+"""The process of which the workers on this machine are copies; it imports what they run, once for all.
+
+Linux only: on other systems a copy of a process that has loaded BLAS may hang, and each worker imports for itself. The
+process stays until this one ends, with some 200 MB that it shares with its copies.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
+
+PRELOADED = ["distributed", "dssl.pipeline.run"]
+
+
+def start_fork_server() -> None:
+    """Start the process on a machine of several cores, so that it imports while this one reads and plans."""
+    if sys.platform.startswith("linux") and len(os.sched_getaffinity(0)) > 1:
+        multiprocessing.set_forkserver_preload(PRELOADED)
+        with interrupts_ignored():
+            forkserver.ensure_running()
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Start the workers of clusters as copies of that process, where this is safe."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    import dask
+    from distributed.utils import get_mp_context
+
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        get_mp_context()  # the first call names Dask's own modules, in place of all that were named before
+        multiprocessing.set_forkserver_preload(PRELOADED)
+        yield
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Ignore SIGINT for a while; processes that are started meanwhile ignore it for good.
+
+    A terminal sends SIGINT to all of them. The command ends its workers itself, and their tracebacks would not help.
+    """
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
