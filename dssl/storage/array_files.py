@@ -228,8 +228,11 @@ def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.n
         yield key, pack(chunk)
 
 
-def _decoded(array: zarr.Array, path: Path, name: str) -> np.ndarray:
-    """Return one whole chunk; raise IntegrityError if it is missing, truncated or changed."""
+def _decoded(array: zarr.Array, path: Path, name: str, out: np.ndarray | None = None) -> np.ndarray:
+    """Return one whole chunk, in the contiguous array `out` if there is one, of its shape and type.
+
+    Raises IntegrityError if it is missing, truncated or changed.
+    """
     file = path / name
     try:
         stored = read_once(file)
@@ -238,9 +241,12 @@ def _decoded(array: zarr.Array, path: Path, name: str) -> np.ndarray:
                    "its values are lost, and Zarr would read them as zeros") from None
     try:
         values = unpack(stored[:-CRC_BYTES], stored[-CRC_BYTES:],
-                        _stored_dtype(array).itemsize * math.prod(array.chunks))
+                        _stored_dtype(array).itemsize * math.prod(array.chunks),
+                        None if out is None else out.reshape(-1).view(np.uint8))
     except ValueError as error:
         raise damaged_error(file, path, str(error)) from error
+    if out is not None:
+        return out
     try:
         return np.frombuffer(values, _stored_dtype(array)).reshape(array.chunks)
     except ValueError as error:
@@ -275,10 +281,14 @@ def _range_of(array: zarr.Array, path: Path, axis: int, start: int, stop: int) -
     shape = list(array.shape)
     shape[axis] = max(stop - start, 0)
     out = np.empty(shape, array.dtype)
+    in_place = axis == 0 and shape[1:] == list(array.chunks[1:]) and array.dtype == _stored_dtype(array)
     for name, box in _chunks(array, axis, start, stop):
         side_range = box[axis]
         first = max(side_range.start, start)
         last = min(side_range.stop, stop)
+        if in_place and last - first == array.chunks[0]:
+            _decoded(array, path, name, out[first - start:last - start])
+            continue
         of_chunk = [slice(side.stop - side.start) for side in box]
         of_chunk[axis] = slice(first - side_range.start, last - side_range.start)
         box[axis] = slice(first - start, last - start)

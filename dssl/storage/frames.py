@@ -27,10 +27,10 @@ def pack(values: Any) -> tuple[bytes, bytes]:
     return packed, crc(packed)
 
 
-def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int) -> bytes:
+def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int, out: Any = None) -> Any:
     """Return the `size` bytes that `pack` compressed; raise ValueError with the reason if they are damaged.
 
-    The header is checked before decompression: a frame of 64 KB can contain gigabytes of zeros.
+    out : a contiguous buffer of so many bytes, into which they are written, and which is returned then. The header is checked before decompression: a frame of 64 KB can contain gigabytes of zeros.
     """
     if crc(packed) != checksum:
         raise ValueError("its bytes do not match their checksum")
@@ -38,7 +38,7 @@ def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int) 
         raise ValueError(f"it decompresses to {'an unknown number of' if unpacked is None else f'{unpacked:,}'} bytes, "
                          f"expected {size:,}")
     try:
-        return Zstd(level=ZSTD_LEVEL).decode(packed)
+        return Zstd(level=ZSTD_LEVEL).decode(packed, out)
     except RuntimeError as error:
         raise ValueError(f"it does not decompress ({error})") from error
 
