@@ -125,6 +125,29 @@ def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
 
 
 @pytest.mark.cluster
+def test_work_beside_the_tasks_of_workers_begins_at_once(cluster_client):
+    begun = threading.Event()
+    with OnDask(cluster_client).beside(lambda: begun.set() or 3) as result:
+        assert begun.wait(10)
+        assert result() == result() == 3
+    with OnDask(cluster_client).beside(lambda: 1 // 0) as result, pytest.raises(ZeroDivisionError):
+        result()
+
+
+def test_work_beside_tasks_of_this_process_waits_until_it_is_needed_and_runs_once():
+    calls = []
+    with InProcess(1).beside(lambda: calls.append(1) or 3) as result:
+        assert not calls
+        assert result() == result() == 3
+    assert calls == [1]
+
+
+@pytest.mark.cluster
+def test_workers_are_copies_of_a_process_that_has_imported_what_they_run(cluster_client):
+    assert all(cluster_client.run(lambda: "dssl.pipeline.run" in sys.modules).values())
+
+
+@pytest.mark.cluster
 def test_a_task_that_runs_alone_may_use_the_threads_of_all_workers_of_its_machine(cluster_client):
     assert OnDask(cluster_client).threads_alone == 2
     assert OnDask(cluster_client).tasks_per_process == 1
