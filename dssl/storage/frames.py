@@ -30,7 +30,8 @@ def pack(values: Any) -> tuple[bytes, bytes]:
 def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int, out: Any = None) -> Any:
     """Return the `size` bytes that `pack` compressed; raise ValueError with the reason if they are damaged.
 
-    out : a contiguous buffer of so many bytes, into which they are written, and which is returned then. The header is checked before decompression: a frame of 64 KB can contain gigabytes of zeros.
+    out : a contiguous buffer of so many bytes, into which they are written, and which is returned then. The header is
+    checked before decompression: a frame of 64 KB can contain gigabytes of zeros.
     """
     if crc(packed) != checksum:
         raise ValueError("its bytes do not match their checksum")

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.roofline --cache FOLDER --runs 7
 
 Prints one JSON document a line. First the ceilings: `stream` reads two arrays and writes a third, far larger than the
-caches; `gather` reads the rows of a block (n, 64) of float32 in the order in which the graph names them, and adds them
-up; `sgemm` and `dgemm` multiply square matrices. Then each loop with its flops and its bytes, every array counted once
+caches; `gather` reads the rows of a block (n, t) of float32, t = 1, 10 or 64, in the order in which the graph names
+them, and adds them up; `sgemm` and `dgemm` multiply square matrices. Then each loop with its flops and its bytes, every array counted once
 however often a row of it is read, and beside them the bytes of the rows that the entries of the matrix name. The
 shares are of the ceilings in the same run. With `--threads 2` each ceiling and loop runs twice side by side on columns
 of its own, as the tasks of two workers do. The graph is that of 70,000 images (`mnist`, k = 10); the data come from
@@ -41,7 +41,7 @@ from tests.benchmarks.solve import cached_lists, data, mnist_points
 
 STREAMED = 2**26  # values of each of three arrays
 SQUARE = 3000  # rows of the matrices that are multiplied
-COLUMNS = 64
+COLUMNS = (1, 10, 64)
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Loop:
     flops: float
     bytes: float
     gathered: float = 0
+    columns: int = 0  # of gathered rows
     product: str = "sgemm"  # whose rate its flops are compared with
 
 
@@ -71,8 +72,8 @@ def measure(cache: Path, runs: int, threads: int) -> None:
     """Report the ceilings, and each loop beside them."""
     L = Laplacian(weights(cached_lists(cache, "mnist", 10, lambda: mnist_points(70_000)), "self_tuned"))
     R, vector = L.matrix(1e-3), np.sqrt(L.degrees)
-    A = prepare(R, COLUMNS, SolverParams(method="jacobi"), vector).method.A
-    factor = prepare(R, COLUMNS, SolverParams(method="cholesky"), vector).method
+    A = prepare(R, COLUMNS[-1], SolverParams(method="jacobi"), vector).method.A
+    factor = prepare(R, COLUMNS[-1], SolverParams(method="cholesky"), vector).method
     rates = {}
     for ceiling in ceilings(A, threads):
         best, _ = seconds(ceiling.copies, runs)
@@ -86,7 +87,8 @@ def measure(cache: Path, runs: int, threads: int) -> None:
         report(loop=loop.name, threads=threads, best=round(best, 4), median=round(middle, 4),
                gflops=round(rate["flops"] / 1e9, 2), share_of_product=round(rate["flops"] / rates[loop.product], 3),
                gb_per_second=round(rate["bytes"] / 1e9, 2), share_of_stream=round(rate["bytes"] / rates["stream"], 3),
-               **({"share_of_gather": round(rate["gathered"] / rates["gather"], 3)} if loop.gathered else {}))
+               **({"share_of_gather": round(
+                   rate["gathered"] / rates[f"gather, {loop.columns} columns"], 3)} if loop.gathered else {}))
 
 
 def report(**record: object) -> None:
@@ -140,13 +142,11 @@ def ceilings(A: ScaledMatrix, threads: int) -> list[Ceiling]:
     """Return what the machine does at most, in one thread or two side by side."""
     rng = np.random.default_rng(0)
     arrays = [np.ones((3, STREAMED // threads), np.float32) for _ in range(threads)]
-    blocks = [rng.normal(size=(A.n, COLUMNS)).astype(np.float32) for _ in range(threads)]
-    totals = [np.zeros(COLUMNS, np.float32) for _ in range(threads)]
-    made = [Ceiling("stream", "gb_per_second", 12 * STREAMED // threads,
-                    [lambda a=a: triad(*a) for a in arrays]),
-            Ceiling("gather", "gb_per_second", 4 * COLUMNS * len(A.indices),
-                    [lambda P=P, total=total: gather(A.indptr, A.indices, P, total)
-                     for P, total in zip(blocks, totals, strict=True)])]
+    made = [Ceiling("stream", "gb_per_second", 12 * STREAMED // threads, [lambda a=a: triad(*a) for a in arrays])]
+    for t in COLUMNS:
+        blocks = [(rng.normal(size=(A.n, t)).astype(np.float32), np.zeros(t, np.float32)) for _ in range(threads)]
+        made.append(Ceiling(f"gather, {t} columns", "gb_per_second", 4 * t * len(A.indices), [
+            lambda P=P, total=total: gather(A.indptr, A.indices, P, total) for P, total in blocks]))
     for name, dtype in (("sgemm", np.float32), ("dgemm", np.float64)):
         squares = [rng.normal(size=(2, SQUARE, SQUARE)).astype(dtype) for _ in range(threads)]
         made.append(Ceiling(name, "gflops", 2 * SQUARE**3, [lambda s=s: s[0] @ s[1] for s in squares]))
@@ -167,14 +167,14 @@ def solver_loops(A: ScaledMatrix, factor: object, seed: int) -> list[Loop]:
     n, m = A.n, len(A.indices)
     rng = np.random.default_rng(seed)
     made = []
-    for t in (1, 10, COLUMNS):
+    for t in COLUMNS:
         P, Q, X, R = (rng.normal(size=(n, t)).astype(np.float32) for _ in range(4))
         inner, small, diagonal = np.zeros(t), np.full(t, 1e-3, np.float32), np.ones(n, np.float32)
         matrix, block = 8 * m + 8 * n, 4 * n * t
         made += [
             Loop(f"product of conjugate gradients, {t} columns",
                  lambda P=P, Q=Q, inner=inner: multiply_dot(A.indptr, A.indices, A.data32, P, Q, inner),
-                 2 * t * (m + 2 * n), matrix + 2 * block, 4 * t * m),
+                 2 * t * (m + 2 * n), matrix + 2 * block, 4 * t * m, t),
             Loop(f"step of conjugate gradients, {t} columns",
                  lambda X=X, R=R, P=P, Q=Q, small=small, inner=inner: step(X, R, P, Q, small, inner),
                  6 * n * t, 6 * block),
@@ -182,14 +182,14 @@ def solver_loops(A: ScaledMatrix, factor: object, seed: int) -> list[Loop]:
                  lambda P=P, R=R, small=small: direction(P, R, small), 2 * n * t, 3 * block),
             Loop(f"product of block Lanczos, {t} columns",
                  lambda P=P, Q=Q, diagonal=diagonal: multiply_rows(A.indptr, A.indices, A.data32, diagonal, P, Q, 0, n),
-                 2 * t * (m + n), matrix + 4 * n + 2 * block, 4 * t * m),
+                 2 * t * (m + n), matrix + 4 * n + 2 * block, 4 * t * m, t),
             Loop(f"step of the Chebyshev recurrence, {t} columns",
                  lambda P=P, Q=Q, diagonal=diagonal: step_of(A.indptr, A.indices, A.data32, diagonal, P, Q),
-                 2 * t * (m + n), matrix + 4 * n + 3 * block, 4 * t * m),
+                 2 * t * (m + n), matrix + 4 * n + 3 * block, 4 * t * m, t),
             Loop(f"two triangular solves, {t} columns",
                  lambda X=X: _solve(factor.order, factor.starts, factor.rows, factor.values, factor.inverse, X),
                  4 * t * len(factor.rows) + t * n, 2 * (8 * len(factor.rows) + 16 * n) + 4 * block,
-                 3 * 4 * t * len(factor.rows))]
+                 3 * 4 * t * len(factor.rows), t)]
     return made
 
 

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
+from dssl.knn.exact import tiles
 from dssl.knn.index import NeighborIndex
 from dssl.storage.csr import as_rows
 from tests import reference
@@ -62,6 +63,22 @@ def test_either_search_is_exact(d, search):
     assert index.attributes == {"metric": "euclidean", "search": search}
     assert (len(index), index.n_features) == (4200, d)
     check(index, queries, X, "euclidean", 10)
+
+
+@pytest.mark.parametrize(("center", "dtype"), [(0.0, np.float32), (1e4, np.float64)])
+def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(center, dtype, monkeypatch):
+    """Leading coordinates of noise rule out hardly a pair; the product in all coordinates does, but for rounding."""
+    rng, blocks = np.random.default_rng(0), []
+    X = (center + rng.normal(size=(4200, 150))).astype(dtype)
+    X[7] = X[8]
+    queries = (center + rng.normal(size=(600, 150)) * np.array([1e-6, 1, 1e12])[np.arange(600) % 3, None]).astype(dtype)
+    in_all = tiles.centered
+    monkeypatch.setattr(tiles, "centered", lambda rows, layout: blocks.append(len(rows)) or in_all(rows, layout))
+    index = index_of(X)
+    assert index.attributes["search"] == "tiles"
+    check(index, queries, X, "euclidean", 10)
+    check(index, X[:40], X, "euclidean", 3)
+    assert blocks
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])

@@ -47,7 +47,7 @@ from .layout import (
     tree_depth,
 )
 from .pairs import PairPoints, pair_ns, pair_points
-from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles
+from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles, products_bytes
 from .tree import nearest_by_tree
 
 PILOT_QUERIES = 64
@@ -92,7 +92,7 @@ class DensePoints:
         itemsize, axes, block = measured_itemsize(self.rows.dtype, self.metric), min(d, MAX_AXES), self.block_rows
         layout = layout_bytes(block, d, itemsize)
         laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-        queries = height * (d * itemsize + 12 * axes + 16 * k) + (4 << 20)
+        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d)
         if block < len(self.rows):
             return laying_out + queries
         return max(laying_out, layout + max(int(whole_bytes(layout)), queries))

@@ -3,24 +3,35 @@
 The matrix product of a tile of queries and a tile of points, in a few leading coordinates (`layout.py`), gives lower
 bounds of all distances. Pairs whose bound is below the query's k-th distance so far are compared by further
 coordinates, and those that remain are measured in float64. Tiles whose box is farther than the k-th distance of every
-query are skipped.
+query are skipped. Where the leading coordinates rule out too few pairs, as of noise or of rows of many effective
+dimensions, the product is taken in all coordinates: its bounds are off by nothing but rounding.
 
 The initial k-th distances come from the nearest tiles: the k rows of largest product are measured, and the farthest of
 them is an upper bound. So few pairs of the other tiles are measured.
 
-Work space of a search: 4 QUERY_TILE POINT_TILE bytes, and 16 k bytes a query for the heaps.
+Work space of a search: `products_bytes`, and 16 k bytes a query for the heaps.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
 
+from ...storage.blocks import row_ranges
 from ..heap import EMPTY, empty_heaps, offer, precedes, sift_down
 from ..squared_distances import float32_squared_distance, squared_distance
-from .layout import Coordinates, Layout, level_bounds, tree_depth
+from .layout import FAR, Coordinates, Layout, level_bounds, tree_depth
 
 QUERY_TILE = 512
 POINT_TILE = 1024
 FIRST_TILES = 8
+PIECE = 1 << 17  # values of rows that are centered at a time
+ALL_SHARE = 0.04  # of all columns of a pair, from which reading so many takes longer than a product in all coordinates
+
+
+def products_bytes(d: int) -> int:
+    """Return the bytes of the products of a tile of queries of d columns with one of points, and of their rows."""
+    return 4 * QUERY_TILE * POINT_TILE + 4 * d * QUERY_TILE + 12 * max(PIECE, d)
 
 
 @njit(nogil=True, cache=True)
@@ -38,8 +49,9 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
                   scale, reach, gamma, distances, heap_ids):
     """Measure each pair that its bound does not rule out; `products` (q, t) are those of rows start, start + 1, ...
 
-    `reach` is the largest distance of these rows from the center.
+    `reach` is the largest distance of these rows from the center. Returns how many columns were read for that.
     """
+    columns_read = 0
     terms = np.empty(queries.shape[1])
     width = products.shape[1]
     # One comparison a byte runs in vectors; eight bytes are then skipped at a time.
@@ -57,12 +69,15 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
                 row = start + column
                 if flags[column] == 0 or line[column] < cut or ids[row] == query_ids[which]:
                     continue
+                columns_read += further.shape[1]
                 # The product has (difference of the residual lengths)^2 in place of the further coordinates.
                 room = 2 * (line[column] - cut) + (query_rest[which] - rest[row]) ** 2
                 if float32_squared_distance(query_further[which], further[row]) * np.float32(0.9999) > room:
                     continue
+                columns_read += queries.shape[1]
                 if offer(queries[which], rows[row], ids[row], heap, heap_id, terms):
                     cut = _cut(heap[0], query_norm[which], scale, reach, gamma)
+    return columns_read
 
 
 @njit(nogil=True, cache=True)
@@ -104,10 +119,29 @@ def product_slack(lead_columns: int, data_columns: int) -> float:
     return (lead_columns + 24) * 2.0**-24 + 4 * float(np.sqrt(data_columns * 2.0**-52))
 
 
+def centered_pieces(rows: np.ndarray, layout: Layout) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the number of the first of some rows (r, d), and these less the center, in float32, times the scale."""
+    for start, stop in row_ranges(len(rows), max(1, PIECE // rows.shape[1])):
+        piece = rows[start:stop].astype(np.float64)
+        piece -= layout.center
+        piece *= layout.scale
+        # Cut as by `project`: such queries are nearer to all points by that, and their true norm counts.
+        yield start, np.clip(piece, -FAR, FAR, out=piece).astype(np.float32)
+
+
+def centered(rows: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return all rows (r, d) as `centered_pieces` does."""
+    return np.concatenate([piece for _, piece in centered_pieces(rows, layout)])
+
+
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
                      distances: np.ndarray, ids: np.ndarray) -> None:
     """Update the heaps (q, k) of the queries with the rows of a layout."""
-    gamma = product_slack(layout.lead.shape[1], layout.rows.shape[1])
+    d = layout.rows.shape[1]
+    gamma, gamma_all = product_slack(layout.lead.shape[1], d), product_slack(d, d)
+    none, no_rest = np.zeros((len(layout.ids), 0), np.float32), np.zeros(len(layout.ids), np.float32)
+    none.flags.writeable = False
+    in_all, columns_read, pairs = False, 0, 0
     n, boxed, level = len(layout.ids), layout.low.shape[1], 0
     while level < tree_depth(n) and -(-n // 2**level) > POINT_TILE:
         level += 1
@@ -129,20 +163,37 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
         nearness = ((middle - lead[:, :boxed].mean(axis=0)) ** 2).sum(axis=1)
         tile_order = np.lexsort((nearness, np.maximum(box_distance, 0)))
 
-        def multiply(tile: int, lead: np.ndarray = lead) -> np.ndarray:
+        def multiply(tile: int, coordinates: np.ndarray, in_all: bool) -> np.ndarray:
             start, stop = bounds[tile:tile + 2]
-            products = work[:len(lead) * (stop - start)].reshape(len(lead), stop - start)
+            products = work[:len(coordinates) * (stop - start)].reshape(len(coordinates), stop - start)
             with np.errstate(invalid="ignore"):  # narrow kernels of BLAS compute on lanes that nobody has filled
-                return np.dot(lead, layout.lead[start:stop].T, out=products)
+                if not in_all:
+                    return np.dot(coordinates, layout.lead[start:stop].T, out=products)
+                for at, points in centered_pieces(layout.rows[start:stop], layout):
+                    products[:, at:at + len(points)] = np.dot(coordinates, points.T)
+            products -= (layout.norm[start:stop] / 2).astype(np.float32)
+            return products
+
+        coordinates = centered(tile_queries, layout) if in_all else lead
 
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, candidates = empty_heaps(len(queried_rows), heap.shape[1])
             for tile in tile_order[:FIRST_TILES]:
-                largest_products(multiply(tile), bounds[tile], tile_ids, layout.ids, values, candidates)
+                largest_products(multiply(tile, coordinates, in_all), bounds[tile], tile_ids, layout.ids, values,
+                                 candidates)
             limit_heaps(tile_queries, layout.rows, candidates, heap, heap_id)
         for tile in tile_order:
             if box_distance[tile] > np.sqrt(heap[:, 0].max()) * seen.scale:
                 break
-            scan_products(multiply(tile), bounds[tile], tile_queries, tile_ids, norm, tile_rest, further, layout.rows,
-                          layout.ids, rest, layout.further, seen.scale, reach[tile], gamma, heap, heap_id)
+            products, of_pairs = multiply(tile, coordinates, in_all), (tile_queries, tile_ids, norm)
+            if in_all:
+                scan_products(products, bounds[tile], *of_pairs, no_rest[:len(norm)], none[:len(norm)].copy(),
+                              layout.rows, layout.ids, no_rest, none, seen.scale, reach[tile], gamma_all, heap, heap_id)
+                continue
+            columns_read += scan_products(products, bounds[tile], *of_pairs, tile_rest, further, layout.rows,
+                                          layout.ids, rest, layout.further, seen.scale, reach[tile], gamma, heap,
+                                          heap_id)
+            pairs += products.size
+            if columns_read > ALL_SHARE * d * max(pairs, FIRST_TILES * products.size):
+                in_all, coordinates = True, centered(tile_queries, layout)
         distances[queried_rows], ids[queried_rows] = heap, heap_id
