@@ -53,6 +53,18 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 def _runtime_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Return the value of `--on`; raise if it is not valid, even if nothing is left to compute."""
     if text not in (None, IN_PROCESS):
+        from ..runtime.start import load_runtime
+
+        load_runtime(text)
+    return text
+
+
+def _runtime_of_run(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Return the value of `--on` of a run; start the process of which local workers are copies.
+
+    It takes two seconds, in which the run is read and planned. A run that needs no worker ends it.
+    """
+    if text not in (None, IN_PROCESS):
         from ..runtime.fork_server import start_fork_server
         from ..runtime.local import LocalRuntime
         from ..runtime.start import load_runtime
@@ -101,7 +113,7 @@ def require_folder(workspace: Workspace, command: str) -> None:
 workspace_option = click.option("--workspace", default="dssl-work", show_default=True, envvar="DSSL_WORKSPACE",
                                 help="Folder of artifacts and runs, which every worker must be able to open, or a "
                                      "URL such as s3://BUCKET/FOLDER.")
-on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_runtime_of,
+on_option = click.option("--on", "runtime", default=None, metavar="WHERE", callback=_runtime_of_run,
                          help="A cluster description (YAML), a scheduler's address, or in-process. "
                               "Default: one process a core on this machine, or threads of this process for a run "
                               "that is planned to take less time than processes take to start.")

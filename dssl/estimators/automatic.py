@@ -83,7 +83,8 @@ class AutomaticEstimator(SoftLabelsEstimator):
         self._warn_of_identifiers(rows)
         target = target.most_balanced() if isinstance(target, Tags) else target
         scaling, tried = choose_scale(rows, None, target, execution, self.random_state,
-                                      X.categories if isinstance(X, Dataset) else None, self.group("graph").distance)
+                                      X.categories if isinstance(X, Dataset) else None, self.group("graph").distance,
+                                      self._column_names or None)
         warn_outlier_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 

@@ -77,7 +77,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     n_labels = len(labels.labeled)
     usable_share = 1 - target.n_strata / max(n_labels, 1)
     if usable_share <= 0 or n_labels < 2:
-        return made[first], evidence
+        return made["auto"], evidence
     n = len(rows) if ids is None else len(ids)
     positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, sample_ids(n, SAMPLED)])
     X = rows.take(positions if ids is None else ids.take(positions))
@@ -91,11 +91,11 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
             losses[kind] = losses_by_nearest(Z, local, held_out, execution, metric) if by_nearest else \
                 _losses_by_kernels(Z, local, random_state)
     if first not in losses:
-        return made[first], evidence
+        return made["auto" if first == made["auto"].kind else first], evidence
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
     best, evidence["label_losses"] = _best_by_nearest(losses, first, narrow) if by_nearest else _best_by_kernels(
         losses, first, narrow, usable_share, n_labels, of_classes=target.n_strata > 1)
-    return made[best], evidence
+    return made["auto" if best == made["auto"].kind else best], evidence
 
 
 def _separates(Z: Any, scaling: Scaling) -> bool:

@@ -4,11 +4,12 @@ What takes long to import, Zarr and Numba, is imported where tasks run or are st
 and the parents of their workers import this file, and need neither.
 """
 
+import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -159,10 +160,18 @@ class OnDask(Execution):
     def is_open(self) -> bool:
         return bool(self.client.status == "running")
 
-    @contextmanager
-    def beside(self, work: Callable[[], Answer]) -> Iterator[Callable[[], Answer]]:
-        with ThreadPoolExecutor(1, "dssl-beside") as thread:
-            yield thread.submit(on_one_thread(work)).result
+    def concurrently(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
+        done: Future[Answer] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(on_one_thread(work)())
+            except BaseException as error:
+                done.set_exception(error)
+
+        # Neither an error elsewhere nor the end of this process waits for it.
+        threading.Thread(target=run, name="dssl-concurrently", daemon=True).start()
+        return done.result
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
         answers: dict[str, Answer] = self.client.run(question, *arguments)

@@ -12,8 +12,7 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, lru_cache, wraps
@@ -168,14 +167,13 @@ class Execution(ABC):
         """Return rows in a form that tasks can read instead of being pickled with them."""
         return rows
 
-    @contextmanager
-    def beside(self, work: Callable[[], Answer]) -> Iterator[Callable[[], Answer]]:
-        """Yield a function that returns the result of `work`, which must not run tasks.
+    def concurrently(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
+        """Return a function that returns the result of `work`, or raises its exception; `work` must not run tasks.
 
-        Where tasks run in other processes, `work` runs at once in a thread of this one, so that it takes place while
-        workers are busy. Otherwise it runs when its result is first needed.
+        Where tasks run in other processes, `work` begins at once in a thread of this process, so that it takes place
+        while workers are busy. Otherwise it runs when its result is first needed.
         """
-        yield cache(work)
+        return cache(work)
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
         """Call a function in every other process that runs tasks; return the results by address."""

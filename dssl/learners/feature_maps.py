@@ -26,7 +26,6 @@ from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
 from ..graph.spectrum import SpectrumParams, graph_spectrum
-from ..graph.vertices import distinct_rows
 from ..kernels.base import Kernel
 from ..kernels.cluster_params import ClusterParams, basis_of
 from ..kernels.deformed import check_eta, deform
@@ -34,13 +33,12 @@ from ..kernels.landmarks import LandmarkParams, choose_landmarks
 from ..kernels.multiscale import MultiscaleParams, multiscale_map
 from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
-from ..knn.index import NeighborIndex
 from ..storage.blocks import ArrayRows, Parts, Rows
 from .deformed import GraphCovariance, draw_landmarks, n_landmarks_within
 from .linear.features import sample_model
 from .linear.kernel_model import KernelModel, ModelInKernel, expand, multiscale_model
 from .model import BlockValues
-from .on_graph.model import GraphModel, vertex_model
+from .on_graph.model import GraphModel, index_of_vertices, vertex_model
 from .target.coding import Values
 
 FeatureMapName = Literal["base", "deformed", "graph", "cluster", "multiscale"]
@@ -157,8 +155,8 @@ def graph_features(rows: Rows, params: FeatureMapParams, graph: Graph, n_cluster
     V = spectrum.vectors * (spectrum.values + regularizer.ridge) ** (-regularizer.power / 2)
     F = np.zeros((len(reachable), m))
     F[reachable] = V / np.linalg.norm(V, axis=1, keepdims=True)
-    index = NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.graph.distance, execution)
-    model = vertex_model(graph, F, reachable, Values(), params.graph, index)
+    model = vertex_model(graph, F, reachable, Values(), params.graph,
+                         index_of_vertices(graph, rows, params.graph, execution))
     vertex = graph.vertices.vertex
     return Features(model, execution.share_rows(ArrayRows(F[vertex])), -np.log(spectrum.values + regularizer.ridge), {
         **graph.attributes, "eigenpairs": m, "spectrum": spectrum.attributes,

@@ -160,16 +160,15 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
         target.require_labels()
     _warn_if_memory_binds(len(target.labeled), params)
     graph = context.graph()
-    if len(target.labeled) <= params.max_labels:
+    if can_learn(target) and len(target.labeled) <= params.max_labels:
         points = rows_of_blend(points, target.labeled, params.family.random_state)
-    with vertex_index(graph, points, params.graph, execution) as index:
-        fit: Fit = partial(fit_automatic, graph, points, class_sizes=params.prior.sizes, params=params.family,
-                           max_labels=params.max_labels, knn=params.graph, held_out_loss=held_out_loss, index=index,
-                           execution=execution, loss=params.loss,
-                           last=None if context.side is None else context.side.last)
-        if other is not None:
-            fit = partial(_pool, fit, other, graph, params, index, execution)
-        fitted = fit(target, weight)
+    index = vertex_index(graph, points, params.graph, execution)
+    fit: Fit = partial(fit_automatic, graph, points, class_sizes=params.prior.sizes, params=params.family,
+                       max_labels=params.max_labels, knn=params.graph, held_out_loss=held_out_loss, index=index,
+                       execution=execution, loss=params.loss, last=None if context.side is None else context.side.last)
+    if other is not None:
+        fit = partial(_pool, fit, other, graph, params, index, execution)
+    fitted = fit(target, weight)
     coding, held_out = target.coding, target.take(fitted.positions)
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     if context.side is not None:
@@ -367,7 +366,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 32, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 33, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, REPORT_TEXT, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

@@ -81,7 +81,7 @@ def scale_tasks(rows: ScaledRows, ids: Rows, name: str, height: int) -> BlockTas
 
 
 def points_cost(f: PlanInputs, kind: ScalingKind) -> Cost:
-    """Return what fitting scalings takes, and scaling the training and test points.
+    """Return what fitting a scaling takes, and scaling the training and test points.
 
     A fit is one pass over the rows, or two where some are outliers, which a plan assumes that none are.
     """
@@ -351,5 +351,5 @@ def _scaled_points_cost(f: PlanInputs, spec: Any) -> Cost:
     return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
-SCALED_POINTS = replace(POINTS, version=11, needs=("dataset", "split", "labels"), params=ScaleParams.of,
+SCALED_POINTS = replace(POINTS, version=12, needs=("dataset", "split", "labels"), params=ScaleParams.of,
                         make=make_scaled_points, cost=_scaled_points_cost)

@@ -13,15 +13,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver
 
+import dask
+
+from ..execution.tasks import available_cores
+
 PRELOADED = ["distributed", "dssl.pipeline.run"]
 
 
 def start_fork_server() -> None:
-    """Start the process on a machine of several cores, so that it imports while this one reads and plans."""
-    if sys.platform.startswith("linux") and len(os.sched_getaffinity(0)) > 1:
-        multiprocessing.set_forkserver_preload(PRELOADED)
+    """Start the process on a machine of several cores, so that it imports while this one reads and plans.
+
+    It gets the variables that Dask sets for its workers, such as those that limit BLAS to one thread, unless the user
+    has set them: glibc and BLAS read them when they are loaded.
+    """
+    if not sys.platform.startswith("linux") or available_cores() == 1:
+        return
+    import distributed  # noqa: F401  -- its settings
+
+    multiprocessing.set_forkserver_preload(PRELOADED)
+    variables = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()
+                 if name not in os.environ}
+    os.environ.update(variables)
+    try:
         with interrupts_ignored():
             forkserver.ensure_running()
+    finally:
+        for name in variables:
+            del os.environ[name]
 
 
 @contextmanager
@@ -30,7 +48,6 @@ def forked_workers() -> Iterator[None]:
     if not sys.platform.startswith("linux"):
         yield
         return
-    import dask
     from distributed.utils import get_mp_context
 
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):

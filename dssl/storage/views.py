@@ -31,10 +31,10 @@ class SelectedRows(Rows):
         return self.rows.take(self.ids.take(ids))
 
 
-class RememberedRows(Rows):
+class CachedRows(Rows):
     """Stored rows of which those with some numbers are in memory, where `take` finds them.
 
-    A task that carries them gets the stored rows.
+    Pickled, as for a task, they become the stored rows alone.
     """
 
     def __init__(self, rows: Rows, ids: np.ndarray):
@@ -44,7 +44,7 @@ class RememberedRows(Rows):
         self.is_sparse = rows.is_sparse
         self.chunk_rows = rows.chunk_rows
         self._ids = np.unique(ids)
-        self._remembered = rows.take(self._ids)
+        self._cached = rows.take(self._ids)
 
     @property
     def row_bytes(self) -> int:
@@ -60,7 +60,7 @@ class RememberedRows(Rows):
         ids = np.asarray(ids, np.int64)
         positions = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         if len(self._ids) and np.array_equal(self._ids[positions], ids):
-            return self._remembered[positions]
+            return self._cached[positions]
         return self.rows.take(ids)
 
     def __reduce__(self) -> tuple[Callable[[Rows], Rows], tuple[Rows]]:
@@ -68,13 +68,13 @@ class RememberedRows(Rows):
 
 
 def stored_rows(rows: Rows) -> Rows:
-    """Return rows as they are: what `RememberedRows` become in another process."""
+    """Return the rows unchanged; unpickles `CachedRows`."""
     return rows
 
 
-def remembered(rows: Rows, *ids: np.ndarray) -> Rows:
+def cached_rows(rows: Rows, *ids: np.ndarray) -> Rows:
     """Return rows of which those with these numbers are in memory."""
-    return rows if rows.held else RememberedRows(rows, np.concatenate(ids))
+    return rows if rows.held else CachedRows(rows, np.concatenate(ids))
 
 
 class RowRange(Rows):

@@ -49,6 +49,8 @@ MADE: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "normal8": lambda rng, n: rng.normal(size=(n, 8)),
     "normal20": lambda rng, n: rng.normal(size=(n, 20)),
     "normal64": lambda rng, n: rng.normal(size=(n, 64)),
+    "normal256": lambda rng, n: rng.normal(size=(n, 256)),
+    "normal784": lambda rng, n: rng.normal(size=(n, 784)),
     "uniform12": lambda rng, n: rng.random(size=(n, 12)),
     "manifold64": lambda rng, n: ManifoldRows(ManifoldParams(points=n)).read(0, n),
     "clouds64": lambda rng, n: 2 * rng.normal(size=(200, 64))[rng.integers(200, size=n)] + rng.normal(size=(n, 64)),

@@ -4,11 +4,11 @@
 
 Prints one JSON document a line. First the ceilings: `stream` reads two arrays and writes a third, far larger than the
 caches; `gather` reads the rows of a block (n, t) of float32, t = 1, 10 or 64, in the order in which the graph names
-them, and adds them up; `sgemm` and `dgemm` multiply square matrices. Then each loop with its flops and its bytes, every array counted once
-however often a row of it is read, and beside them the bytes of the rows that the entries of the matrix name. The
-shares are of the ceilings in the same run. With `--threads 2` each ceiling and loop runs twice side by side on columns
-of its own, as the tasks of two workers do. The graph is that of 70,000 images (`mnist`, k = 10); the data come from
-$DSSL_DATA, and its neighbor lists are kept in the cache folder.
+them, and adds them up; `sgemm` and `dgemm` multiply square matrices. Then each loop with its flops and its bytes, every
+array counted once however often a row of it is read, and beside them the bytes of the rows that the entries of the
+matrix name. The shares are of the ceilings in the same run. With `--threads 2` each ceiling and loop runs twice side by
+side on columns of its own, as the tasks of two workers do. The graph is that of 70,000 images (`mnist`, k = 10); the
+data come from $DSSL_DATA, and its neighbor lists are kept in the cache folder.
 """
 
 import argparse
@@ -187,7 +187,7 @@ def solver_loops(A: ScaledMatrix, factor: object, seed: int) -> list[Loop]:
                  lambda P=P, Q=Q, diagonal=diagonal: step_of(A.indptr, A.indices, A.data32, diagonal, P, Q),
                  2 * t * (m + n), matrix + 4 * n + 3 * block, 4 * t * m, t),
             Loop(f"two triangular solves, {t} columns",
-                 lambda X=X: _solve(factor.order, factor.starts, factor.rows, factor.values, factor.inverse, X),
+                 lambda X=X: _solve(factor.order, factor.starts, factor.rows, factor.values, factor.inverse, X.copy()),
                  4 * t * len(factor.rows) + t * n, 2 * (8 * len(factor.rows) + 16 * n) + 4 * block,
                  3 * 4 * t * len(factor.rows), t)]
     return made
@@ -205,10 +205,10 @@ def dense_loops(seed: int) -> list[Loop]:
     images = data("mnist")[:n].astype(np.float32)
     return [
         Loop(f"exact neighbors, {n} normal points of {d} columns",
-             lambda: neighbors(X32, 10, method="exact", execution=InProcess()),
+             lambda: neighbors(X32, 10, method="exact", execution=InProcess(1)),
              2.0 * n * n * d, 4 * n * d),
         Loop(f"exact neighbors, {n} images of {images.shape[1]} columns",
-             lambda: neighbors(images, 10, method="exact", execution=InProcess()),
+             lambda: neighbors(images, 10, method="exact", execution=InProcess(1)),
              2.0 * n * n * images.shape[1], 4 * images.size),
         Loop("kernel with landmarks, float64", lambda: RBF(16.0)(X, Z), 2.0 * n * s * d, 8 * (X.size + n * s),
              product="dgemm"),

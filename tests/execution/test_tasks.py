@@ -127,18 +127,18 @@ def test_a_cluster_writes_the_same_parts(tmp_path, cluster_client):
 @pytest.mark.cluster
 def test_work_beside_the_tasks_of_workers_begins_at_once(cluster_client):
     begun = threading.Event()
-    with OnDask(cluster_client).beside(lambda: begun.set() or 3) as result:
-        assert begun.wait(10)
-        assert result() == result() == 3
-    with OnDask(cluster_client).beside(lambda: 1 // 0) as result, pytest.raises(ZeroDivisionError):
-        result()
+    result = OnDask(cluster_client).concurrently(lambda: begun.set() or 3)
+    assert begun.wait(10)
+    assert result() == result() == 3
+    with pytest.raises(ZeroDivisionError):
+        OnDask(cluster_client).concurrently(lambda: 1 // 0)()
 
 
 def test_work_beside_tasks_of_this_process_waits_until_it_is_needed_and_runs_once():
     calls = []
-    with InProcess(1).beside(lambda: calls.append(1) or 3) as result:
-        assert not calls
-        assert result() == result() == 3
+    result = InProcess(1).concurrently(lambda: calls.append(1) or 3)
+    assert not calls
+    assert result() == result() == 3
     assert calls == [1]
 
 

@@ -81,6 +81,12 @@ def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(cente
     assert blocks
 
 
+def test_fewer_rows_of_many_effective_dimensions_than_queries():
+    rng = np.random.default_rng(0)
+    X, queries = rng.normal(size=(300, 1000)), rng.normal(size=(1100, 1000))
+    check(index_of(X), queries, X, "euclidean", 10)
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.csr_matrix])
 def test_sparse_queries_are_those_of_brute_force(metric, form):

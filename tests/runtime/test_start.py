@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import subprocess
 import sys
 from http.client import HTTPException
 from pathlib import Path
@@ -220,3 +221,37 @@ def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypat
     monkeypatch.setattr(local, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install bokeh"):
         LocalRuntime(dashboard=True)
+
+
+STARTED = """
+import multiprocessing.forkserver, os, signal, sys
+from dssl.runtime.fork_server import start_fork_server
+from dssl.runtime.start import open_runtime
+
+def seen():
+    names = ("MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS")
+    with open(f"/proc/{os.getppid()}/environ") as file:
+        server = dict(line.split("=", 1) for line in file.read().split(chr(0)) if "=" in line)
+    return "dssl.pipeline.run" in sys.modules, [server.get(name) for name in names], os.getppid()
+
+if __name__ == "__main__":
+    os.environ.pop("OMP_NUM_THREADS", None)
+    start_fork_server()
+    server = multiprocessing.forkserver._forkserver._forkserver_pid
+    assert (server is None) == (len(os.sched_getaffinity(0)) == 1)
+    assert "OMP_NUM_THREADS" not in os.environ
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if server is not None:
+        with open_runtime(None) as (execution, _):
+            assert {*map(str, execution.client.run(seen).values())} == {str((True, ["65536", "1"], server))}
+    print("as expected")
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="workers are copies of a process on Linux alone")
+def test_local_workers_are_copies_of_a_process_that_was_started_early_and_has_their_settings(tmp_path):
+    script = tmp_path / "started.py"
+    script.write_text(STARTED, encoding="utf-8")
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout == "as expected\n", ended.stderr

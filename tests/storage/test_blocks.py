@@ -27,7 +27,7 @@ from dssl.storage.blocks import (
 from dssl.storage.csr import CsrRows, as_csr, as_rows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts, StoredRows
-from dssl.storage.views import RememberedRows, SelectedRows, remembered
+from dssl.storage.views import CachedRows, SelectedRows, cached_rows
 
 TABLE = np.arange(30.0).reshape(10, 3)
 
@@ -300,12 +300,12 @@ def test_selected_rows_are_those_rows_in_that_order(n_rows, block_rows, random_s
 
 
 @given(st.integers(1, 30), st.integers(0, 2**16), st.booleans())
-def test_remembered_rows_are_those_rows_and_plain_rows_in_another_process(n_rows, random_state, is_sparse):
+def test_cached_rows_are_those_rows_and_plain_rows_in_another_process(n_rows, random_state, is_sparse):
     rng = np.random.default_rng(random_state)
     X = rng.normal(size=(n_rows, 2))
     base = CsrRows(X) if is_sparse else ArrayRows(X)
     known, wanted = rng.integers(0, n_rows, size=(2, 5))
-    rows = RememberedRows(base, known)
+    rows = CachedRows(base, known)
 
     def dense(block):
         return block.toarray() if is_sparse else block
@@ -317,14 +317,14 @@ def test_remembered_rows_are_those_rows_and_plain_rows_in_another_process(n_rows
     assert type(pickle.loads(pickle.dumps(rows))) is type(base)
 
 
-def test_rows_that_are_remembered_are_read_once(tmp_path):
+def test_rows_that_are_cached_are_read_once(tmp_path):
     parts = StoredParts(tmp_path / "stage")
     parts.allocate("table", TABLE.shape, TABLE.dtype, 5)
     parts.write_range(0, {"table": TABLE})
-    rows = remembered(parts.rows("table"), np.array([7, 1]), np.array([2, 7]))
+    rows = cached_rows(parts.rows("table"), np.array([7, 1]), np.array([2, 7]))
     parts.remove()
     assert_array_equal(rows.take(np.array([2, 7, 2, 1])), TABLE[[2, 7, 2, 1]])
     with pytest.raises(IntegrityError):
         rows.take(np.array([3]))
     in_memory = ArrayRows(TABLE)
-    assert remembered(in_memory, np.array([1])) is in_memory
+    assert cached_rows(in_memory, np.array([1])) is in_memory

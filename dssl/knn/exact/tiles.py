@@ -26,12 +26,13 @@ QUERY_TILE = 512
 POINT_TILE = 1024
 FIRST_TILES = 8
 PIECE = 1 << 17  # values of rows that are centered at a time
-ALL_SHARE = 0.04  # of all columns of a pair, from which reading so many takes longer than a product in all coordinates
+READ_SHARE = 0.04  # of all columns of a pair: reading more takes longer than a product in all coordinates
 
 
 def products_bytes(d: int) -> int:
     """Return the bytes of the products of a tile of queries of d columns with one of points, and of their rows."""
-    return 4 * QUERY_TILE * POINT_TILE + 4 * d * QUERY_TILE + 12 * max(PIECE, d)
+    piece = max(1, PIECE // max(d, 1))
+    return 4 * QUERY_TILE * (POINT_TILE + min(piece, POINT_TILE) + d) + 12 * piece * d
 
 
 @njit(nogil=True, cache=True)
@@ -131,7 +132,10 @@ def centered_pieces(rows: np.ndarray, layout: Layout) -> Iterator[tuple[int, np.
 
 def centered(rows: np.ndarray, layout: Layout) -> np.ndarray:
     """Return all rows (r, d) as `centered_pieces` does."""
-    return np.concatenate([piece for _, piece in centered_pieces(rows, layout)])
+    made = np.empty(rows.shape, np.float32)
+    for start, piece in centered_pieces(rows, layout):
+        made[start:start + len(piece)] = piece
+    return made
 
 
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
@@ -139,8 +143,9 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
     """Update the heaps (q, k) of the queries with the rows of a layout."""
     d = layout.rows.shape[1]
     gamma, gamma_all = product_slack(layout.lead.shape[1], d), product_slack(d, d)
-    none, no_rest = np.zeros((len(layout.ids), 0), np.float32), np.zeros(len(layout.ids), np.float32)
-    none.flags.writeable = False
+    no_residuals = np.zeros(max(QUERY_TILE, len(layout.ids)), np.float32)  # of queries and of points
+    no_columns = np.zeros((len(layout.ids), 0), np.float32)
+    no_columns.flags.writeable = False
     in_all, columns_read, pairs = False, 0, 0
     n, boxed, level = len(layout.ids), layout.low.shape[1], 0
     while level < tree_depth(n) and -(-n // 2**level) > POINT_TILE:
@@ -185,15 +190,16 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
         for tile in tile_order:
             if box_distance[tile] > np.sqrt(heap[:, 0].max()) * seen.scale:
                 break
-            products, of_pairs = multiply(tile, coordinates, in_all), (tile_queries, tile_ids, norm)
+            products = multiply(tile, coordinates, in_all)
             if in_all:
-                scan_products(products, bounds[tile], *of_pairs, no_rest[:len(norm)], none[:len(norm)].copy(),
-                              layout.rows, layout.ids, no_rest, none, seen.scale, reach[tile], gamma_all, heap, heap_id)
+                scan_products(products, bounds[tile], tile_queries, tile_ids, norm, no_residuals,
+                              np.zeros((len(norm), 0), np.float32), layout.rows, layout.ids, no_residuals, no_columns,
+                              seen.scale, reach[tile], gamma_all, heap, heap_id)
                 continue
-            columns_read += scan_products(products, bounds[tile], *of_pairs, tile_rest, further, layout.rows,
-                                          layout.ids, rest, layout.further, seen.scale, reach[tile], gamma, heap,
-                                          heap_id)
+            columns_read += scan_products(products, bounds[tile], tile_queries, tile_ids, norm, tile_rest, further,
+                                          layout.rows, layout.ids, rest, layout.further, seen.scale, reach[tile], gamma,
+                                          heap, heap_id)
             pairs += products.size
-            if columns_read > ALL_SHARE * d * max(pairs, FIRST_TILES * products.size):
+            if columns_read > READ_SHARE * d * max(pairs, FIRST_TILES * products.size):
                 in_all, coordinates = True, centered(tile_queries, layout)
         distances[queried_rows], ids[queried_rows] = heap, heap_id

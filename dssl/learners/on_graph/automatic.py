@@ -201,7 +201,7 @@ def pooled_automatic(fit: AutomaticFit | None, soft: SoftLabels, graph: Graph, t
     New points have the weighted mean of their nearest vertices. With class sizes, of which `fit` knows nothing, the
     pool becomes the cut with these sizes. The supervised baseline of a pool without `fit` is the other model alone.
 
-    Raises NotConverged.
+    Raises BudgetError : the index of the vertices does not fit. NotConverged.
     """
     pooled = fit_pool(graph, target, weight, soft, None if fit is None else LearnerValues(
         fit.values[graph.vertices.first], np.ones(len(graph.vertices), bool), fit.positions, fit.held_out,

@@ -32,7 +32,7 @@ from ...kernels.base import median_sample
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
 from ...storage.csr import Points
-from ...storage.views import SelectedRows, remembered
+from ...storage.views import SelectedRows, cached_rows
 from ..average import (
     LabelColumns,
     Member,
@@ -262,9 +262,9 @@ def supervised_prior(concentration: float, target: Target) -> float:
 
 
 def rows_of_blend(rows: Rows, labeled: np.ndarray, random_state: int) -> Rows:
-    """Return rows of which those that a blend takes, more than once some of them, are in memory."""
+    """Return rows whose labeled and sampled ones, which a blend reads several times, are in memory."""
     n = len(rows)
-    return remembered(rows, labeled, sampled(np.ones(n, bool), random_state), median_sample(n, random_state))
+    return cached_rows(rows, labeled, sampled(np.ones(n, bool), random_state), median_sample(n, random_state))
 
 
 def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,

@@ -18,6 +18,7 @@ from ..model import block_height
 from .cut import MAX_ROUNDS, STEPS
 from .graph_ridge import CONCENTRATION_VERTICES, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import columns_at_once
+from .model import caller_bytes
 
 PRODUCT_SECONDS = 2e-9  # of an entry and a column of a product in a round of a cut, with what follows it
 INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # to index a point, and to query an index, on one core
@@ -58,7 +59,7 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     points are there. The caller holds three copies of the weights, to
     find components, and the kernels of a family at labeled and sampled points.
     """
-    caller, solved = 40 * nnz + 60 * n + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
+    caller, solved = caller_bytes(n, nnz) + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
     cut = cut_cost(n, nnz, max(c, 2)) if sized else cost_of(0, 0, 0, 0)
     if family is None:
         return cost_of(1 + cut.tasks, solved.read + cut.read, 9 * n * c, max(caller, solved.peak, cut.peak),
@@ -133,9 +134,11 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: AnyMe
                            again=again)
     grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
     labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
-    models = 24 * n * c + ((2 * row_bytes + 8 * len(KERNELS) * c) * m
-                           + (m + 2 * SAMPLE) * row_bytes) * (family is not None)  # the second: rows in memory
-    peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak) + models
+    models = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
+    rows = (m + 2 * SAMPLE) * row_bytes * (family is not None)  # in memory, see `rows_of_blend`
+    both = indexing_bytes(points, metric) + caller_bytes(n, nnz)  # in turns where they exceed the budget
+    peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak,
+               both if both <= budget else 0) + models + rows
     fits = 1 if family else 2
     return cost_of(fits * learner.tasks, fits * learner.read + model.read, model.written + models, peak,
                    max(learner.smallest_peak, model.smallest_peak), fits * learner.seconds + model.seconds)

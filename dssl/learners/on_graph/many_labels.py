@@ -28,7 +28,7 @@ from .model import GraphModel, VertexIndex, VertexValues, graph_model, signed
 
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed
-ROUNDING = 1e-9  # of losses: what is no better than that is a tie, and the graph wins it on every processor
+ROUNDING = 1e-9  # losses that differ by a smaller share are a tie, which the graph wins on every processor
 Labels = tuple[Target, np.ndarray | None]  # with their weights
 # Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]

@@ -11,9 +11,8 @@ Delalleau, Bengio, Le Roux, "Efficient non-parametric function induction in semi
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from ...graph.knn_graph import KNNGraph
 from ...graph.vertices import Vertices, distinct_rows
 from ...graph.weights.build import kth_distances
 from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points
-from ...knn.index import NeighborIndex
+from ...knn.index import NeighborIndex, indexing_bytes
 from ...storage.blocks import Rows
 from ...storage.csr import Points
 from ..model import Nearest, SearchingModel, coding_of, fit_attributes, register_model
@@ -200,14 +199,26 @@ def scored(target: Target) -> Coding:
     return Scores(target.names) if isinstance(target, Classes) else target.coding
 
 
-def vertex_index(graph: Graph, rows: Rows, params: KNNGraph,
-                 execution: Execution) -> AbstractContextManager[VertexIndex]:
-    """Return a context with a function that returns the index of the vertices of a graph of rows (n, d).
+def index_of_vertices(graph: Graph, rows: Rows, params: KNNGraph, execution: Execution) -> NeighborIndex:
+    """Return the index of the vertices of a graph of rows (n, d); raise BudgetError where it does not fit."""
+    return NeighborIndex.of(distinct_rows(rows, graph.vertices, execution), params.distance, execution)
 
-    The index is made beside the tasks of the execution. Raises BudgetError where it does not fit.
+
+def vertex_index(graph: Graph, rows: Rows, params: KNNGraph, execution: Execution) -> VertexIndex:
+    """Return a function that returns `index_of_vertices`, or raises its BudgetError.
+
+    The index is made while workers run the tasks of a learner, where the budget holds what the caller takes for both.
     """
     distinct = distinct_rows(rows, graph.vertices, execution)
-    return execution.beside(partial(NeighborIndex.of, distinct, params.distance, execution))
+    work = partial(NeighborIndex.of, distinct, params.distance, execution)
+    needed = indexing_bytes(distinct, params.distance) + caller_bytes(
+        len(graph.vertices), graph.attributes["weights"]["nnz"])
+    return execution.concurrently(work) if needed <= execution.memory_budget else cache(work)
+
+
+def caller_bytes(n: int, nnz: int) -> int:
+    """Return what the caller of a learner takes to find components of n vertices: three copies of the nnz weights."""
+    return 40 * nnz + 60 * n
 
 
 def graph_model(graph: Graph, fitted: VertexValues, target: Target, params: KNNGraph, index: NeighborIndex,

@@ -27,7 +27,7 @@ from ...learners.on_graph.class_sizes import known_shares, offset_to
 from ...learners.on_graph.cost import held_out_cost, learner_cost, model_cost, predicted_cost
 from ...learners.on_graph.graph_ridge import KernelColumns
 from ...learners.on_graph.held_out import HeldOutValues, Repetitions, calibration_solver
-from ...learners.on_graph.model import VertexValues, graph_model, scored, signed, vertex_index
+from ...learners.on_graph.model import VertexValues, graph_model, index_of_vertices, scored, signed
 from ...learners.probabilities import CALIBRATION, FOLDS, Calibration, calibration_attributes, of_log_probabilities
 from ...learners.target.coding import margins_of
 from ...learners.target.target import Classes, Target
@@ -175,8 +175,8 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
     metrics = target.training_metrics(at_labels, scored(target)) if len(at_labels) else {}
     attributes = {"name": "model", "n_labeled": len(target.labeled), **metrics,
                   **{name: value for name, value in context.attributes("vertex_values").items() if name == CALIBRATION}}
-    with vertex_index(graph, points, params.graph, execution) as index:
-        model = graph_model(graph, fitted, target, params.graph, index(), attributes)
+    model = graph_model(graph, fitted, target, params.graph,
+                        index_of_vertices(graph, points, params.graph, execution), attributes)
     models: dict[str, Model] = {"model": model}
     compared = dict[str, Any]()
     is_pooled = "other_model" in context.attributes("vertex_values")

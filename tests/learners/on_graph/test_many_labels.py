@@ -33,9 +33,8 @@ class Noted(InProcess):
 def fitted(X, target, threads):
     execution, knn = Noted(threads), KNNGraph(n_neighbors=8)
     graph, rows = knn.build(X), ArrayRows(X)
-    with vertex_index(graph, rows, knn, execution) as index:
-        found = fit_many_labels(graph, rows, target, None, held_out_loss, knn, SolverParams(tol=1e-8), 0, index,
-                                execution)
+    found = fit_many_labels(graph, rows, target, None, held_out_loss, knn, SolverParams(tol=1e-8), 0,
+                            vertex_index(graph, rows, knn, execution), execution)
     return found, execution.solved
 
 

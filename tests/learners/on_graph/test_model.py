@@ -15,7 +15,7 @@ from dssl.graph.graph import Graph
 from dssl.knn.search import neighbors
 from dssl.learners.model import model_type
 from dssl.learners.on_graph.harmonic import fit_harmonic
-from dssl.learners.on_graph.model import GraphModel, VertexValues, graph_model, signed, vertex_index
+from dssl.learners.on_graph.model import GraphModel, VertexValues, graph_model, index_of_vertices, signed
 from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.csr import as_rows
@@ -36,8 +36,8 @@ def model_of(X, params, given=None, target=TARGET):
     execution = InProcess(1)
     graph = params.build(X) if given is None else given
     found = fit_harmonic(graph, target, None, SolverParams(), execution)
-    with vertex_index(graph, as_rows(X), params, execution) as index:
-        return graph_model(graph, found, target, params, index(), {"note": 1}), graph, found
+    index = index_of_vertices(graph, as_rows(X), params, execution)
+    return graph_model(graph, found, target, params, index, {"note": 1}), graph, found
 
 
 def graphs():
@@ -91,8 +91,7 @@ def test_copies_that_were_kept_apart_answer_as_their_mean_over_those_that_a_labe
     params, execution = KNNGraph(n_neighbors=4, duplicates="keep"), InProcess(1)
     graph = params.build(X)
     found = VertexValues(np.arange(14.0)[:, None] * np.array([[1.0, 0.0]]), np.arange(14) != 13)
-    with vertex_index(graph, as_rows(X), params, execution) as index:
-        model = graph_model(graph, found, target, params, index())
+    model = graph_model(graph, found, target, params, index_of_vertices(graph, as_rows(X), params, execution))
     values, unsupported = model.values_and_unsupported(X)
     assert_allclose(values[[5, 12, 13], 0], -(5 + 12) / 2)  # 13 says nothing
     assert not unsupported.any()
