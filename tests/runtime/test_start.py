@@ -236,11 +236,12 @@ def seen():
 
 if __name__ == "__main__":
     os.environ.pop("OMP_NUM_THREADS", None)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     start_fork_server()
     server = multiprocessing.forkserver._forkserver._forkserver_pid
     assert (server is None) == (len(os.sched_getaffinity(0)) == 1)
     assert "OMP_NUM_THREADS" not in os.environ
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is on_interrupt
     if server is not None:
         with open_runtime(None) as (execution, _):
             assert {*map(str, execution.client.run(seen).values())} == {str((True, ["65536", "1"], server))}
