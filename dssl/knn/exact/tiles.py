@@ -20,7 +20,7 @@ from numba import njit
 from ...storage.blocks import row_ranges
 from ..heap import EMPTY, empty_heaps, offer, precedes, sift_down
 from ..squared_distances import float32_squared_distance, squared_distance
-from .layout import FAR, Coordinates, Layout, level_bounds, tree_depth
+from .layout import FAR, MAX_LEADING, Coordinates, Layout, level_bounds, tree_depth
 
 QUERY_TILE = 512
 POINT_TILE = 1024
@@ -32,7 +32,8 @@ READ_SHARE = 0.04  # of all columns of a pair: reading more takes longer than a 
 def products_bytes(d: int) -> int:
     """Return the bytes of the products of a tile of queries of d columns with one of points, and of their rows."""
     piece = max(1, PIECE // max(d, 1))
-    return 4 * QUERY_TILE * (POINT_TILE + min(piece, POINT_TILE) + d) + 12 * piece * d
+    in_all = 4 * QUERY_TILE * (min(piece, POINT_TILE) + d) + 12 * piece * d
+    return 4 * QUERY_TILE * POINT_TILE + in_all * (d > MAX_LEADING)
 
 
 @njit(nogil=True, cache=True)
@@ -200,6 +201,6 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
                                           layout.rows, layout.ids, rest, layout.further, seen.scale, reach[tile], gamma,
                                           heap, heap_id)
             pairs += products.size
-            if columns_read > READ_SHARE * d * max(pairs, FIRST_TILES * products.size):
+            if d > MAX_LEADING and columns_read > READ_SHARE * d * max(pairs, FIRST_TILES * products.size):
                 in_all, coordinates = True, centered(tile_queries, layout)
         distances[queried_rows], ids[queried_rows] = heap, heap_id
