@@ -36,6 +36,7 @@ from .inverted_index import (
 )
 from .layout import (
     MAX_AXES,
+    MAX_LEADING,
     SAMPLE_ROWS,
     Frame,
     Layout,
@@ -92,7 +93,8 @@ class DensePoints:
         itemsize, axes, block = measured_itemsize(self.rows.dtype, self.metric), min(d, MAX_AXES), self.block_rows
         layout = layout_bytes(block, d, itemsize)
         laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d)
+        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + (
+            4 * block * (d > MAX_LEADING))
         if block < len(self.rows):
             return laying_out + queries
         return max(laying_out, layout + max(int(whole_bytes(layout)), queries))

@@ -144,7 +144,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
     """Update the heaps (q, k) of the queries with the rows of a layout."""
     d = layout.rows.shape[1]
     gamma, gamma_all = product_slack(layout.lead.shape[1], d), product_slack(d, d)
-    no_residuals = np.zeros(max(QUERY_TILE, len(layout.ids)), np.float32)  # of queries and of points
+    no_residuals = np.zeros(0, np.float32)  # of queries and of points, once products are in all coordinates
     no_columns = np.zeros((len(layout.ids), 0), np.float32)
     no_columns.flags.writeable = False
     in_all, columns_read, pairs = False, 0, 0
@@ -203,4 +203,5 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             pairs += products.size
             if d > MAX_LEADING and columns_read > READ_SHARE * d * max(pairs, FIRST_TILES * products.size):
                 in_all, coordinates = True, centered(tile_queries, layout)
+                no_residuals = np.zeros(max(QUERY_TILE, len(layout.ids)), np.float32)
         distances[queried_rows], ids[queried_rows] = heap, heap_id
