@@ -19,6 +19,7 @@ from ..pipeline.progress import Event
 
 if TYPE_CHECKING:
     from ..execution.tasks import Execution
+    from ..runtime.description import Runtime
     from ..storage.artifacts import Workspace
 
 console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False)
@@ -52,11 +53,17 @@ def _count_of(ctx: click.Context, parameter: click.Parameter, text: str | None) 
 
 def _runtime_of(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Return the value of `--on`; raise if it is not valid, even if nothing is left to compute."""
-    if text not in (None, IN_PROCESS):
-        from ..runtime.start import load_runtime
-
-        load_runtime(text)
+    _described(text)
     return text
+
+
+def _described(text: str | None) -> Runtime | None:
+    """Return the description that a value of `--on` names; None without one, or for threads of this process."""
+    if text in (None, IN_PROCESS):
+        return None
+    from ..runtime.start import load_runtime
+
+    return load_runtime(text)
 
 
 def _runtime_of_run(ctx: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
@@ -64,12 +71,11 @@ def _runtime_of_run(ctx: click.Context, parameter: click.Parameter, text: str | 
 
     It takes two seconds, in which the run is read and planned. A run that needs no worker ends it.
     """
-    if text not in (None, IN_PROCESS):
+    if (runtime := _described(text)) is not None:
         from ..runtime.fork_server import start_fork_server
         from ..runtime.local import LocalRuntime
-        from ..runtime.start import load_runtime
 
-        if isinstance(load_runtime(text), LocalRuntime):
+        if isinstance(runtime, LocalRuntime):
             start_fork_server()
     return text
 

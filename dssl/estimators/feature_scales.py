@@ -68,6 +68,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     made = fit_scalings(rows, ids, ("auto", *(SPARSE if rows.is_sparse else DENSE)), execution,
                         feature_names=feature_names, categories=categories)
     first = made["auto"].kind
+    made[first] = made["auto"]  # which has more attributes
     evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
     by_nearest = len(target.labeled) > MAX_BLENDED
     max_labels = labels_searched(rows.shape[1], metric) if by_nearest else MAX_LABELS
@@ -77,7 +78,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     n_labels = len(labels.labeled)
     usable_share = 1 - target.n_strata / max(n_labels, 1)
     if usable_share <= 0 or n_labels < 2:
-        return made["auto"], evidence
+        return made[first], evidence
     n = len(rows) if ids is None else len(ids)
     positions = labels.labeled if by_nearest else np.concatenate([labels.labeled, sample_ids(n, SAMPLED)])
     X = rows.take(positions if ids is None else ids.take(positions))
@@ -91,11 +92,11 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
             losses[kind] = losses_by_nearest(Z, local, held_out, execution, metric) if by_nearest else \
                 _losses_by_kernels(Z, local, random_state)
     if first not in losses:
-        return made["auto" if first == made["auto"].kind else first], evidence
+        return made[first], evidence
     narrow = bool(made["auto"].attributes.get("narrow_columns"))
     best, evidence["label_losses"] = _best_by_nearest(losses, first, narrow) if by_nearest else _best_by_kernels(
         losses, first, narrow, usable_share, n_labels, of_classes=target.n_strata > 1)
-    return made["auto" if best == made["auto"].kind else best], evidence
+    return made[best], evidence
 
 
 def _separates(Z: Any, scaling: Scaling) -> bool:

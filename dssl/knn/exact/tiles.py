@@ -139,14 +139,16 @@ def centered(rows: np.ndarray, layout: Layout) -> np.ndarray:
     return made
 
 
+def in_all_coordinates(queries: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return coordinates, residual lengths and further coordinates of queries where no coordinate is left out."""
+    return centered(queries, layout), np.zeros(len(queries), np.float32), np.zeros((len(queries), 0), np.float32)
+
+
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
                      distances: np.ndarray, ids: np.ndarray) -> None:
     """Update the heaps (q, k) of the queries with the rows of a layout."""
     d = layout.rows.shape[1]
     gamma, gamma_all = product_slack(layout.lead.shape[1], d), product_slack(d, d)
-    no_residuals = np.zeros(0, np.float32)  # of queries and of points, once products are in all coordinates
-    no_columns = np.zeros((len(layout.ids), 0), np.float32)
-    no_columns.flags.writeable = False
     in_all, columns_read, pairs = False, 0, 0
     n, boxed, level = len(layout.ids), layout.low.shape[1], 0
     while level < tree_depth(n) and -(-n // 2**level) > POINT_TILE:
@@ -156,7 +158,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
     middle = np.add.reduceat(layout.lead, starts, axis=0)[:, :boxed] / sizes[:, None]
     reach = np.sqrt(np.maximum.reduceat(layout.norm, starts))
     work = np.empty(QUERY_TILE * int(sizes.max()), np.float32)
-    rest = np.ascontiguousarray(layout.lead[:, -2])
+    of_points = np.ascontiguousarray(layout.lead[:, -2]), layout.further, gamma
     for first in range(0, len(order), QUERY_TILE):
         queried_rows = order[first:first + QUERY_TILE]
         lead, further, norm = seen.lead[queried_rows], seen.further[queried_rows], seen.norm[queried_rows]
@@ -180,28 +182,27 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             products -= (layout.norm[start:stop] / 2).astype(np.float32)
             return products
 
-        coordinates = centered(tile_queries, layout) if in_all else lead
-
+        of_queries = in_all_coordinates(tile_queries, layout) if in_all else (lead, tile_rest, further)
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, candidates = empty_heaps(len(queried_rows), heap.shape[1])
             for tile in tile_order[:FIRST_TILES]:
-                largest_products(multiply(tile, coordinates, in_all), bounds[tile], tile_ids, layout.ids, values,
+                largest_products(multiply(tile, of_queries[0], in_all), bounds[tile], tile_ids, layout.ids, values,
                                  candidates)
             limit_heaps(tile_queries, layout.rows, candidates, heap, heap_id)
         for tile in tile_order:
             if box_distance[tile] > np.sqrt(heap[:, 0].max()) * seen.scale:
                 break
+            coordinates, query_rest, query_further = of_queries
+            rest, further_of_points, slack = of_points
             products = multiply(tile, coordinates, in_all)
-            if in_all:
-                scan_products(products, bounds[tile], tile_queries, tile_ids, norm, no_residuals,
-                              np.zeros((len(norm), 0), np.float32), layout.rows, layout.ids, no_residuals, no_columns,
-                              seen.scale, reach[tile], gamma_all, heap, heap_id)
-                continue
-            columns_read += scan_products(products, bounds[tile], tile_queries, tile_ids, norm, tile_rest, further,
-                                          layout.rows, layout.ids, rest, layout.further, seen.scale, reach[tile], gamma,
-                                          heap, heap_id)
+            columns_read += scan_products(products, bounds[tile], tile_queries, tile_ids, norm, query_rest,
+                                          query_further, layout.rows, layout.ids, rest, further_of_points, seen.scale,
+                                          reach[tile], slack, heap, heap_id)
             pairs += products.size
-            if d > MAX_LEADING and columns_read > READ_SHARE * d * max(pairs, FIRST_TILES * products.size):
-                in_all, coordinates = True, centered(tile_queries, layout)
-                no_residuals = np.zeros(max(QUERY_TILE, len(layout.ids)), np.float32)
+            allowed = READ_SHARE * d * max(pairs, FIRST_TILES * products.size)
+            if not in_all and d > MAX_LEADING and columns_read > allowed:
+                in_all, of_queries = True, in_all_coordinates(tile_queries, layout)
+                no_columns = np.zeros((n, 0), np.float32)
+                no_columns.flags.writeable = False  # as those of the layout, for which Numba has compiled the scan
+                of_points = np.zeros(n, np.float32), no_columns, gamma_all
         distances[queried_rows], ids[queried_rows] = heap, heap_id
