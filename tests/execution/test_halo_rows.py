@@ -9,7 +9,7 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.store import StoredParts
-from tests.memory import Traced
+from tests.memory import traced
 
 
 def wanted_lists(n, n_blocks, max_rows, random_state=0):
@@ -55,10 +55,9 @@ def test_rows_in_memory_and_few_rows_stay_where_they_lie(tmp_path):
 @pytest.mark.slow
 def test_no_task_holds_more_than_the_budget(tmp_path):
     X, lists = np.ones((20_000, 32), np.float32), wanted_lists(20_000, 30, 2_000)
-    traced = Traced(tmp_path, 1 << 20)
     rows = write_dense(ArrayRows(X), StoredParts(tmp_path / "X"), "X", 500)
     wanted = written(tmp_path / "wanted", lists)
-    with traced:
-        actual = bring_halos(rows, wanted, 30, "halo", sum(map(len, lists)), traced, few_bytes=0)
+    execution, actual = traced(tmp_path, 1 << 20, lambda execution: bring_halos(
+        rows, wanted, 30, "halo", sum(map(len, lists)), execution, few_bytes=0))
     assert actual is not None
-    assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget
+    assert max(*execution.tasks.values(), execution.driver) <= execution.memory_budget

@@ -11,7 +11,7 @@ from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.pieces import write_sparse
 from dssl.storage.store import StoredParts
-from tests.memory import Traced
+from tests.memory import traced
 
 
 def matrix(n=700, d=30, dense=True, random_state=0):
@@ -42,9 +42,8 @@ def test_row_place_i_is_row_i(tmp_path, dense, stored, budget):
 @pytest.mark.extended_cases("False")
 def test_no_task_holds_more_than_the_budget(tmp_path, dense):
     X, place = matrix(10_000, 40, dense), np.random.default_rng(2).permutation(10_000)
-    parts, traced = StoredParts(tmp_path / "X"), Traced(tmp_path, 1 << 20)
+    parts = StoredParts(tmp_path / "X")
     rows = write_dense(as_rows(X), parts, "X", 500) if dense else write_sparse(as_rows(X), parts, 500)
-    place = traced.share_rows(ArrayRows(place))
-    with traced:
-        ordered(rows, place, traced)
-    assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget
+    place = write_dense(ArrayRows(place), StoredParts(tmp_path / "place"), "rows", 16_384)
+    execution, _ = traced(tmp_path, 1 << 20, lambda execution: ordered(rows, place, execution))
+    assert max(*execution.tasks.values(), execution.driver) <= execution.memory_budget

@@ -33,7 +33,7 @@ from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, row_ranges, 
 from dssl.storage.store import StoredParts
 from tests import reference
 from tests.knn.made_lists import made_lists
-from tests.memory import Traced
+from tests.memory import Traced, traced
 
 KINDS = ("unnormalized", "normalized")
 
@@ -371,12 +371,13 @@ def test_blocks_that_were_begun_are_gone_on_with_whatever_step_was_cut_off(tmp_p
 @pytest.mark.slow
 def test_no_task_holds_more_than_a_budget_for_blocks(tmp_path):
     """6,000 vertices that are moved from anywhere, within 2 MiB; the whole graph would take 7."""
-    traced, n = Traced(tmp_path, 2 << 20), 6_000
-    W, order = StoredParts(tmp_path / "W"), np.random.default_rng(0).permutation(n)
-    weigh(made_lists(n, reach=40).shared(traced), WeightParams(), traced, W)
-    with traced:
-        blocks = energy_blocks(StoredGraph(W, "normalized", traced.share_rows(ArrayRows(np.ones(n, int)))), n, 1000,
-                               traced, traced.scratch(), traced.share_rows(ArrayRows(order)))
-    assert {"PositionsTask", "MultiplicitiesTask", "EndsTask", "PermuteTask", "BlockTask"} <= set(traced.tasks)
-    assert max(*traced.tasks.values(), traced.driver) <= traced.memory_budget
+    n, W = 6_000, StoredParts(tmp_path / "W")
+    order = np.random.default_rng(0).permutation(n)
+    small = Traced(tmp_path / "small", 2 << 20)
+    weigh(made_lists(n, reach=40).shared(small), WeightParams(), small, W)
+    execution, blocks = traced(tmp_path, small.memory_budget, lambda execution: energy_blocks(
+        StoredGraph(W, "normalized", execution.share_rows(ArrayRows(np.ones(n, int)))), n, 1000, execution,
+        execution.scratch(), execution.share_rows(ArrayRows(order))))
+    assert {"PositionsTask", "MultiplicitiesTask", "EndsTask", "PermuteTask", "BlockTask"} <= set(execution.tasks)
+    assert max(*execution.tasks.values(), execution.driver) <= execution.memory_budget
     assert blocks.halo > 4  # for it is no order that keeps neighbors together

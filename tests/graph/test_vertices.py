@@ -24,12 +24,12 @@ from dssl.graph.weights.build import weights
 from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.solvers.solver_params import SolverParams
-from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter
+from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, write_dense
 from dssl.storage.csr import CsrRows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
 from tests import reference
-from tests.memory import Traced
+from tests.memory import traced
 
 
 def by_dictionary(X):
@@ -152,14 +152,12 @@ def test_no_task_and_no_driver_holds_more_than_the_budget(tmp_path, copies):
     if copies:
         X[rng.integers(0, 20_000, 3000)] = X[0]
         X[rng.integers(0, 20_000, 3000)] = X[rng.integers(0, 20_000, 3000)]
-    traced = Traced(tmp_path, 1 << 20)
-    rows = traced.share_rows(ArrayRows(X))
-    with traced:
-        found = find_vertex_rows(rows, traced, parts)
-    assert set(traced.tasks) == ({"HashTask", "SuspectTask", "ContentTask", "MatchTask", "FirstsTask", "NumberTask",
+    rows = write_dense(ArrayRows(X), StoredParts(tmp_path / "X"), "rows", 8192)
+    execution, found = traced(tmp_path, 1 << 20, lambda execution: find_vertex_rows(rows, execution, parts), 2 << 20)
+    assert set(execution.tasks) == ({"HashTask", "SuspectTask", "ContentTask", "MatchTask", "FirstsTask", "NumberTask",
                                   "VertexTask"} if copies else {"HashTask", "SuspectTask"})
-    assert max(traced.tasks.values()) <= traced.memory_budget
-    assert traced.driver <= 2 * traced.memory_budget  # Zarr's own description of an array takes most of it
+    assert max(execution.tasks.values()) <= execution.memory_budget
+    assert execution.driver <= 2 * execution.memory_budget  # Zarr's own description of an array takes most of it
     check(found.load(), X)
     assert found.attributes == found.load().attributes
     again = VertexRows.of(parts, found.attributes)
