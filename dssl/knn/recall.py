@@ -26,6 +26,7 @@ from .exact.blocks import points_in_blocks
 from .exact.inverted_index import measured_row_bytes, tile_bytes
 from .exact.layout import MAX_AXES, layout_bytes
 from .exact.pairs import pair_tile_bytes
+from .exact.tiles import products_bytes
 from .heap import EMPTY
 from .lists import Neighbors
 from .metric import (
@@ -99,8 +100,9 @@ class TruthTask:
         if self.rows.is_sparse:
             peak = (height + sampled) * measured_row_bytes(self.rows, self.metric) + tile_bytes(self.rows)
         else:
-            peak = (height + sampled) * truth_row_bytes(
-                self.rows.shape[1], measured_itemsize(self.rows.dtype, self.metric))
+            d = self.rows.shape[1]
+            row_bytes = truth_row_bytes(d, measured_itemsize(self.rows.dtype, self.metric))
+            peak = (height + sampled) * row_bytes + products_bytes(d)
         if metric_of(self.metric).by_pairs:
             peak += pair_tile_bytes(self.rows)
         return cost_of(1, height * self.rows.row_bytes, TRUTH_BYTES * sampled * self.k, peak)
@@ -150,8 +152,9 @@ def truth_rows(rows: Rows, metric: AnyMetric, budget: int) -> int:
     if rows.is_sparse:
         row_bytes, fixed = 2 * measured_row_bytes(rows, metric), tile_bytes(rows)
     else:
-        row_bytes, fixed = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric)), STEP_BYTES
-    max_rows = min(MAX_BLOCK_ROWS, rows_that_fit(budget, row_bytes, len(rows), fixed_bytes=min(fixed, budget // 8),
+        row_bytes = truth_row_bytes(rows.shape[1], measured_itemsize(rows.dtype, metric))
+        fixed = STEP_BYTES + products_bytes(rows.shape[1])
+    max_rows = min(MAX_BLOCK_ROWS, rows_that_fit(budget, row_bytes, len(rows), fixed_bytes=min(fixed, budget // 4),
                                                  share=2))
     return -(-len(rows) // -(-len(rows) // max_rows))
 
