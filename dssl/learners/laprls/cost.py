@@ -106,10 +106,8 @@ class SystemSizes:
         """Return the number of folds with their own Gram matrices."""
         if self.smooth:
             return 0
-        if self.vectorized_folds:
-            return 1
         if self.fits is None:
-            return self.folds
+            return 1 if self.vectorized_folds else self.folds
         compared = next(iter(self.fits.held_out), ())
         return len(compared) if self.in_first_pass(compared) else 1
 
