@@ -36,7 +36,7 @@ class GivenGraph:
     ----------
     weights : str or None
         scipy.sparse.save_npz of symmetric weights (n, n), or an .h5ad file with obsp/connectivities; the search and the
-        weighting are then ignored.
+        weighting are then not used, which a plan says of keys that are set.
     neighbors : str or None
         npz of ids and distances, both (n, k), with or without each row's own id; the search is then ignored,
         n_neighbors with it.
@@ -73,6 +73,15 @@ class GraphSection(KNNGraph):
 
     given: GivenGraph | None = None
     laplacian: LaplacianKind = "normalized"
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Return the keys that are set, but say how to make what is given."""
+        if self.given is None:
+            return ()
+        made = ("method", "recall", *("weights", "bandwidth", "width", "symmetrize") * (self.given.kind == "weights"))
+        defaults = {item.name: item.default for item in fields(self)}
+        return tuple(name for name in made if getattr(self, name) != defaults[name])
 
     def builder(self) -> KNNGraph:
         """Return how the graph is made of points, without what is given or made of it."""

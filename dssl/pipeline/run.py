@@ -204,9 +204,10 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     """Make what is missing, and write the record of the run into its folder; return it, a JSON document."""
     records: dict[str, StageRun] = {}
     unlike = _tell_unlike(execution.processors, tell)
-    of_growth = made.notes_of_growth()
-    for text in of_growth:
-        tell({"event": "note", "stage": "dataset", "text": text})
+    of_growth, of_graph = made.notes_of_growth(), made.notes_of_graph()
+    for stage, texts in (("dataset", of_growth), ("graph", of_graph)):
+        for text in texts:
+            tell({"event": "note", "stage": stage, "text": text})
     _note_stages(folder, made)
     for one in made.tried:
         run_stages(one.again(execution.memory_budget, records), made, records, execution, estimated, tell)
@@ -225,7 +226,8 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
         of_growth.append(text)
         tell({"event": "note", "stage": "dataset", "text": text})
-    result = _result(identity, made, list(records.values()), [*unlike_notes(execution.processors), *of_growth])
+    result = _result(identity, made, list(records.values()),
+                     [*unlike_notes(execution.processors), *of_growth, *of_graph])
     if result["status"] == "done" and made.growth:  # first, since the next run then needs what is intermediate
         _last_run(made, identity).write(made.workspace, made.given)
     with_disk_bytes(result, made.workspace, made.kind)

@@ -145,6 +145,26 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
         assert ("The edge weights were given" if kind == "weights" else "nearest neighbors, which were given") in page
 
 
+@pytest.mark.parametrize(("kind", "unused"), [
+    ("neighbors", "graph.method"), ("weights", "graph.method, graph.weights")])
+def test_keys_that_say_how_to_make_what_is_given_are_named(spec, tmp_path, kind, unused):
+    X, y = blobs()
+    save(spec, X, y)
+    spec["graph"] |= {"method": "exact", "weights": "binary", "symmetrize": "maximum"}
+    assert not any("not used" in note for note in plan(spec, workspace=tmp_path / "work").notes())
+    lists, told = neighbors(X, 5), []
+    if kind == "neighbors":
+        np.savez(tmp_path / "given.npz", **lists.to_arrays())
+    else:
+        sp.save_npz(tmp_path / "given.npz", sp.csr_array(weights(lists)))
+    note = f"not used, since graph.given has the {kind}: {unused}"
+    given = [f"graph.given={{{kind}: '{tmp_path / 'given.npz'}'}}"]
+    assert note in plan(spec, set=given, workspace=tmp_path / "work").notes()
+    result = run(spec, set=given, workspace=tmp_path / "work", execution=InProcess(2), events=told.append)
+    assert note in result.notes
+    assert note in [event["text"] for event in told if event["event"] == "note"]
+
+
 def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):
     save(spec, *blobs(160))
     for kind, stage in (("weights", "graph"), ("neighbors", "neighbors")):

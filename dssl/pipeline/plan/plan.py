@@ -111,6 +111,14 @@ class Plan:
         """Return what there is to say of files that are new, or gone, a line each."""
         return [] if self.growth is None else self.growth.notes(self._n_rows() if self.growth.grows else None)
 
+    def notes_of_graph(self) -> list[str]:
+        """Return which keys have no effect on a graph that is given, in a line."""
+        graph = getattr(self.spec, "graph", None)
+        if graph is None or not graph.unused:
+            return []
+        keys = ", ".join(f"graph.{name}" for name in graph.unused)
+        return [f"not used, since graph.given has the {graph.given.kind}: {keys}"]
+
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
         """Return the plan with these stages, and the costs of those that would run."""
         cached = {item.stage.name: item.artifact for item in stages if item.status == "cached"}
@@ -225,7 +233,7 @@ class Plan:
 
     def notes(self) -> list[str]:
         """Return what the signs in the table mean, and why stages are refused."""
-        stages, notes = self.records(), self.notes_of_growth()
+        stages, notes = self.records(), [*self.notes_of_growth(), *self.notes_of_graph()]
         estimated = {name for stage in stages for name in stage["estimated"]}
         guesses = set[str]() if self.inputs is None else estimated & self.inputs.guesses
         if estimated - guesses:
