@@ -153,13 +153,17 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
             raise SpecError(explain(f"--set {override!r} is not of the form key.key=value",
                                     why="it names one value of the spec", fix="for example --set model.eta=100"))
         place = result
-        for key in keys[:-1]:
+        for number, key in enumerate(keys[:-1]):
             if place.get(key) is None:
                 place[key] = {}
+            if not isinstance(place[key], dict):
+                section, inner = ".".join(keys[:number + 1]), text
+                for below in reversed(keys[number + 1:]):
+                    inner = f"{{{below}: {inner}}}"
+                raise SpecError(explain(f"--set {override!r}: {key!r} is a value there, {place[key]!r}, not a section",
+                                        why="only sections hold keys",
+                                        fix=f"set {section} itself, to a value or to '{inner}'"))
             place = place[key]
-            if not isinstance(place, dict):
-                raise SpecError(explain(f"--set {override!r}: {key!r} is a value, not a section",
-                                        why="only sections hold keys", fix="name a key of a section"))
         place[keys[-1]] = parse_yaml(text, f"--set {override}")
         given[tuple(keys)] = f"--set {override if len(override) <= 80 else path}"
     return result
