@@ -33,8 +33,9 @@ HEAD = """\
 Machine: 2 cores (x86-64 with AVX-512), 24 GiB, Python 3.11, no GPU. Other processes used the same cores during some
 of the runs, so seconds vary between runs by up to a factor of two; a ratio is always of solvers that took turns in one
 run. Data are the npz files that `DSSL_DATA` names. Each section has its commands, which write JSON lines. Date and
-commit are those at which a section was written last. These pages are made from the files in
-`tests/benchmarks/results/` by `python -m tests.benchmarks.page`.
+commit are those at which a section was written last; "choice" stands beside the commit where a section records how a
+default was chosen, which is not measured again. These pages are made from the files in `tests/benchmarks/results/` by
+`python -m tests.benchmarks.page`.
 """
 
 
@@ -42,7 +43,8 @@ def sections() -> dict[str, dict[str, Any]]:
     """Return the sections by name, in the order of their files.
 
     A section has a title, its level (2, or 3 within the section before), its page, a value, what was found in a few
-    words, the date and the commit, and parts: a text, a command, or a table with columns and rows.
+    words, the date and the commit, and parts: a text, a command, or a table with columns and rows. One that records how
+    a default was chosen has `choice`, true.
     """
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 
@@ -54,7 +56,8 @@ def pages(found: dict[str, dict[str, Any]]) -> dict[Path, str]:
         chosen = [section for section in found.values() if section["page"] == name]
         made[DOCS / f"{name}.md"] = page(title, chosen)
         rows = [(f"[{section['title']}](../../docs/results/{name}.md#{anchor(section['title'])})", section["value"],
-                 section["date"], section["commit"]) for section in chosen if commands(section)]
+                 section["date"], section["commit"] + ", choice" * section.get("choice", False))
+                for section in chosen if commands(section)]
         index += [f"## {title}\n", _table(("result", "value", "date", "commit"), rows)]
     return made | {INDEX: "\n".join(index)}
 
