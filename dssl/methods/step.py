@@ -286,6 +286,7 @@ class Context:
             return {name: {} for name in models}
         arrays, described = stored_form(models)
         PartWriter(self.parts, 0).write(**arrays)
+        self.parts.arrays(0).keep(arrays)
         return described
 
 

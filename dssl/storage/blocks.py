@@ -141,6 +141,10 @@ class Arrays(ABC):
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays by name; the caller must not write to them."""
 
+    @abstractmethod
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Let this process load what it has just written, `arrays`, without reading it; nobody may write to them."""
+
 
 class HeldArrays(Arrays):
     """Named arrays in this process."""
@@ -154,6 +158,9 @@ class HeldArrays(Arrays):
 
     def load(self) -> dict[str, np.ndarray]:
         return self.arrays
+
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Do nothing: they are in this process."""
 
 
 class Parts(ABC):

@@ -374,5 +374,13 @@ class StoredArrays(Arrays):
 
     def load(self) -> dict[str, np.ndarray]:
         """Return the arrays, which are read once per process if they fit the cache."""
-        key = str(self.parts.attempt_folder(self.index))
-        return ARRAYS.get(key, lambda: self.nbytes, lambda: self.parts.read(self.index))
+        return ARRAYS.get(self._key, lambda: self.nbytes, lambda: self.parts.read(self.index))
+
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
+        # In C order, as arrays are read: BLAS rounds differently on arrays in Fortran order.
+        held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        ARRAYS.get(self._key, lambda: sum(array.nbytes for array in held.values()), lambda: held)
+
+    @property
+    def _key(self) -> str:
+        return str(self.parts.attempt_folder(self.index))

@@ -197,6 +197,19 @@ def test_what_is_kept_is_given_back(tmp_path, monkeypatch):
     assert not release_caches(), "there is nothing left"
 
 
+def test_what_a_process_has_written_it_need_not_read(tmp_path, monkeypatch):
+    cache, parts = ArrayCache(2000), StoredParts(tmp_path)
+    monkeypatch.setattr(store, "ARRAYS", cache)
+    a = np.asfortranarray(np.arange(20.0).reshape(4, 5))
+    parts.write(0, {"a": a})
+    StoredArrays(parts, 0).keep({"a": a})
+    monkeypatch.setattr(parts, "read", None)
+    held = parts.arrays(0).load()["a"]
+    assert_array_equal(held, a, strict=True)
+    assert held.flags.c_contiguous
+    assert not held.flags.writeable
+
+
 def test_of_many_exclusive_writers_one_wins(tmp_path):
     path, won = tmp_path / "manifest.json", []
     writers = [threading.Thread(target=lambda i=i: won.append((i, write_json(path, {"by": i}, exclusive=True))))
