@@ -21,6 +21,7 @@ from .options import (
     read_option,
     safe_csv_option,
     working,
+    workspace_option,
 )
 
 if TYPE_CHECKING:
@@ -168,25 +169,39 @@ def neighbors_command(source: tuple[str, ...], out: Path, n_neighbors: int, metr
                f"{lists.k} neighbors of {len(lists):,} points in {out}, recall {summary['recall']:.3f}")
 
 
+def model_at(model: Path, workspace: str) -> Path:
+    """Return where a model is: at its path; or, of a name at which there is nothing, in the run of this name."""
+    from ..pipeline.submission import find_run
+    from ..storage.artifacts import Workspace
+
+    if model.exists() or not isinstance(model, Path) or len(model.parts) != 1:
+        return model
+    opened = Workspace.at(workspace)
+    named = any(run.name.startswith(model.name) for run in opened.runs)
+    return find_run(opened, model.name) / "result.json" if named else model
+
+
 @click.command("export")
 @click.argument("model", type=PathType())
 @click.argument("out", type=PathType())
 @click.option("--of", "name", default="model", show_default=True, help="The model of the run: model, base, ...")
 @overwrite_option
-def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
+@workspace_option
+def export_command(model: Path, out: Path, name: str, overwrite: bool, workspace: str) -> None:
     """Write the MODEL of a run to OUT, one file (.dssl.zip) that Python and NumPy can predict with, without dssl.
 
     If OUT ends in .onnx, a kernel model becomes an ONNX graph, for any runtime of ONNX; this needs the package onnx.
 
-    MODEL is the folder of the model or the result.json of a run. In Python: `sys.path.insert(0, OUT)`, `import
-    dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the training points, before scaling: an
-    array, a table of pandas, or a list of dicts. Text and missing cells become what they became in training.
+    MODEL is the folder of the model, or a run: its name in the workspace, or its result.json. In Python:
+    `sys.path.insert(0, OUT)`, `import dssl_model`, `dssl_model.load(OUT).predict(X)`, where X has the columns of the
+    training points, before scaling: an array, a table of pandas, or a list of dicts. Text and missing cells become what
+    they became in training.
 
     An exported model at OUT is replaced; any other file is replaced only with --overwrite.
     """
     from ..pipeline.predict.model import open_model
 
-    click.echo(open_model(model, name).export(out, overwrite=overwrite))
+    click.echo(open_model(model_at(model, workspace), name).export(out, overwrite=overwrite))
 
 
 @click.command("predict")
@@ -207,16 +222,17 @@ def export_command(model: Path, out: Path, name: str, overwrite: bool) -> None:
                    "them to OUT (.csv or .parquet). OUT.files.json next to it records what OUT contains.")
 @safe_csv_option
 @overwrite_option
+@workspace_option
 @on_or_threads_option
 @memory_option
 @quiet_option
 @json_option
 def predict_command(model: Path, source: tuple[str, ...], out: Path, options: JsonObject, name: str, reject: bool,
-                    probabilities: bool, new_only: bool, safe_csv: bool, overwrite: bool, runtime: str,
+                    probabilities: bool, new_only: bool, safe_csv: bool, overwrite: bool, workspace: str, runtime: str,
                     memory_budget: int | None, quiet: bool, as_json: bool) -> None:
     """Predict the points of SOURCE with the MODEL of a run, and write the predictions to OUT.
 
-    MODEL is the folder of the model or the result.json of a run.
+    MODEL is the folder of the model, or a run: its name in the workspace, or its result.json.
 
     OUT is a table (.csv, .parquet or .npz) or an array of labels (.npy or .zarr), whose row i is row i of the source;
     or an .h5ad file: a copy of SOURCE, or SOURCE itself, with dssl_label and dssl_probability in `obs`. A table has the
@@ -257,7 +273,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
         require(not out.exists(), f"{out} exists", error=DataError, why="a folder is never replaced",
                 fix="remove it, or name another path")
     original = Original.of(cells.path) if cells else None
-    fitted = open_model(model, name)
+    fitted = open_model(model_at(model, workspace), name)
     coding = fitted.model.coding
     if probabilities:
         fitted.calibration()  # raises if there is none, before a point is read

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +13,7 @@ import click
 from rich.table import Table
 
 from ..base.errors import TERMINATED, ClusterError, DataError, LockedError, require
+from ..base.signals import signals_deferred
 from ..base.units import time_text
 from .options import (
     console,
@@ -134,7 +132,7 @@ def submit_plan(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
         if run != submission.folder:
             submission.discard()
             return run, False
-        with _signals_deferred():  # otherwise the engine could start a job whose folder was discarded
+        with signals_deferred():  # otherwise the engine could start a job whose folder was discarded
             handle = engine.submit(job, path)
             try:
                 submission.hand_over(engine.name, handle)
@@ -146,24 +144,6 @@ def submit_plan(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
             submission.discard()
         raise
     return submission.folder, True
-
-
-@contextmanager
-def _signals_deferred() -> Iterator[None]:
-    """Defer signals that end this process (Ctrl-C, SIGTERM, a terminal that closes) to the end of the body."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread has signal handlers
-        yield
-        return
-    received: list[int] = []
-    deferred = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.signal(kind, lambda number, frame: received.append(number)) for kind in deferred]
-    try:
-        yield
-    finally:
-        for kind, handler in zip(deferred, handlers, strict=True):
-            signal.signal(kind, handler)
-    if received:
-        signal.raise_signal(received[0])
 
 
 def print_submitted(run: Path, as_json: bool, *, again: bool) -> None:

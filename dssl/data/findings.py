@@ -21,7 +21,7 @@ from .pairs import CHANCE, encoding_of
 from .readers.base import FEWEST_ROWS, Scan
 from .readers.cells import MAX_LEVELS, Cells, is_category
 from .readers.formats import is_table
-from .traits import Traits
+from .traits import MAX_BREAKS, Traits
 
 Kind = Literal["number", "integer", "category", "text", "time"]
 FindingKind = Literal["identifier", "free text", "codes", "several units", "time stamp", "constant", "duplicate",
@@ -252,7 +252,8 @@ def unread_columns(records: Sequence[SurveyRecord]) -> str:
 def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[str] | None) -> str | None:
     """Return why a column looks like an identifier, which names or numbers the rows; None if it does not.
 
-    Text does if all texts are short and distinct. Whole numbers do if they increase or decrease from row to row, or if
+    Text does if all texts are short and distinct. Whole numbers do if they increase or decrease from row to row, but
+    for `MAX_BREAKS` rows, such as the first one of a copy of earlier rows, where the name says so too. They do, too, if
     they are distinct though by chance some would repeat: for n uniform numbers out of R, a sample of s has no repeated
     number with a probability below exp(-s (n - 1) / 2R) (the birthday problem), and any other distribution makes it
     even less likely. If that is not small enough, the name decides.
@@ -267,8 +268,13 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
         return "no text occurs twice" if of["unlike"][j] and sampled >= FEWEST_ROWS and short else None
     if not of["whole"][j]:
         return None
-    if of["rises"][j] or of["falls"][j]:
-        return f"its whole numbers {'rise' if of['rises'][j] else 'fall'} from row to row"
+    named = names is not None and has_word(names[j], ID_WORDS)
+    breaks = min(of["descents"][j], of["ascents"][j])
+    ordered = f"its whole numbers {'rise' if breaks == of['descents'][j] else 'fall'} from row to row"
+    if breaks == 0:
+        return ordered
+    if named and breaks <= MAX_BREAKS:
+        return f"{ordered} but for {breaks:,.0f}, and its name says so"
     if not of["unlike"][j] or of["step"][j] == 0 or max(of["at_smallest"][j], of["at_largest"][j]) > 1:
         return None
     low = of["smallest"][j]
@@ -279,7 +285,7 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
         return None
     if sampled * (n - 1) / (2 * values) >= -math.log(CHANCE):
         return alone
-    return f"{alone}, and its name says so" if names and has_word(names[j], ID_WORDS) else None
+    return f"{alone}, and its name says so" if named else None
 
 
 def has_word(name: str, words: Collection[str]) -> bool:
@@ -302,9 +308,9 @@ def _time(traits: Traits, j: int, kind: Kind) -> tuple[FindingKind, str] | None:
 def _ordered(traits: Traits, j: int) -> tuple[FindingKind, str] | None:
     """Return the finding for fractional numbers that increase or decrease from row to row."""
     of = traits.figures
-    if of["present"][j] < FEWEST_ROWS or not (of["rises"][j] or of["falls"][j]):
+    if of["present"][j] < FEWEST_ROWS or min(of["descents"][j], of["ascents"][j]) > 0:
         return None
-    return "time stamp", f"its numbers {'rise' if of['rises'][j] else 'fall'} from row to row, as times do"
+    return "time stamp", f"its numbers {'fall' if of['descents'][j] else 'rise'} from row to row, as times do"
 
 
 def _constant(traits: Traits, j: int, levels: dict[int, dict[str, int]]) -> tuple[FindingKind, str] | None:

@@ -32,8 +32,9 @@ DAY = (r"\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4}"
 CLOCK = r"\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[ap]\.?m\.?|z|utc|[+-]\d\d:?\d\d)?"
 DATE = rf"(?i:(?:{DAY})(?:(?:t|,?\s+){CLOCK})?)"
 
-FIGURES = ("present", "smallest", "largest", "at_smallest", "at_largest", "whole", "step", "first", "last", "rises",
-           "falls", "unlike", "labeled", "mean", "squares", "product", "target_mean", "target_squares")
+MAX_BREAKS = 3  # rows that break the order of what is ordered nevertheless
+FIGURES = ("present", "smallest", "largest", "at_smallest", "at_largest", "whole", "step", "first", "last", "descents",
+           "ascents", "unlike", "labeled", "mean", "squares", "product", "target_mean", "target_squares")
 
 
 @dataclass
@@ -44,7 +45,8 @@ class Traits:
     figures : by name, float64 (d,). `present`: cells that are there. `smallest`, `largest` of the finite numbers, and
         how many cells are equal to them, `at_smallest`, `at_largest`. `whole`: 1 where all numbers are whole; `step`:
         the largest number that divides their differences, where it is `whole` and `unlike`. `first`, `last`: cells that
-        are there, NaN of none. `rises`, `falls`: 1 where each is beyond the one before. `unlike`: 1 where none of the
+        are there, NaN of none. `descents`, `ascents`: how many cells are not above, or not below, the one before;
+        infinite where these are more than `MAX_BREAKS`. `unlike`: 1 where none of the
         values that are sampled, of whole numbers or text, came twice, nor any number twice in a row. Of rows with a
         target that is a number: `labeled`, how many these are; `mean`, `squares`, `product`, `target_mean`,
         `target_squares`: means, and sums of squared deviations and of their product.
@@ -115,8 +117,8 @@ class Traits:
         both = before & after
         made["first"] = np.where(before, left["first"], right["first"])
         made["last"] = np.where(after, right["last"], left["last"])
-        for name, sign in (("rises", 1), ("falls", -1)):
-            made[name] = left[name] * right[name] * (~both | (sign * right["first"] > sign * left["last"]))
+        for name, sign in (("descents", 1), ("ascents", -1)):
+            made[name] = left[name] + right[name] + (both & ~(sign * right["first"] > sign * left["last"]))
         made["whole"] = left["whole"] * right["whole"]
         counted = both & (made["whole"] > 0)
         apart = np.abs(np.subtract(right["first"], left["first"], out=np.zeros(self.d), where=counted))
@@ -210,7 +212,7 @@ class Traits:
 def _nothing(d: int) -> dict[str, np.ndarray]:
     """Return the figures of no rows."""
     figures = {name: np.zeros(d) for name in FIGURES}
-    figures |= {name: np.ones(d) for name in ("whole", "rises", "falls", "unlike")}
+    figures |= {name: np.ones(d) for name in ("whole", "unlike")}
     return figures | {"smallest": np.full(d, np.inf), "largest": np.full(d, -np.inf), "first": np.full(d, np.nan),
                       "last": np.full(d, np.nan)}
 
@@ -293,21 +295,23 @@ def _are_whole(cells: np.ndarray) -> np.ndarray:
 
 
 def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, present: np.ndarray, incomplete: np.ndarray) -> None:
-    """Set the first and last cells, whether numbers rise or fall, and whether two in a row are equal.
+    """Set the first and last cells, how often numbers do not rise or fall, and whether two in a row are equal.
 
     present : which cells are. incomplete : columns with cells that are missing or infinite.
     """
     figures["first"][:], figures["last"][:] = block[0], block[-1]
-    for name, sign in (("rises", 1), ("falls", -1)):
-        columns = _narrowed(lambda cells: np.diff(cells, axis=0, prepend=-np.inf) > 0, sign * block)
-        figures[name] = np.isin(np.arange(block.shape[1]), columns).astype(float)
+    for name, sign in (("descents", 1), ("ascents", -1)):
+        few = (np.diff(sign * block[:FEW_ROWS], axis=0) <= 0).sum(axis=0)
+        columns = np.flatnonzero(few <= MAX_BREAKS)
+        figures[name] = np.full(block.shape[1], np.inf)
+        figures[name][columns] = (np.diff(sign * block[:, columns], axis=0) <= 0).sum(axis=0)
     figures["unlike"] = 1.0 - (block[1:] == block[:-1]).any(axis=0)
     for j in incomplete.tolist():
         cells = block[present[:, j], j]
         if len(cells):
             figures["first"][j], figures["last"][j] = cells[0], cells[-1]
         change = np.diff(cells)
-        figures["rises"][j], figures["falls"][j] = (change > 0).all(), (change < 0).all()
+        figures["descents"][j], figures["ascents"][j] = (change <= 0).sum(), (change >= 0).sum()
         figures["unlike"][j] = (change != 0).all()
 
 

@@ -88,8 +88,10 @@ def by_class(sizes: ClassSizes, classes: np.ndarray, name: str) -> list[Any]:
     if not isinstance(sizes, Mapping):
         return list(sizes)
     unknown = [key for key in sizes if key not in classes.tolist()]
+    alike = {str(key) for key in unknown} & {str(key) for key in classes.tolist()}
     require(not unknown, f"{name} names {unknown}", why=f"the classes are {classes.tolist()}",
-            fix="give a number to each of these")
+            fix="write these as they are, texts in quotes and numbers without" if alike else
+            "give a number to each of these")
     return [sizes.get(key) for key in classes.tolist()]
 
 

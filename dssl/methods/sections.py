@@ -35,8 +35,8 @@ class GivenGraph:
     Parameters
     ----------
     weights : str or None
-        scipy.sparse.save_npz of symmetric weights (n, n), or an .h5ad file with obsp/connectivities; the search and the
-        weighting are then not used, which a plan says of keys that are set.
+        scipy.sparse.save_npz of symmetric weights (n, n), or an .h5ad file with obsp/connectivities; the search is
+        then not used, and the weighting at most for new points, which a plan says of keys that are set.
     neighbors : str or None
         npz of ids and distances, both (n, k), with or without each row's own id; the search is then ignored,
         n_neighbors with it.
@@ -73,19 +73,20 @@ class GraphSection(KNNGraph):
 
     given: GivenGraph | None = None
     laplacian: LaplacianKind = "normalized"
+    has_new_points: ClassVar[bool] = True  # which its weighting connects to it
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Return the keys that are set, but say how to make what is given."""
-        if self.given is None:
+        """Return the keys that are set, but say how to make what is given, and nothing of new points."""
+        if not self.given:
             return ()
-        made = ("method", "recall", *("weights", "bandwidth", "width", "symmetrize") * (self.given.kind == "weights"))
-        defaults = {item.name: item.default for item in fields(self)}
-        return tuple(name for name in made if getattr(self, name) != defaults[name])
+        weighting = ("symmetrize",) if self.has_new_points else ("weights", "bandwidth", "width", "symmetrize")
+        making = ("method", "recall", *weighting * (self.given.kind == "weights"))
+        return tuple(key.name for key in fields(self) if key.name in making and getattr(self, key.name) != key.default)
 
     def builder(self) -> KNNGraph:
-        """Return how the graph is made of points, without what is given or made of it."""
-        return KNNGraph(**{item.name: getattr(self, item.name) for item in fields(KNNGraph)})
+        """Return how the graph is made of points, and what new points see of it, without what is given or not used."""
+        return KNNGraph(**{key.name: getattr(self, key.name) for key in fields(KNNGraph) if key.name not in self.unused})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,7 @@ class KernelGraph(GraphSection):
     """The neighbor graph of models in a base kernel."""
 
     width: float = KERNEL_WIDTH
+    has_new_points: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,7 @@ class ClusterGraph(RegularizedGraph):
     """The neighbor graph of all training points, and the regularizer of its kernel."""
 
     width: float = WIDTH
+    has_new_points: ClassVar[bool] = True
 
 
 # ---- the kernel

@@ -3,6 +3,7 @@
 The kinds are here by name (`SPECS`), without the stages of each, which `kinds` adds.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import field, make_dataclass
@@ -148,16 +149,18 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
         if is_url(override):  # before a message repeats it
             require_no_secret(override, SpecError)
         path, equals, text = override.partition("=")
-        keys = path.split(".")
-        if not equals or not all(keys):
+        texts = path.split(".")
+        if not equals or not all(texts):
             raise SpecError(explain(f"--set {override!r} is not of the form key.key=value",
                                     why="it names one value of the spec", fix="for example --set model.eta=100"))
-        place = result
+        # A class that is a number is a number here too, as in YAML.
+        keys = [int(key) if re.fullmatch(r"-?\d+", key) else key for key in texts]
+        place: dict[Any, Any] = result
         for number, key in enumerate(keys[:-1]):
             if place.get(key) is None:
                 place[key] = {}
             if not isinstance(place[key], dict):
-                section, inner = ".".join(keys[:number + 1]), text
+                section, inner = ".".join(texts[:number + 1]), text
                 for below in reversed(keys[number + 1:]):
                     inner = f"{{{below}: {inner}}}"
                 raise SpecError(explain(f"--set {override!r}: {key!r} is a value there, {place[key]!r}, not a section",
@@ -165,7 +168,7 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
                                         fix=f"set {section} itself, to a value or to '{inner}'"))
             place = place[key]
         place[keys[-1]] = parse_yaml(text, f"--set {override}")
-        given[tuple(keys)] = f"--set {override if len(override) <= 80 else path}"
+        given[tuple(texts)] = f"--set {override if len(override) <= 80 else path}"
     return result
 
 

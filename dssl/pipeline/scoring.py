@@ -7,6 +7,7 @@ from typing import Any, TypedDict, cast
 import numpy as np
 
 from ..execution.cost import STEP_BYTES, Cost, cost_of
+from ..graph.equal_rows import hash_rows, hashed_row_bytes
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.metrics import ClassScoring
 from ..learners.model import Model, stored_models
@@ -19,6 +20,7 @@ from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method, NoParams
 from ..methods.tags import Values, labeled_tags, values_at_training
 from ..report.record import Attributes, Scores
+from ..report.sections.data import WARNING
 from ..report.sections.scores import scores_section
 from ..selection.comparison import unlabeled_verdict, verdict_of
 from ..selection.number_of_clusters import clustering_scores
@@ -34,10 +36,13 @@ from ..selection.scores import (
 )
 from ..selection.scoring import with_scoring
 from ..selection.tag_scores import pair_of_tags, scores_of_tags
-from ..storage.blocks import Rows
+from ..storage.blocks import Rows, rows_that_fit
 from .spec import Spec
 from .split import known_target, split_target
 from .stage import Stage
+
+COMPARED = 10_000  # the maximum number of test points, and of labeled points, that are searched for copies
+MAX_COPIES = 0.05  # the share of the test points up to which nothing is said of copies
 
 
 @dataclass(frozen=True)
@@ -56,17 +61,26 @@ class ScoreParams:
         return cls(spec.prior, spec.weight, getattr(spec.model, "scoring", None))
 
 
+class Copies(TypedDict):
+    """How many test points equal a labeled training point, of so many that were compared."""
+
+    equal: int
+    of: int
+
+
 class Compared(TypedDict, total=False):
     """The scores of the model (`metrics`) and its baselines, and what the model gains over each.
 
-    transductive : the scores on the training points whose labels were not shown. stored : which array and column hold
-    the predictions of the model. shown : some quantities, true and predicted, as a plot shows them.
+    transductive : the scores on the training points whose labels were not shown. copies : of labeled points among the
+    test points. stored : which array and column hold the predictions of the model. shown : some quantities, true and
+    predicted, as a plot shows them.
     """
 
     metrics: Scores
     baselines: Mapping[str, Scores]
     gain: Attributes
     transductive: Scores
+    copies: Copies
     stored: Mapping[str, Any]
     shown: Mapping[str, Sequence[float]]
 
@@ -95,10 +109,20 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
     gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
     compared = {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
+                "copies": copies_of_labeled(context),
                 "stored": {"array": "codes" if "codes" in scored["model"] else "values",
                            "column": list(scored).index("model")},
                 **points_to_plot(true, scored["model"])}
     return cast(Compared, compared)
+
+
+def copies_of_labeled(context: Context) -> Copies:
+    """Return how many test points equal a labeled training point, of at most `COMPARED` of each."""
+    test, train = context.points("test"), context.points("train")
+    limit = rows_that_fit(context.execution.memory_budget, hashed_row_bytes(test.row_bytes), COMPARED, share=8)
+    block = test.read(0, min(len(test), limit))
+    labeled = train.take(np.sort(context.arrays("labels")["labeled"][:limit]))
+    return {"equal": int(np.isin(hash_rows(block), hash_rows(labeled)).sum()), "of": block.shape[0]}
 
 
 def _scores_of_tags(context: Context, true: Tags) -> Compared:
@@ -147,11 +171,19 @@ NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second 
 
 
 def scoring_notes(scores: Attributes) -> list[str]:
-    """Return a note where models are compared by accuracy since the metric that is asked for is not defined."""
+    """Return a note where models are compared by accuracy since the metric that is asked for is not defined.
+
+    And one where many test points are copies of labeled points.
+    """
     gains = {"test points": scores["gain"], "held-out labels": scores["gain"].get("by_labels") or {}}
-    return [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
-            "models are compared by accuracy"
-            for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
+    notes = [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
+             "models are compared by accuracy"
+             for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
+    copies = scores.get("copies", {"equal": 0, "of": 0})
+    if copies["equal"] > MAX_COPIES * copies["of"]:
+        notes.append(f"{WARNING}{copies['equal']:,} of {copies['of']:,} test points equal a labeled training point, so "
+                     "that errors at other points may be higher; drop copies of rows from the source")
+    return notes
 
 
 def values_at_test(context: Context) -> Callable[[int, int], Values] | None:
@@ -202,7 +234,7 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
                    needs=SCORES.needs_and(method.training_needs))
 
 
-SCORES = Stage("scores", 12, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
+SCORES = Stage("scores", 13, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True, notes=scoring_notes)
 
 

@@ -6,15 +6,14 @@ process stays until this one ends, with some 200 MB that it shares with its copi
 
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver
 
 import dask
 
+from ..base.signals import interrupts_ignored
 from ..execution.tasks import available_cores
 
 PRELOADED = ["distributed", "dssl.pipeline.run"]
@@ -54,19 +53,3 @@ def forked_workers() -> Iterator[None]:
         get_mp_context()  # the first call names Dask's own modules, in place of all that were named before
         multiprocessing.set_forkserver_preload(PRELOADED)
         yield
-
-
-@contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Ignore SIGINT for a while; processes that are started meanwhile ignore it for good.
-
-    A terminal sends SIGINT to all of them. The command ends its workers itself, and their tracebacks would not help.
-    """
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set a handler
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

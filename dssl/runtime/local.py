@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -13,11 +14,12 @@ from distributed.security import Security
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
+from ..base.signals import interrupts_ignored, signals_deferred
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
 from .detached import Detached
-from .fork_server import forked_workers, interrupts_ignored
+from .fork_server import forked_workers
 
 
 class LocalRuntime(RankedRuntime):
@@ -65,7 +67,8 @@ class LocalRuntime(RankedRuntime):
         with ExitStack() as stack:
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             stack.enter_context(forked_workers())
-            with interrupts_ignored():
+            # Dask could not close a cluster that has only half begun.
+            with signals_deferred((signal.SIGTERM,)), interrupts_ignored():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     env=dict(os.environ),  # what has changed since the process was started of which they are copies

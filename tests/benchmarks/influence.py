@@ -55,7 +55,7 @@ def main() -> None:
     system = DenseSystems(K, energy.matrix(), (0.0, 0.0), np.zeros((n, 1)), (pair,))
     landmarks = np.sort(rng.choice(n, 3 * ceil(sqrt(n)), replace=False)) if args.solver == "pcg" else None
     begin = time.perf_counter()
-    Z, N, _ = system.smoothed(0, labeled, SystemParams(solver=args.solver), landmarks)
+    Z, N, _ = system.label_kernel(0, labeled, SystemParams(solver=args.solver), landmarks)
     found: dict[str, Any] = {"part": "influence", "data": args.set, "n": n, "solver": args.solver,
                              "gram_seconds": round(time.perf_counter() - begin, 3)}
     scale = LABELS / pair.lambda_A

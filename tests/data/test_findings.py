@@ -41,6 +41,7 @@ LOOKS = {  # column -> finding
     "rising": (np.arange(1000, 1000 + N), "identifier"),
     "rising with gaps": (np.sort(RNG.choice(10**9, N, replace=False)), "identifier"),
     "falling": (np.arange(N)[::-1] * 10, "identifier"),
+    "id, and copies of rows at the end": (np.r_[:N - 30, :15, :15], "identifier"),
     "shuffled": (RNG.permutation(N), "identifier"),
     "part of a shuffled one": (RNG.permutation(3 * N)[:N] + 5000, "identifier"),
     "patient_id": (RNG.choice(10**9, N, replace=False), "identifier"),
@@ -70,6 +71,7 @@ FEATURES = {  # what resembles one of them and is a feature
     "nearly the labels": np.where(np.arange(N) == 7, (Y + 1) % 3, Y),
     "thresholds tell": Y * 10 + RNG.integers(0, 8, N),
     "thresholds tell but for a few": Y * 20 + RNG.integers(0, 10, N) + np.where(RNG.random(N) < 0.05, 70, 0),
+    "rising twice": np.r_[:N // 2, :N // 2],  # and its name says nothing
     "rare": (np.arange(N) < 3).astype(int),
     "large counts": RNG.integers(0, 10**5, N),
     "id": RNG.integers(0, 50, N),  # a name decides nothing

@@ -1,9 +1,10 @@
 """What a pipeline file says of the frequencies of classes: by the draw of its labels, or by a key of its model."""
 
+import numpy as np
 import pytest
 
-from dssl.base.errors import SpecError
-from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
+from dssl.base.errors import ParameterError, SpecError
+from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior, by_class
 from dssl.pipeline.load import load_spec
 from dssl.report.record import RunRecord
 from dssl.report.sections.data import data_section
@@ -21,6 +22,20 @@ def spec(labels, task="classification", **model):
     ({"per_class": 3}, {"class_sizes": [90, 10]}, ClassPrior("sizes", ordered=(90.0, 10.0)))])
 def test_the_draw_of_the_labels_says_whether_their_frequencies_mean_anything(labels, model, prior):
     assert spec(labels, **model).prior == prior
+
+
+def test_numbers_below_a_key_are_classes_that_are_numbers():
+    given = {"name": "a", "data": {"source": "a.csv"}, "labels": {"count": 30}, "model": {"kind": "automatic"}}
+    apart = load_spec(given, ("model.class_prior.0=0.9", "model.class_prior.-1=0.1"))
+    assert apart.prior == load_spec(given, ("model.class_prior={0: 0.9, -1: 0.1}",)).prior
+    assert apart.prior.named == ((0, 0.9), (-1, 0.1))
+
+
+def test_classes_that_are_written_otherwise_are_told_how():
+    with pytest.raises(ParameterError, match="texts in quotes and numbers without"):
+        by_class({"0": 1.0, "1": 2.0}, np.array([0, 1]), "class_prior")
+    with pytest.raises(ParameterError, match="give a number to each of these"):
+        by_class({"a": 1.0}, np.array([0, 1]), "class_prior")
 
 
 @pytest.mark.parametrize(("task", "model"), [

@@ -59,6 +59,25 @@ def ran(result):
 # Equal rows
 
 
+@pytest.mark.parametrize("copied", [False, True])
+def test_copies_on_both_sides_of_the_split_are_told(spec, tmp_path, copied):
+    """Labels of noise, which copies of labeled points tell nevertheless."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    save(spec, *((np.tile(X[:100], (3, 1)), np.tile(y[:100], 3)) if copied else (X, y)))
+    spec |= {"labels": {"given": True}, "model": {"kind": "graph"}}
+    del spec["solver"]
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    warnings = [note for note in result.notes if "test points equal a labeled training point" in note]
+    assert len(warnings) == copied
+    if copied:
+        assert result.metrics["error"] < 0.2  # though there is nothing to learn
+        number = int(warnings[0].removeprefix("warning: ").split()[0])
+        split, Z = split_arrays(part(spec, tmp_path / "work", "split")), np.tile(X[:100], (3, 1))
+        assert number == sum(any((Z[row] == Z[other]).all() for other in split["train"]) for row in split["test"])
+        assert f"{number} of 40 test points equal" in Path(result.report).read_text()
+
+
 @pytest.mark.slow
 def test_equal_rows_are_one_vertex(spec, tmp_path):
     X, y = blobs(60)
@@ -163,6 +182,21 @@ def test_keys_that_say_how_to_make_what_is_given_are_named(spec, tmp_path, kind,
     result = run(spec, set=given, workspace=tmp_path / "work", execution=InProcess(2), events=told.append)
     assert note in result.notes
     assert note in [event["text"] for event in told if event["event"] == "note"]
+
+
+def test_keys_that_a_given_graph_leaves_without_effect_change_no_artifact(spec, tmp_path):
+    X, y = blobs()
+    save(spec, X, y)
+    sp.save_npz(tmp_path / "W.npz", sp.csr_array(weights(neighbors(X, 5))))
+    spec["graph"]["given"] = {"weights": str(tmp_path / "W.npz")}
+    spec = {name: spec[name] for name in ("name", "data", "labels", "graph")} | {"model": {"kind": "graph"}}
+
+    def run_with(*overrides):
+        return ran(run(spec, set=overrides, workspace=tmp_path / "work", execution=InProcess(2)))
+
+    assert "models" in run_with()
+    assert run_with("graph.method=exact", "graph.recall=0.5", "graph.symmetrize=mean") == set()
+    assert "models" in run_with("graph.weights=binary")  # which connect new points to the graph
 
 
 def test_other_bytes_of_a_given_graph_are_another_artifact(spec, tmp_path):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import zarr
 from click.testing import CliRunner
+from numpy.testing import assert_array_equal
 from sklearn.datasets import make_blobs
 
 from dssl.base.errors import DataError, SpecError
@@ -41,6 +42,21 @@ def predict(trained, table, name, **options):
     folder, model, _ = trained
     table.to_csv(folder / name, index=False)
     return model.predict(model.dataset_of(str(folder / name), InProcess(2), **options).X)
+
+
+def test_a_run_is_named_as_in_other_commands(trained):
+    folder, model, table = trained
+    table.to_csv(folder / "named.csv", index=False)
+    name = next(path.name for path in (folder / "work" / "runs").iterdir())
+    at = ["--workspace", str(folder / "work")]
+    for words in (["predict", name, str(folder / "named.csv"), str(folder / "named-out.csv")],
+                  ["export", name, str(folder / "named.dssl.zip")]):
+        done = CliRunner().invoke(main, [*words, *at])
+        assert done.exit_code == 0, done.stderr
+    assert_array_equal(pd.read_csv(folder / "named-out.csv")["label"], model.predict(table[NAMES].to_numpy()))
+    done = CliRunner().invoke(main, ["export", "none", str(folder / "other.zip"), *at])
+    assert done.exit_code == 1
+    assert "none does not exist" in done.stderr
 
 
 @pytest.mark.parametrize("columns", [[*NAMES, "kind"], NAMES, NAMES[::-1], ["kind", *NAMES[::-1]]])

@@ -144,7 +144,7 @@ def _written(named: Sequence[str], name: str, look: Look, why: str, tags: FirstT
         labels = without_unlabeled(labels, marker)
     out = _Lines()
     shown = " ".join(named)
-    columns = f"{scan.n_columns:,} features" + (" (sparse)" if scan.nnz is not None else "")
+    columns = f"{scan.n_columns:,} columns" + (" (sparse)" if scan.nnz is not None else "")
     out.messages.append(f"{shown}: {look.format}, {scan.n_rows:,} rows, {columns}")
     out.add(f"# What `dssl init {shown}` found: {scan.n_rows:,} rows, {columns}. Change what is wrong; a line that is")
     out.add("# left out takes the default. `dssl schema` prints all keys with their meaning.")
