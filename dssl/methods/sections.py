@@ -82,11 +82,11 @@ class GraphSection(KNNGraph):
             return ()
         weighting = ("symmetrize",) if self.has_new_points else ("weights", "bandwidth", "width", "symmetrize")
         making = ("method", "recall", *weighting * (self.given.kind == "weights"))
-        return tuple(key.name for key in fields(self) if key.name in making and getattr(self, key.name) != key.default)
+        return tuple(f.name for f in fields(self) if f.name in making and getattr(self, f.name) != f.default)
 
     def builder(self) -> KNNGraph:
         """Return how the graph is made of points, and what new points see of it, without what is given or not used."""
-        return KNNGraph(**{key.name: getattr(self, key.name) for key in fields(KNNGraph) if key.name not in self.unused})
+        return KNNGraph(**{f.name: getattr(self, f.name) for f in fields(KNNGraph) if f.name not in self.unused})
 
 
 @dataclass(frozen=True, kw_only=True)
