@@ -111,7 +111,7 @@ def ours(learners: list[str], graph: Graph, y: np.ndarray, labeled: np.ndarray,
     """Return the seconds and the accuracy of each learner."""
     names, coded = np.unique(y[labeled], return_inverse=True)
     target, execution = Classes(labeled, coded, names), InProcess(given.threads)
-    solver, rest = SolverParams(tol=given.tol), np.setdiff1d(np.arange(len(y)), labeled)
+    solver, rest = SolverParams(tol=given.tolerance), np.setdiff1d(np.arange(len(y)), labeled)
     fits = {"harmonic": lambda: fit_harmonic(graph, target, None, solver, execution),
             "poisson": lambda: fit_poisson(graph, target, None, solver, execution),
             "ridge": lambda: fit_graph_ridge(graph, target, None, GraphRidgeParams(), execution)}
