@@ -1,7 +1,6 @@
 """Steps, and where they find and leave what they make.
 
-A step reads artifacts and writes one. It knows neither whether these lie in memory (the fit of an estimator) nor in a
-workspace (a pipeline), nor whether Python or YAML asked for it.
+A step reads artifacts and writes one, alike in memory (the fit of an estimator) and in a workspace (a pipeline).
 """
 
 from collections.abc import Callable, Mapping, Sequence
