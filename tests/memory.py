@@ -53,7 +53,7 @@ def least(measure: Callable[[], int], expected: float) -> int:
     return min(peaks)
 
 
-def traced(
+def run_traced(
     folder: Path, memory_budget: int, work: Callable[["Traced"], Result], expected: float | None = None
 ) -> tuple["Traced", Result]:
     """Return how much the tasks and the driver of `work(execution)` take, and its result.

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 ENDING = tuple(signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not on Windows
                if name in signal.Signals.__members__)
@@ -16,12 +17,14 @@ def signals_deferred(deferred: Sequence[signal.Signals] = ENDING) -> Iterator[No
         yield
         return
     received: list[int] = []
-    handlers = [signal.signal(kind, lambda number, frame: received.append(number)) for kind in deferred]
+    before: dict[signal.Signals, Any] = {}
     try:
+        for kind in deferred:
+            before[kind] = signal.signal(kind, lambda number, frame: received.append(number))
         yield
     finally:
-        for kind, handler in zip(deferred, handlers, strict=True):
-            signal.signal(kind, handler)
+        for kind, handler in before.items():
+            signal.signal(kind, handler or signal.SIG_DFL)  # None is a handler that Python did not set
     if received:
         signal.raise_signal(received[0])
 

@@ -174,7 +174,7 @@ def model_at(model: Path, workspace: str) -> Path:
     from ..pipeline.submission import find_run
     from ..storage.artifacts import Workspace
 
-    if model.exists() or not isinstance(model, Path) or len(model.parts) != 1:
+    if len(model.parts) != 1 or model.exists():
         return model
     opened = Workspace.at(workspace)
     named = any(run.name.startswith(model.name) for run in opened.runs)

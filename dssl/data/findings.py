@@ -252,11 +252,11 @@ def unread_columns(records: Sequence[SurveyRecord]) -> str:
 def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[str] | None) -> str | None:
     """Return why a column looks like an identifier, which names or numbers the rows; None if it does not.
 
-    Text does if all texts are short and distinct. Whole numbers do if they increase or decrease from row to row, but
-    for `MAX_BREAKS` rows, such as the first one of a copy of earlier rows, where the name says so too. They do, too, if
-    they are distinct though by chance some would repeat: for n uniform numbers out of R, a sample of s has no repeated
-    number with a probability below exp(-s (n - 1) / 2R) (the birthday problem), and any other distribution makes it
-    even less likely. If that is not small enough, the name decides.
+    Text does if all texts are short and distinct. Whole numbers do in three cases. They increase or decrease from row
+    to row. They do so except at up to `MAX_BREAKS` rows, such as the first duplicate of an earlier row, and the name
+    says so too. Or they are distinct though by chance some would repeat: for n uniform numbers out of R, a sample of s
+    has no repeated number with a probability below exp(-s (n - 1) / 2R) (the birthday problem), and any other
+    distribution makes it even less likely; if that is not small enough, the name decides.
     """
     of = traits.figures
     n = int(traits.figures["present"][j])
@@ -274,7 +274,7 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
     if breaks == 0:
         return ordered
     if named and breaks <= MAX_BREAKS:
-        return f"{ordered} but for {breaks:,.0f}, and its name says so"
+        return f"{ordered}, except at {breaks:,.0f} of them, and its name says so"
     if not of["unlike"][j] or of["step"][j] == 0 or max(of["at_smallest"][j], of["at_largest"][j]) > 1:
         return None
     low = of["smallest"][j]

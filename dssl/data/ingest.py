@@ -51,7 +51,7 @@ from .source_reader import block_height, excluded_from, makes_sparse, of_all_cel
 from .sources import find_source
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
-from .traits import Traits
+from .traits import FIGURES, Traits
 
 
 def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, execution: Execution,
@@ -87,6 +87,7 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         params = replace(params, sparse=False)
     described = columns.describe() if columns else None
     key = digest({"params": params, "bytes": fingerprint(source), "budget": execution.memory_budget,
+                  "traits": list(FIGURES),
                   **({"columns": described} if described else {}),
                   **({"leave_out": list(leave_out)} if leave_out else {})})
     with scratch_folder(scratch, parts) as folder, _naming_all_cells(source, params, execution, parts, folder, like,

@@ -32,7 +32,7 @@ DAY = (r"\d{4}([-/.])\d\d?\1\d\d?|\d\d?([-/.])\d\d?\2\d{4}"
 CLOCK = r"\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[ap]\.?m\.?|z|utc|[+-]\d\d:?\d\d)?"
 DATE = rf"(?i:(?:{DAY})(?:(?:t|,?\s+){CLOCK})?)"
 
-MAX_BREAKS = 3  # rows that break the order of what is ordered nevertheless
+MAX_BREAKS = 3  # rows that may break the order of an identifier
 FIGURES = ("present", "smallest", "largest", "at_smallest", "at_largest", "whole", "step", "first", "last", "descents",
            "ascents", "unlike", "labeled", "mean", "squares", "product", "target_mean", "target_squares")
 
@@ -46,7 +46,7 @@ class Traits:
         how many cells are equal to them, `at_smallest`, `at_largest`. `whole`: 1 where all numbers are whole; `step`:
         the largest number that divides their differences, where it is `whole` and `unlike`. `first`, `last`: cells that
         are there, NaN of none. `descents`, `ascents`: how many cells are not above, or not below, the one before;
-        infinite where these are more than `MAX_BREAKS`. `unlike`: 1 where none of the
+        infinite where the first rows of a block have more of these than `MAX_BREAKS`. `unlike`: 1 where none of the
         values that are sampled, of whole numbers or text, came twice, nor any number twice in a row. Of rows with a
         target that is a number: `labeled`, how many these are; `mean`, `squares`, `product`, `target_mean`,
         `target_squares`: means, and sums of squared deviations and of their product.
@@ -301,18 +301,18 @@ def _add_order(figures: dict[str, np.ndarray], block: np.ndarray, present: np.nd
     """
     figures["first"][:], figures["last"][:] = block[0], block[-1]
     for name, sign in (("descents", 1), ("ascents", -1)):
-        few = (np.diff(sign * block[:FEW_ROWS], axis=0) <= 0).sum(axis=0)
-        columns = np.flatnonzero(few <= MAX_BREAKS)
-        figures[name] = np.full(block.shape[1], np.inf)
-        figures[name][columns] = (np.diff(sign * block[:, columns], axis=0) <= 0).sum(axis=0)
+        few = sign * block[:FEW_ROWS]
+        columns = np.flatnonzero((few[1:] <= few[:-1]).sum(axis=0) <= MAX_BREAKS)
+        narrowed, figures[name] = sign * block[:, columns], np.full(block.shape[1], np.inf)
+        figures[name][columns] = (narrowed[1:] <= narrowed[:-1]).sum(axis=0)
     figures["unlike"] = 1.0 - (block[1:] == block[:-1]).any(axis=0)
     for j in incomplete.tolist():
         cells = block[present[:, j], j]
         if len(cells):
             figures["first"][j], figures["last"][j] = cells[0], cells[-1]
-        change = np.diff(cells)
-        figures["descents"][j], figures["ascents"][j] = (change <= 0).sum(), (change >= 0).sum()
-        figures["unlike"][j] = (change != 0).all()
+        before, after = cells[:-1], cells[1:]
+        figures["descents"][j], figures["ascents"][j] = (after <= before).sum(), (after >= before).sum()
+        figures["unlike"][j] = (after != before).all()
 
 
 def _moments(block: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:

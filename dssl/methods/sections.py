@@ -35,11 +35,10 @@ class GivenGraph:
     Parameters
     ----------
     weights : str or None
-        scipy.sparse.save_npz of symmetric weights (n, n), or an .h5ad file with obsp/connectivities; the search is
-        then not used, and the weighting at most for new points, which a plan says of keys that are set.
+        scipy.sparse.save_npz of symmetric weights (n, n), or an .h5ad file with obsp/connectivities. The
+        search then has no effect, and the weighting at most on new points; a plan names the keys without effect.
     neighbors : str or None
-        npz of ids and distances, both (n, k), with or without each row's own id; the search is then ignored,
-        n_neighbors with it.
+        npz of ids and distances, both (n, k), with or without each row's own id, in place of a search.
     """
 
     weights: str | None = None
@@ -73,20 +72,21 @@ class GraphSection(KNNGraph):
 
     given: GivenGraph | None = None
     laplacian: LaplacianKind = "normalized"
-    has_new_points: ClassVar[bool] = True  # which its weighting connects to it
+    replaced: ClassVar[frozenset[str]] = frozenset({"method", "recall", "symmetrize"})  # keys, by given weights
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Return the keys that are set, but say how to make what is given, and nothing of new points."""
+        """Return the keys that are set, and have no effect on a graph that is given, nor on new points."""
         if not self.given:
             return ()
-        weighting = ("symmetrize",) if self.has_new_points else ("weights", "bandwidth", "width", "symmetrize")
-        making = ("method", "recall", *weighting * (self.given.kind == "weights"))
-        return tuple(f.name for f in fields(self) if f.name in making and getattr(self, f.name) != f.default)
+        keys = self.replaced if self.given.kind == "weights" else {"n_neighbors", "method", "recall"}
+        return tuple(f.name for f in fields(self) if f.name in keys and getattr(self, f.name) != f.default)
 
     def builder(self) -> KNNGraph:
-        """Return how the graph is made of points, and what new points see of it, without what is given or not used."""
-        return KNNGraph(**{f.name: getattr(self, f.name) for f in fields(KNNGraph) if f.name not in self.unused})
+        """Return how the graph is made, and new points are connected to it; keys without effect are as by default."""
+        made: dict[str, Any] = {f.name: f.default if f.name in self.unused else getattr(self, f.name)
+                                for f in fields(self) if f.name in KNNGraph.__dataclass_fields__}
+        return KNNGraph(**made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class KernelGraph(GraphSection):
     """The neighbor graph of models in a base kernel."""
 
     width: float = KERNEL_WIDTH
-    has_new_points: ClassVar[bool] = False
+    replaced: ClassVar[frozenset[str]] = GraphSection.replaced | {"n_neighbors", "weights", "bandwidth", "width"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ class ClusterGraph(RegularizedGraph):
     """The neighbor graph of all training points, and the regularizer of its kernel."""
 
     width: float = WIDTH
-    has_new_points: ClassVar[bool] = True
+    replaced: ClassVar[frozenset[str]] = GraphSection.replaced  # others connect new points to it
 
 
 # ---- the kernel

@@ -154,7 +154,7 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
             raise SpecError(explain(f"--set {override!r} is not of the form key.key=value",
                                     why="it names one value of the spec", fix="for example --set model.eta=100"))
         # A class that is a number is a number here too, as in YAML.
-        keys = [int(key) if re.fullmatch(r"-?\d+", key) else key for key in texts]
+        keys = [int(key) if re.fullmatch("-?[0-9]+", key) else key for key in texts]
         place: dict[Any, Any] = result
         for number, key in enumerate(keys[:-1]):
             if place.get(key) is None:
@@ -168,7 +168,7 @@ def _overridden(fields: dict[str, Any], overrides: tuple[str, ...] | list[str],
                                         fix=f"set {section} itself, to a value or to '{inner}'"))
             place = place[key]
         place[keys[-1]] = parse_yaml(text, f"--set {override}")
-        given[tuple(texts)] = f"--set {override if len(override) <= 80 else path}"
+        given[tuple(map(str, keys))] = f"--set {override if len(override) <= 80 else path}"
     return result
 
 

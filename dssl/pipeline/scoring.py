@@ -8,6 +8,7 @@ import numpy as np
 
 from ..execution.cost import STEP_BYTES, Cost, cost_of
 from ..graph.equal_rows import hash_rows, hashed_row_bytes
+from ..knn.metric import sample_ids
 from ..learners.class_prior import ClassPrior, ClassWeight
 from ..learners.metrics import ClassScoring
 from ..learners.model import Model, stored_models
@@ -36,13 +37,13 @@ from ..selection.scores import (
 )
 from ..selection.scoring import with_scoring
 from ..selection.tag_scores import pair_of_tags, scores_of_tags
-from ..storage.blocks import Rows, rows_that_fit
+from ..storage.blocks import Rows, row_ranges
 from .spec import Spec
 from .split import known_target, split_target
 from .stage import Stage
 
-COMPARED = 10_000  # the maximum number of test points, and of labeled points, that are searched for copies
-MAX_COPIES = 0.05  # the share of the test points up to which nothing is said of copies
+MAX_SAMPLED = 10_000  # test points that are searched among the labeled points
+MAX_DUPLICATES = 0.05  # the share of the test points up to which nothing is said of duplicates
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class ScoreParams:
         return cls(spec.prior, spec.weight, getattr(spec.model, "scoring", None))
 
 
-class Copies(TypedDict):
-    """How many test points equal a labeled training point, of so many that were compared."""
+class Duplicates(TypedDict):
+    """How many test points equal a labeled training point, of so many that were searched."""
 
     equal: int
     of: int
@@ -71,16 +72,16 @@ class Copies(TypedDict):
 class Compared(TypedDict, total=False):
     """The scores of the model (`metrics`) and its baselines, and what the model gains over each.
 
-    transductive : the scores on the training points whose labels were not shown. copies : of labeled points among the
-    test points. stored : which array and column hold the predictions of the model. shown : some quantities, true and
-    predicted, as a plot shows them.
+    transductive : the scores on the training points whose labels were not shown. duplicates : of labeled points
+    among the test points. stored : which array and column hold the predictions of the model. shown : some quantities,
+    true and predicted, as a plot shows them.
     """
 
     metrics: Scores
     baselines: Mapping[str, Scores]
     gain: Attributes
     transductive: Scores
-    copies: Copies
+    duplicates: Duplicates
     stored: Mapping[str, Any]
     shown: Mapping[str, Sequence[float]]
 
@@ -109,20 +110,27 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
     gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
     compared = {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
-                "copies": copies_of_labeled(context),
+                "duplicates": duplicates_of_labeled(context),
                 "stored": {"array": "codes" if "codes" in scored["model"] else "values",
                            "column": list(scored).index("model")},
                 **points_to_plot(true, scored["model"])}
     return cast(Compared, compared)
 
 
-def copies_of_labeled(context: Context) -> Copies:
-    """Return how many test points equal a labeled training point, of at most `COMPARED` of each."""
-    test, train = context.points("test"), context.points("train")
-    limit = rows_that_fit(context.execution.memory_budget, hashed_row_bytes(test.row_bytes), COMPARED, share=8)
-    block = test.read(0, min(len(test), limit))
-    labeled = train.take(np.sort(context.arrays("labels")["labeled"][:limit]))
-    return {"equal": int(np.isin(hash_rows(block), hash_rows(labeled)).sum()), "of": block.shape[0]}
+def duplicates_of_labeled(context: Context) -> Duplicates:
+    """Return how many test points equal a labeled training point, of a sample of at most `MAX_SAMPLED` test points."""
+    test, train, labeled = context.points("test"), context.points("train"), np.sort(context.arrays("labels")["labeled"])
+    height = sampled_rows(test.row_bytes, context.execution.memory_budget)
+    if not height:
+        return {"equal": 0, "of": 0}
+    keys = hash_rows(test.take(sample_ids(len(test), height)))
+    known = [hash_rows(train.take(labeled[start:stop])) for start, stop in row_ranges(len(labeled), height)]
+    return {"equal": int(np.isin(keys, np.concatenate(known)).sum()), "of": len(keys)}
+
+
+def sampled_rows(row_bytes: int, budget: int) -> int:
+    """Return how many rows are searched for duplicates at a time: those that fit an eighth of the budget."""
+    return min(MAX_SAMPLED, budget // (8 * hashed_row_bytes(row_bytes)))
 
 
 def _scores_of_tags(context: Context, true: Tags) -> Compared:
@@ -157,7 +165,11 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
 
     asked : as `scored_bytes`.
     """
-    cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_values)  # of the model
+    height = min(max(f.n_test, f.n_labeled), sampled_rows(f.row_bytes, f.budget))
+    sampled = height * hashed_row_bytes(f.row_bytes) + 8 * f.n_labeled
+    cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_values,  # of the model
+                   read=cost.read + (min(f.n_test, height) + f.n_labeled) * f.row_bytes * (height > 0),
+                   peak=max(cost.peak, STEP_BYTES + sampled))
     if f.is_regression:
         return cost
     written, held = (f.n_test * scored_bytes(f.n_outputs, n_models, has_scoring=more) for more in (False, asked))
@@ -173,16 +185,17 @@ NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second 
 def scoring_notes(scores: Attributes) -> list[str]:
     """Return a note where models are compared by accuracy since the metric that is asked for is not defined.
 
-    And one where many test points are copies of labeled points.
+    And one where many test points are duplicates of labeled points.
     """
     gains = {"test points": scores["gain"], "held-out labels": scores["gain"].get("by_labels") or {}}
     notes = [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
              "models are compared by accuracy"
              for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
-    copies = scores.get("copies", {"equal": 0, "of": 0})
-    if copies["equal"] > MAX_COPIES * copies["of"]:
-        notes.append(f"{WARNING}{copies['equal']:,} of {copies['of']:,} test points equal a labeled training point, so "
-                     "that errors at other points may be higher; drop copies of rows from the source")
+    duplicates = scores.get("duplicates", {"equal": 0, "of": 0})
+    if duplicates["equal"] > MAX_DUPLICATES * duplicates["of"]:
+        notes.append(f"{WARNING}{duplicates['equal']:,} of {duplicates['of']:,} test points equal a labeled training "
+                     "point, so that errors at other points may be higher; where one case was recorded several times, "
+                     "drop its duplicates from the source")
     return notes
 
 

@@ -377,9 +377,12 @@ class StoredArrays(Arrays):
         return ARRAYS.get(self._key, lambda: self.nbytes, lambda: self.parts.read(self.index))
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
-        # In C order, as arrays are read: BLAS rounds differently on arrays in Fortran order.
-        held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        ARRAYS.get(self._key, lambda: sum(array.nbytes for array in held.values()), lambda: held)
+        nbytes = sum(array.nbytes for array in arrays.values())
+        if nbytes <= ARRAYS.limit:
+            # In C order, as arrays are read: BLAS rounds differently on arrays in Fortran order. Views, which alone
+            # become read-only.
+            held = {name: np.asarray(array, order="C").view() for name, array in arrays.items()}
+            ARRAYS.get(self._key, lambda: nbytes, lambda: held)
 
     @property
     def _key(self) -> str:

@@ -9,7 +9,7 @@ from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.store import StoredParts
-from tests.memory import traced
+from tests.memory import run_traced
 
 
 def wanted_lists(n, n_blocks, max_rows, random_state=0):
@@ -57,7 +57,7 @@ def test_no_task_holds_more_than_the_budget(tmp_path):
     X, lists = np.ones((20_000, 32), np.float32), wanted_lists(20_000, 30, 2_000)
     rows = write_dense(ArrayRows(X), StoredParts(tmp_path / "X"), "X", 500)
     wanted = written(tmp_path / "wanted", lists)
-    execution, actual = traced(tmp_path, 1 << 20, lambda execution: bring_halos(
+    execution, actual = run_traced(tmp_path, 1 << 20, lambda execution: bring_halos(
         rows, wanted, 30, "halo", sum(map(len, lists)), execution, few_bytes=0))
     assert actual is not None
     assert max(*execution.tasks.values(), execution.driver) <= execution.memory_budget

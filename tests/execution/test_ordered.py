@@ -11,7 +11,7 @@ from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows
 from dssl.storage.pieces import write_sparse
 from dssl.storage.store import StoredParts
-from tests.memory import traced
+from tests.memory import run_traced
 
 
 def matrix(n=700, d=30, dense=True, random_state=0):
@@ -45,5 +45,5 @@ def test_no_task_holds_more_than_the_budget(tmp_path, dense):
     parts = StoredParts(tmp_path / "X")
     rows = write_dense(as_rows(X), parts, "X", 500) if dense else write_sparse(as_rows(X), parts, 500)
     place = write_dense(ArrayRows(place), StoredParts(tmp_path / "place"), "rows", 16_384)
-    execution, _ = traced(tmp_path, 1 << 20, lambda execution: ordered(rows, place, execution))
+    execution, _ = run_traced(tmp_path, 1 << 20, lambda execution: ordered(rows, place, execution))
     assert max(*execution.tasks.values(), execution.driver) <= execution.memory_budget

@@ -33,7 +33,7 @@ from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, row_ranges, 
 from dssl.storage.store import StoredParts
 from tests import reference
 from tests.knn.made_lists import made_lists
-from tests.memory import Traced, traced
+from tests.memory import Traced, run_traced
 
 KINDS = ("unnormalized", "normalized")
 
@@ -375,7 +375,7 @@ def test_no_task_holds_more_than_a_budget_for_blocks(tmp_path):
     order = np.random.default_rng(0).permutation(n)
     small = Traced(tmp_path / "small", 2 << 20)
     weigh(made_lists(n, reach=40).shared(small), WeightParams(), small, W)
-    execution, blocks = traced(tmp_path, small.memory_budget, lambda execution: energy_blocks(
+    execution, blocks = run_traced(tmp_path, small.memory_budget, lambda execution: energy_blocks(
         StoredGraph(W, "normalized", execution.share_rows(ArrayRows(np.ones(n, int)))), n, 1000, execution,
         execution.scratch(), execution.share_rows(ArrayRows(order))))
     assert {"PositionsTask", "MultiplicitiesTask", "EndsTask", "PermuteTask", "BlockTask"} <= set(execution.tasks)

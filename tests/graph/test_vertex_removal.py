@@ -18,7 +18,7 @@ from dssl.storage.store import StoredParts
 from tests import reference
 from tests.in_pairs import in_pairs
 from tests.knn.made_lists import made_lists
-from tests.memory import traced
+from tests.memory import run_traced
 
 
 def graph(n, density, random_state):
@@ -107,7 +107,7 @@ def test_no_more_of_the_graph_is_held_than_what_is_near(tmp_path):
     blocks = split_energy(stored, n, 1000, InProcess(1), StoredParts(tmp_path / "E"))
     position, fold = rng.choice(n, 200, replace=False), np.arange(200) % 5
     expected = removal_bytes(n, blocks.nnz, 200) + (1 << 19)  # which any step takes
-    execution, _ = traced(tmp_path, 1 << 30, lambda execution: changes_of_folds(
+    execution, _ = run_traced(tmp_path, 1 << 30, lambda execution: changes_of_folds(
         stored, blocks, position, fold, 5, execution), expected)
     assert {"RowsTask", "RemovalTask"} == set(execution.tasks)
     assert 5 * removal_bytes(n, blocks.nnz, 200) < removal_bytes(n, blocks.nnz, n)

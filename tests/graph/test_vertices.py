@@ -29,7 +29,7 @@ from dssl.storage.csr import CsrRows, csr_arrays
 from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
 from tests import reference
-from tests.memory import traced
+from tests.memory import run_traced
 
 
 def by_dictionary(X):
@@ -153,7 +153,8 @@ def test_no_task_and_no_driver_holds_more_than_the_budget(tmp_path, copies):
         X[rng.integers(0, 20_000, 3000)] = X[0]
         X[rng.integers(0, 20_000, 3000)] = X[rng.integers(0, 20_000, 3000)]
     rows = write_dense(ArrayRows(X), StoredParts(tmp_path / "X"), "rows", 8192)
-    execution, found = traced(tmp_path, 1 << 20, lambda execution: find_vertex_rows(rows, execution, parts), 2 << 20)
+    execution, found = run_traced(
+        tmp_path, 1 << 20, lambda execution: find_vertex_rows(rows, execution, parts), 2 << 20)
     assert set(execution.tasks) == ({"HashTask", "SuspectTask", "ContentTask", "MatchTask", "FirstsTask", "NumberTask",
                                   "VertexTask"} if copies else {"HashTask", "SuspectTask"})
     assert max(execution.tasks.values()) <= execution.memory_budget

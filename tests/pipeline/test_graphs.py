@@ -59,18 +59,18 @@ def ran(result):
 # Equal rows
 
 
-@pytest.mark.parametrize("copied", [False, True])
-def test_copies_on_both_sides_of_the_split_are_told(spec, tmp_path, copied):
-    """Labels of noise, which copies of labeled points tell nevertheless."""
+@pytest.mark.parametrize("has_duplicates", [False, True])
+def test_duplicates_on_both_sides_of_the_split_are_told(spec, tmp_path, has_duplicates):
+    """Labels of noise, which duplicates of labeled points tell nevertheless."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
-    save(spec, *((np.tile(X[:100], (3, 1)), np.tile(y[:100], 3)) if copied else (X, y)))
+    save(spec, *((np.tile(X[:100], (3, 1)), np.tile(y[:100], 3)) if has_duplicates else (X, y)))
     spec |= {"labels": {"given": True}, "model": {"kind": "graph"}}
     del spec["solver"]
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     warnings = [note for note in result.notes if "test points equal a labeled training point" in note]
-    assert len(warnings) == copied
-    if copied:
+    assert len(warnings) == has_duplicates
+    if has_duplicates:
         assert result.metrics["error"] < 0.2  # though there is nothing to learn
         number = int(warnings[0].removeprefix("warning: ").split()[0])
         split, Z = split_arrays(part(spec, tmp_path / "work", "split")), np.tile(X[:100], (3, 1))
@@ -165,20 +165,22 @@ def test_given_graphs_give_what_the_same_graph_made_here_gives(spec, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "unused"), [
-    ("neighbors", "graph.method"), ("weights", "graph.method, graph.weights")])
+    ("neighbors", "graph.n_neighbors, graph.method"), ("weights", "graph.n_neighbors, graph.method, graph.weights")])
 def test_keys_that_say_how_to_make_what_is_given_are_named(spec, tmp_path, kind, unused):
     X, y = blobs()
     save(spec, X, y)
     spec["graph"] |= {"method": "exact", "weights": "binary", "symmetrize": "maximum"}
-    assert not any("not used" in note for note in plan(spec, workspace=tmp_path / "work").notes())
+    assert not any("no effect" in note for note in plan(spec, workspace=tmp_path / "work").notes())
     lists, told = neighbors(X, 5), []
     if kind == "neighbors":
         np.savez(tmp_path / "given.npz", **lists.to_arrays())
     else:
         sp.save_npz(tmp_path / "given.npz", sp.csr_array(weights(lists)))
-    note = f"not used, since graph.given has the {kind}: {unused}"
+    note = f"{unused}: no effect, since graph.given provides the {kind}"
     given = [f"graph.given={{{kind}: '{tmp_path / 'given.npz'}'}}"]
     assert note in plan(spec, set=given, workspace=tmp_path / "work").notes()
+    made_by_them = plan(spec, set=[*given, "baselines=[base, shuffled, landmark_graph]"], workspace=tmp_path / "work")
+    assert not any("no effect" in each for each in made_by_them.notes())
     result = run(spec, set=given, workspace=tmp_path / "work", execution=InProcess(2), events=told.append)
     assert note in result.notes
     assert note in [event["text"] for event in told if event["event"] == "note"]

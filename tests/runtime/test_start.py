@@ -3,8 +3,10 @@
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
@@ -17,7 +19,7 @@ from distributed import LocalCluster
 from distributed.comm import connect
 from distributed.security import Security
 
-from dssl.base.errors import ClusterError, ParameterError, SpecError
+from dssl.base.errors import ClusterError, ParameterError, SpecError, Terminated, raise_terminated
 from dssl.base.units import MEMORY_BUDGET, size_of
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import ClusterSettings, OnDask
@@ -256,3 +258,22 @@ def test_local_workers_are_copies_of_a_process_that_was_started_early_and_has_th
     script.write_text(STARTED, encoding="utf-8")
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout == "as expected\n", ended.stderr
+
+
+def test_an_order_to_end_waits_until_the_workers_can_be_closed(monkeypatch):
+    closed = []
+
+    class Cluster(ExitStack):
+        def __init__(self, **options):
+            super().__init__()
+            os.kill(os.getpid(), signal.SIGTERM)
+            self.callback(closed.append, True)
+
+    monkeypatch.setattr("dssl.runtime.local.LocalCluster", Cluster)
+    before = signal.signal(signal.SIGTERM, raise_terminated)
+    try:
+        with pytest.raises(Terminated), LocalRuntime(workers=1).start(1 << 30):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert closed == [True]

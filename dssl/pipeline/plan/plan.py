@@ -114,10 +114,10 @@ class Plan:
     def notes_of_graph(self) -> list[str]:
         """Return which keys have no effect on a graph that is given, in a line."""
         graph = getattr(self.spec, "graph", None)
-        if graph is None or not graph.unused:
-            return []
+        if graph is None or not graph.unused or "landmark_graph" in getattr(self.spec, "baselines", ()):
+            return []  # the graph of that baseline is made by these keys
         keys = ", ".join(f"graph.{name}" for name in graph.unused)
-        return [f"not used, since graph.given has the {graph.given.kind}: {keys}"]
+        return [f"{keys}: no effect, since graph.given provides the {graph.given.kind}"]
 
     def _priced(self, stages: list[PlannedStage]) -> "Plan":
         """Return the plan with these stages, and the costs of those that would run."""

@@ -35,7 +35,8 @@ def model_folder(path: str | Path) -> Path:
     if not (folder / "manifest.json").is_file():
         _refuse_removed(folder)
         require(path.exists(), f"{path} does not exist", error=DataError, why="a prediction needs the model of a run",
-                fix="pass the result.json or the folder of a finished run; `dssl inspect` lists those of a workspace")
+                fix="pass the result.json, the folder or, with --workspace, the name of a finished run; `dssl inspect` "
+                    "lists those of a workspace")
         require(folder == path, f"the model of the run is gone: {folder}", error=DataError,
                 why=f"{result} names it, and it was deleted or moved",
                 fix="run the pipeline again: only what is missing is made anew")
