@@ -390,6 +390,7 @@ def test_the_last_override_wins():
 
 @pytest.mark.parametrize(("override", "message"), [
     ("model.eta", "not of the form"), ("=3", "not of the form"), ("model..eta=3", "not of the form"),
+    ("name.first=3", "'name' is a value there, 'least', not a section"),
     ("name.first.then=3", "to '{first: {then: 3}}'"), ("model.eta=[1", "is not YAML"),
     ("model.etta=3", ": model.etta: "), ("model.eta=ten", ": model.eta='ten'"),
     ("model.loss=log", ": model.loss: "), ("model={eta: 1, eta: 2}", "given twice"),
