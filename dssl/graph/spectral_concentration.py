@@ -35,7 +35,7 @@ from .weights.build import read_graph, row_receipts
 
 SOLVER_ARRAYS = tuple(f"A-{name}" for name in ("order", "scale", "component", "near_null", "data"))  # of a solver
 MAX_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
-SAMPLE, COLUMNS = 128, 16  # vertices, and how many of them are solved for side by side
+SAMPLE, SHARE, COLUMNS = 128, 32, 16  # vertices, those of a task, and those that are solved for side by side
 RIDGE, POWER = 0.01, 2
 STREAM = 14  # of the seed
 ENTRY_BYTES = 12  # of a stored weight, with its column
@@ -48,11 +48,7 @@ def spectral_concentration(diagonal: np.ndarray, vertices: np.ndarray, solver: M
 
     solver : its arrays of R = L + ridge I or L_norm + ridge I, of which `SOLVER_ARRAYS` are read (`Solver.to_arrays`).
     """
-    order, scale, component, near_null, data = (solver[name] for name in SOLVER_ARRAYS)
-    at = inverse_permutation(order)[vertices]
-    null = _constant((near_null * scale) ** 2, component)[at]
-    return _concentration((diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order),
-                      power)
+    return _concentration(*_beside_constant(diagonal, vertices, solver, ridge, power), power)
 
 
 def concentration_bytes(n: int, nnz: int) -> int:
@@ -78,6 +74,15 @@ def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:
     return squares * (np.bincount(component) / len(squares) / np.bincount(component, squares))[component]
 
 
+def _beside_constant(diagonal: np.ndarray, vertices: np.ndarray, solver: Mapping[str, np.ndarray], ridge: float,
+                     power: int) -> tuple[np.ndarray, float]:
+    """Return rho (s,) of the vertices, and the variance v of the graph."""
+    order, scale, component, near_null, data = (solver[name] for name in SOLVER_ARRAYS)
+    at = inverse_permutation(order)[vertices]
+    null = _constant((near_null * scale) ** 2, component)[at]
+    return (diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order)
+
+
 def _concentration(rho: np.ndarray, variance: float, power: int) -> float:
     q = max(float(np.median(rho)), 0.0) ** (2 / power)
     variance = min(max(variance, 1e-6), MAX_VARIANCE)
@@ -90,7 +95,7 @@ def _concentration(rho: np.ndarray, variance: float, power: int) -> float:
 
 @dataclass(frozen=True)
 class ConcentrationTask:
-    """Return the spectral concentration of a graph, from `(R^-2)_ii = |R^-1 e_i|^2` of some vertices; writes nothing.
+    """Write rho of some vertices (s,), from `(R^-2)_ii = |R^-1 e_i|^2`; return the variance of the graph.
 
     multiplicities : (v,), the number of points of each vertex, or None. Memory: `concentration_cost`.
 
@@ -104,15 +109,15 @@ class ConcentrationTask:
     def __call__(self, out: PartWriter) -> Receipt:
         multiplicity = None if self.multiplicities is None else self.multiplicities.read_all()
         laplacian = Laplacian(read_graph(self.graph), True, multiplicity)
-        solver = prepare(laplacian.matrix(RIDGE), len(self.vertices), SOLVER, laplacian.vector)
+        solver = prepare(laplacian.matrix(RIDGE), SAMPLE, SOLVER, laplacian.vector)
         vertices, diagonal = np.array(self.vertices), []
         for start, stop in row_ranges(len(vertices), COLUMNS):
             columns = np.zeros((laplacian.n, stop - start))
             columns[vertices[start:stop], np.arange(stop - start)] = 1
             solved = solver.solve(columns).require_converged(SOLVER).value
             diagonal.append((solved**2).sum(axis=0))
-        concentration = spectral_concentration(np.concatenate(diagonal), vertices, solver.to_arrays(), RIDGE, POWER)
-        return {**out.write(), "spectral_concentration": float(concentration)}
+        rho, variance = _beside_constant(np.concatenate(diagonal), vertices, solver.to_arrays(), RIDGE, POWER)
+        return {**out.write(rho=rho), "variance": variance}
 
 
 def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, random_state: int,
@@ -126,18 +131,20 @@ def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, ran
         return None
     vertices: Sequence[int] = np.sort(block_rng(random_state, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
     parts = execution.scratch()
-    receipt, = execution.map([ConcentrationTask(graph, multiplicities, tuple(vertices))], parts)
+    receipts = execution.map([ConcentrationTask(graph, multiplicities, tuple(vertices[start:stop]))
+                              for start, stop in row_ranges(len(vertices), SHARE)], parts)
+    rho = np.concatenate([parts.read(index)["rho"] for index in range(len(receipts))])
     parts.remove()
-    return float(receipt["spectral_concentration"])
+    return _concentration(rho, receipts[0]["variance"], POWER)
 
 
 def concentration_cost(v: int, nnz: int) -> Cost:
-    """Return what the task takes, of v vertices and nnz weights: the matrix as it is prepared, and its columns."""
+    """Return what the tasks take, of v vertices and nnz weights: in each the matrix is prepared for its columns."""
     columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [Jacobi], guess=False)
-    width = min(COLUMNS, columns)
+    tasks, width = len(row_ranges(columns, SHARE)), min(COLUMNS, columns)
     solving = Jacobi.solve_bytes(v, width, width) + 8 * v * width
-    return cost_of(1, prepared.read, 0, prepared.peak + solving, prepared.smallest_peak,
-                   prepared.seconds + solve_seconds(nnz, columns))
+    return cost_of(tasks, tasks * prepared.read, 8 * columns, prepared.peak + solving, prepared.smallest_peak,
+                   tasks * prepared.seconds + solve_seconds(nnz, columns))
 
 
 def fits_a_task(v: int, nnz: int, budget: int) -> bool:
