@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -156,13 +157,13 @@ def ceilings(A: ScaledMatrix, threads: int) -> list[Ceiling]:
 # Loops
 
 
-def loops(A: ScaledMatrix, factor: object, threads: int) -> list[list[Loop]]:
+def loops(A: ScaledMatrix, factor: Any, threads: int) -> list[list[Loop]]:
     """Return the copies of each loop."""
     return [list(copies) for copies in zip(*(
         [*solver_loops(A, factor, seed), *dense_loops(seed)] for seed in range(threads)), strict=True)]
 
 
-def solver_loops(A: ScaledMatrix, factor: object, seed: int) -> list[Loop]:
+def solver_loops(A: ScaledMatrix, factor: Any, seed: int) -> list[Loop]:
     """Return the loops of the solvers: passes over a matrix, a triangular factor, and blocks of columns."""
     n, m = A.n, len(A.indices)
     rng = np.random.default_rng(seed)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import pyamg
@@ -94,7 +95,7 @@ class System:
     vector: np.ndarray
 
 
-def data(name: str) -> np.ndarray:
+def data(name: str) -> Any:
     return np.load(Path(os.environ["DSSL_DATA"]) / f"{name}.npz")["X"]
 
 
@@ -304,7 +305,7 @@ def table_systems(cache: Path, names: Sequence[str] = ()) -> Iterator[System]:
     def first(name: str, n: int) -> np.ndarray:
         X = data(name)
         X = X[np.sort(np.random.default_rng(0).permutation(len(X))[:n])]
-        return (X.toarray() if sp.issparse(X) else X).astype(np.float64)
+        return np.asarray(X.toarray() if sp.issparse(X) else X, np.float64)
 
     def standardized(name: str, n: int) -> np.ndarray:
         X = first(name, n)

@@ -57,7 +57,7 @@ def main() -> None:
                         F = basis.samples(form, len(target.labeled))(X)
                         for loss in ("squared", "hinge", "squared_hinge") if form in OF_ALL_LOSSES else ("squared",):
                             b, intercept, coding = FeatureLearner(loss=loss).fit(F[target.labeled], target)
-                            right = target.names[coding.codes(F @ b + intercept)] == y
+                            right = coding.labels(F @ b + intercept) == y
                             own = rate, form.transfer, form.exponent, loss, bandwidth
                             found[own][name].append(100 * float(right[free].mean()))
                 alone = SVC(C=10).fit(X[target.labeled], labels[target.labeled]).predict(X)

@@ -47,6 +47,13 @@ def wait_until(is_so, what: str, seconds: float = 120.0) -> None:
         time.sleep(0.02)
 
 
+class Process(subprocess.Popen[str]):
+    """A process with the file of what it says, and of a scheduler the address at which it listens."""
+
+    log: Path
+    address: str
+
+
 class Machines:
     """Starts processes, and ends those that are left."""
 
@@ -57,18 +64,18 @@ class Machines:
         self.spec.write_text(SPEC)
         self.logs = 0
 
-    def start(self, *command: Any, inside: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+    def start(self, *command: Any, inside: tuple[str, ...] = (), **environment: str) -> Process:
         """Start `python -m ...`; what it says goes to a file of its own, `process.log`."""
         self.logs += 1
         log = self.folder / f"{self.logs}.log"
         with open(log, "w", encoding="utf-8") as file:
-            process = subprocess.Popen([*inside, sys.executable, "-m", *map(str, command)], stdout=file,
-                                       stderr=subprocess.STDOUT, env=self.environment | environment, text=True)
+            process = Process([*inside, sys.executable, "-m", *map(str, command)], stdout=file,
+                              stderr=subprocess.STDOUT, env=self.environment | environment, text=True)
         process.log = log
         self.processes.append(process)
         return process
 
-    def scheduler(self, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    def scheduler(self, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Process:
         """Start a scheduler; its `address` is where it listens."""
         process = self.start("distributed.cli.dask_scheduler", "--host", host, "--port", "0", "--no-dashboard",
                              "--scheduler-file", self.folder / "scheduler.json", inside=inside)
@@ -78,14 +85,14 @@ class Machines:
         return process
 
     def worker(self, address: str, inside: tuple[str, ...] = (), memory: str = "2GiB",
-               **environment: str) -> subprocess.Popen[str]:
+               **environment: str) -> Process:
         """Start a worker without a nanny, so that one that is killed stays away."""
         return self.start("distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard",
                           "--memory-limit", memory, "--death-timeout", "20", "--local-directory", self.folder,
                           "--preload", "tests.faults.slowly", inside=inside, **environment)
 
     def run(self, on: str = "in-process", budget: str = BUDGET, until: str = UNTIL, inside: tuple[str, ...] = (),
-            **environment: str) -> subprocess.Popen[str]:
+            **environment: str) -> Process:
         """Start a run on a scheduler's address, or in its own process."""
         if "://" in on:
             cluster = self.folder / "cluster.yaml"
@@ -94,7 +101,7 @@ class Machines:
         return self.start("dssl.cli", "run", self.spec, "--workspace", self.workspace, "--on", on, "--until", until,
                           "--memory-budget", budget, inside=inside, **environment)
 
-    def wait_for(self, stage: str, run: subprocess.Popen[str], parts: int = 1) -> None:
+    def wait_for(self, stage: str, run: Process, parts: int = 1) -> None:
         """Wait until a run has finished so many parts of a stage, or has begun it where that is 0."""
         def is_so() -> bool:
             assert run.poll() is None, run.log.read_text()
@@ -105,7 +112,7 @@ class Machines:
 
         wait_until(is_so, f"{parts} parts of {stage}")
 
-    def ended(self, run: subprocess.Popen[str], code: int, message: str = "", seconds: float = 120.0) -> str:
+    def ended(self, run: Process, code: int, message: str = "", seconds: float = 120.0) -> str:
         """Wait for the end of a run; check its exit code, and what it says; return that."""
         try:
             run.wait(seconds)
