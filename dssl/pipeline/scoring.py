@@ -15,7 +15,7 @@ from ..learners.model import Model, stored_models
 from ..learners.on_graph.model import scored
 from ..learners.probabilities import calibration_of
 from ..learners.target.tags import Tags
-from ..learners.target.target import Classes
+from ..learners.target.target import Classes, Target
 from ..methods.clusters import euclidean_cost
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context, Method, NoParams
@@ -42,7 +42,8 @@ from .spec import Spec
 from .split import known_target, split_target
 from .stage import Stage
 
-MAX_SAMPLED = 10_000  # test points that are searched among the labeled points
+MAX_SAMPLED = 2000  # test points that are searched among the labeled points
+KEY_BYTES = 64  # of a labeled point whose row is compared with others
 MAX_DUPLICATES = 0.05  # the share of the test points up to which nothing is said of duplicates
 
 
@@ -63,18 +64,26 @@ class ScoreParams:
 
 
 class Duplicates(TypedDict):
-    """How many test points equal a labeled training point, of so many that were searched."""
+    """How many test points equal a labeled training point, of so many that were searched.
+
+    contradicted : labeled points that equal one of another class. labeled : of so many.
+    """
 
     equal: int
     of: int
+    contradicted: int
+    labeled: int
+
+
+NOT_COUNTED: Duplicates = {"equal": 0, "of": 0, "contradicted": 0, "labeled": 0}
 
 
 class Compared(TypedDict, total=False):
     """The scores of the model (`metrics`) and its baselines, and what the model gains over each.
 
-    transductive : the scores on the training points whose labels were not shown. duplicates : of labeled points
-    among the test points. stored : which array and column hold the predictions of the model. shown : some quantities,
-    true and predicted, as a plot shows them.
+    transductive : the scores on the training points whose labels were not shown. duplicates : of labeled points,
+    among them and among the test points. stored : which array and column hold the predictions of the model. shown :
+    some quantities, true and predicted, as a plot shows them.
     """
 
     metrics: Scores
@@ -97,35 +106,50 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
     if isinstance(true, Classes):
         true = with_scoring(true, params.scoring)
     by_labels = context.attributes("models").get("by_labels")  # none of a kind that is registered without
+    labels = context.target(params.prior)
+    duplicates = duplicates_of_labeled(context, labels)
     if not len(true.coded):
-        return {"metrics": {}, "baselines": {}, "gain": {} if by_labels is None else {"by_labels": by_labels}}
+        return {"metrics": {}, "baselines": {}, "gain": {} if by_labels is None else {"by_labels": by_labels},
+                "duplicates": duplicates}
     models = stored_models(context.inputs["models"].parts, context.attributes("models")["models"])
     scored = predict_test(context.points("test"), models, true.coded, context.execution, context.parts)
     true, undefined = in_defined_scoring(true, scored["model"])
     scores = {name: {**scores_of(true, predicted), "unsupported": int(predicted["unsupported"].sum())}
               for name, predicted in scored.items()}
-    labels = context.target(params.prior)
     name, predicted, predicts = constant_baseline(labels, true, context.label_weights(labels, params.weight))
     scores[name] = {**scores_of(true, predicted), "predicts": predicts}
     gain = {**unlabeled_verdict(true, {**scored, name: predicted}), **undefined,
             **({} if by_labels is None else {"by_labels": by_labels})}
     compared = {"metrics": scores.pop("model"), "baselines": scores, "gain": gain,
-                "duplicates": duplicates_of_labeled(context),
+                "duplicates": duplicates,
                 "stored": {"array": "codes" if "codes" in scored["model"] else "values",
                            "column": list(scored).index("model")},
                 **points_to_plot(true, scored["model"])}
     return cast(Compared, compared)
 
 
-def duplicates_of_labeled(context: Context) -> Duplicates:
-    """Return how many test points equal a labeled training point, of a sample of at most `MAX_SAMPLED` test points."""
-    test, train, labeled = context.points("test"), context.points("train"), np.sort(context.arrays("labels")["labeled"])
-    height = sampled_rows(test.row_bytes, context.execution.memory_budget)
+def duplicates_of_labeled(context: Context, labels: Target) -> Duplicates:
+    """Return how many test points equal a labeled training point, of a sample of at most `MAX_SAMPLED` test points.
+
+    And how many labeled points equal one of another class.
+    """
+    test, train, order = context.points("test"), context.points("train"), np.argsort(labels.labeled)
+    height = sampled_rows(train.row_bytes, context.execution.memory_budget)
     if not height:
-        return {"equal": 0, "of": 0}
-    keys = hash_rows(test.take(sample_ids(len(test), height)))
-    known = [hash_rows(train.take(labeled[start:stop])) for start, stop in row_ranges(len(labeled), height)]
-    return {"equal": int(np.isin(keys, np.concatenate(known)).sum()), "of": len(keys)}
+        return NOT_COUNTED
+    labeled, sampled = labels.labeled[order], sample_ids(len(test), height)
+    known = np.concatenate([np.empty(0, np.uint64), *(hash_rows(train.take(labeled[start:stop]))
+                                                      for start, stop in row_ranges(len(labeled), height))])
+    equal = int(np.isin(hash_rows(test.take(sampled)), known).sum()) if len(sampled) else 0
+    return {"equal": equal, "of": len(sampled), "labeled": len(labeled),
+            "contradicted": _of_unlike(known, labels.coded[order]) if isinstance(labels, Classes) else 0}
+
+
+def _of_unlike(keys: np.ndarray, codes: np.ndarray) -> int:
+    """Return how many points have a key that a point of another class has, too."""
+    _, place = np.unique(keys, return_inverse=True)
+    classes = np.unique(np.stack([place, codes], axis=1), axis=0)
+    return int((np.bincount(classes[:, 0])[place] > 1).sum())
 
 
 def sampled_rows(row_bytes: int, budget: int) -> int:
@@ -166,7 +190,7 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
     asked : as `scored_bytes`.
     """
     height = min(max(f.n_test, f.n_labeled), sampled_rows(f.row_bytes, f.budget))
-    sampled = height * hashed_row_bytes(f.row_bytes) + 8 * f.n_labeled
+    sampled = height * hashed_row_bytes(f.row_bytes) + KEY_BYTES * f.n_labeled
     cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_values,  # of the model
                    read=cost.read + (min(f.n_test, height) + f.n_labeled) * f.row_bytes * (height > 0),
                    peak=max(cost.peak, STEP_BYTES + sampled))
@@ -185,17 +209,21 @@ NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second 
 def scoring_notes(scores: Attributes) -> list[str]:
     """Return a note where models are compared by accuracy since the metric that is asked for is not defined.
 
-    And one where many test points are duplicates of labeled points.
+    And one where many test points are duplicates of labeled points, or labels of duplicates contradict one another.
     """
     gains = {"test points": scores["gain"], "held-out labels": scores["gain"].get("by_labels") or {}}
     notes = [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
              "models are compared by accuracy"
              for points, gain in gains.items() if (name := gain.get("undefined_scoring"))]
-    duplicates = scores.get("duplicates", {"equal": 0, "of": 0})
+    duplicates = scores.get("duplicates", NOT_COUNTED)
     if duplicates["equal"] > MAX_DUPLICATES * duplicates["of"]:
         notes.append(f"{WARNING}{duplicates['equal']:,} of {duplicates['of']:,} test points equal a labeled training "
                      "point, so that errors at other points may be higher; where one case was recorded several times, "
                      "drop its duplicates from the source")
+    if duplicates["contradicted"]:
+        notes.append(f"{WARNING}{duplicates['contradicted']:,} of {duplicates['labeled']:,} labeled points equal a "
+                     "labeled point of another class, so no model of these columns is right about all of them; check "
+                     "their labels, or read a column that tells them apart")
     return notes
 
 
@@ -247,7 +275,7 @@ def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stag
                    needs=SCORES.needs_and(method.training_needs))
 
 
-SCORES = Stage("scores", 13, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
+SCORES = Stage("scores", 14, ("split", "points", "labels", "models"), ScoreParams.of, make_scores,
                section=scores_section, leads=True, notes=scoring_notes)
 
 
