@@ -66,16 +66,17 @@ class ScoreParams:
 class Duplicates(TypedDict):
     """How many test points equal a labeled training point, of so many that were searched.
 
-    contradicted : labeled points that equal one of another class. labeled : of so many.
+    repeated, contradicted : labeled points that equal another one, and one of another class. labeled : of so many.
     """
 
     equal: int
     of: int
+    repeated: int
     contradicted: int
     labeled: int
 
 
-NOT_COUNTED: Duplicates = {"equal": 0, "of": 0, "contradicted": 0, "labeled": 0}
+NOT_COUNTED: Duplicates = {"equal": 0, "of": 0, "repeated": 0, "contradicted": 0, "labeled": 0}
 
 
 class Compared(TypedDict, total=False):
@@ -131,7 +132,7 @@ def make_scores(context: Context, params: ScoreParams) -> Compared:
 def duplicates_of_labeled(context: Context, labels: Target) -> Duplicates:
     """Return how many test points equal a labeled training point, of a sample of at most `MAX_SAMPLED` test points.
 
-    And how many labeled points equal one of another class.
+    And how many labeled points equal another one, and one of another class.
     """
     test, train, order = context.points("test"), context.points("train"), np.argsort(labels.labeled)
     height = sampled_rows(train.row_bytes, context.execution.memory_budget)
@@ -141,15 +142,11 @@ def duplicates_of_labeled(context: Context, labels: Target) -> Duplicates:
     known = np.concatenate([np.empty(0, np.uint64), *(hash_rows(train.take(labeled[start:stop]))
                                                       for start, stop in row_ranges(len(labeled), height))])
     equal = int(np.isin(hash_rows(test.take(sampled)), known).sum()) if len(sampled) else 0
+    _, place = np.unique(known, return_inverse=True)
+    classes = np.unique(np.stack([place, labels.strata()[order]], axis=1), axis=0)  # one, of quantities
     return {"equal": equal, "of": len(sampled), "labeled": len(labeled),
-            "contradicted": _of_unlike(known, labels.coded[order]) if isinstance(labels, Classes) else 0}
-
-
-def _of_unlike(keys: np.ndarray, codes: np.ndarray) -> int:
-    """Return how many points have a key that a point of another class has, too."""
-    _, place = np.unique(keys, return_inverse=True)
-    classes = np.unique(np.stack([place, codes], axis=1), axis=0)
-    return int((np.bincount(classes[:, 0])[place] > 1).sum())
+            "repeated": int((np.bincount(place)[place] > 1).sum()),
+            "contradicted": int((np.bincount(classes[:, 0])[place] > 1).sum())}
 
 
 def sampled_rows(row_bytes: int, budget: int) -> int:
@@ -209,7 +206,8 @@ NOT_DEFINED = {"roc_auc": "they are of one class", "f1": "none is of the second 
 def scoring_notes(scores: Attributes) -> list[str]:
     """Return a note where models are compared by accuracy since the metric that is asked for is not defined.
 
-    And one where many test points are duplicates of labeled points, or labels of duplicates contradict one another.
+    And one where many test points, or without any many labeled points, equal a labeled point, or classes of equal
+    points contradict one another.
     """
     gains = {"test points": scores["gain"], "held-out labels": scores["gain"].get("by_labels") or {}}
     notes = [f"model.scoring is {name}, which is not defined at the {points}, since {NOT_DEFINED[name]}: there the "
@@ -220,10 +218,13 @@ def scoring_notes(scores: Attributes) -> list[str]:
         notes.append(f"{WARNING}{duplicates['equal']:,} of {duplicates['of']:,} test points equal a labeled training "
                      "point, so that errors at other points may be higher; where one case was recorded several times, "
                      "drop its duplicates from the source")
+    if not duplicates["of"] and duplicates["repeated"] > MAX_DUPLICATES * duplicates["labeled"]:
+        notes.append(f"{WARNING}{duplicates['repeated']:,} of {duplicates['labeled']:,} labeled points equal another "
+                     "labeled point, so that errors at other points may be higher than those at held-out labels; where "
+                     "one case was recorded several times, drop its duplicates from the source")
     if duplicates["contradicted"]:
-        notes.append(f"{WARNING}{duplicates['contradicted']:,} of {duplicates['labeled']:,} labeled points equal a "
-                     "labeled point of another class, so no model of these columns is right about all of them; check "
-                     "their labels, or read a column that tells them apart")
+        notes.append(f"{duplicates['contradicted']:,} of {duplicates['labeled']:,} labeled points equal a labeled "
+                     "point of another class: no model of these columns is right about all of them")
     return notes
 
 

@@ -93,8 +93,17 @@ def test_labeled_duplicates_of_two_classes_are_told(spec, tmp_path, n_test):
     among = np.intersect1d(split["train"], [4, 5, 6, 7])
     assert bool(told) == (len(np.unique(y[among])) == 2)
     if told:
-        assert told[0].startswith(f"warning: {len(among)} of {120 - n_test} labeled points equal")
+        assert told[0].startswith(f"{len(among)} of {120 - n_test} labeled points equal")
     assert told or n_test
+
+
+def test_labeled_duplicates_are_told_where_no_point_tests(spec, tmp_path):
+    X, y = blobs(60)
+    save(spec, np.tile(X, (2, 1)), np.tile(y, 2))
+    spec |= {"labels": {"given": True}, "model": {"kind": "graph"}}
+    del spec["solver"], spec["data"]["test"]
+    result = run(spec, set=["data.test.none=true"], workspace=tmp_path / "work", execution=InProcess(2))
+    assert "warning: 120 of 120 labeled points equal another labeled point" in "\n".join(result.notes)
 
 
 @pytest.mark.slow
