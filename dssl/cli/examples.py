@@ -17,6 +17,7 @@ from .options import json_option
 from .runs import run_command
 
 SUFFIX = ".yaml"
+HELP = "-h", "--help"
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,12 @@ def copy_command(name: str, folder: Path) -> None:
 @click.pass_context
 def run_example_command(context: click.Context, name: str, options: tuple[str, ...]) -> None:
     """Run the pipeline NAME, with the options of `dssl run`."""
+    if name in HELP:
+        click.echo(context.get_help())
+        return
     data = _data_file(_source(name))
     with as_file(_folder()) as folder:
         overrides = [] if data is None else ["--set", f"data.source={folder / data.name}"]
         arguments = [str(folder / f"{name}{SUFFIX}"), *overrides, *options]
-        with run_command.make_context("run", arguments, parent=context, help_option_names=["-h", "--help"]) as made:
+        with run_command.make_context("run", arguments, parent=context, help_option_names=list(HELP)) as made:
             run_command.invoke(made)

@@ -122,12 +122,12 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
 
     The model averages kernel ridge regression in a family of graph kernels and a
     supervised family of RBF kernels, with weights by exact leave-one-out predictions of
-    the labels: with one label a class all kernels have nearly equal weights, with many
-    the best few have nearly all (`dssl.learners.on_graph.blend`). From 2,000 labels on, or where kernels of them exceed
-    half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
-    the nearest labeled neighbors are used, by the errors on a held-out fifth of the
-    labels. Points in components of the graph without labels are predicted by the
-    supervised family.
+    the labels: with one label a class the graph's kernels alone count, with equal
+    weights, with many the best few have nearly all (`dssl.learners.on_graph.blend`).
+    With more than 2,000 labels, or where kernels of them exceed half the memory budget
+    (1,670 labels at 1 GiB), harmonic functions on the graph or the nearest labeled
+    neighbors are used, by the errors on a held-out fifth of the labels. Points in
+    components of the graph without labels are predicted by the supervised family.
 
     `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
@@ -210,7 +210,7 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     transduction_ : ndarray, shape (n,)
         The labels predicted for the points of the fit.
     gain_ : Gain
-        The held-out errors `without` and `with_graph`, with 95 % intervals, their
+        The held-out errors `baseline` and `with_graph`, with 95 % intervals, their
         `difference`, and the `verdict` of a paired test, which `helps` and `hurts`
         tell.
     evidence_ : dict
@@ -308,12 +308,12 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
 
     The model averages kernel ridge regression in a family of graph kernels and a
     supervised family of RBF kernels, with weights by exact leave-one-out predictions of
-    the labels: with one label a class all kernels have nearly equal weights, with many
-    the best few have nearly all (`dssl.learners.on_graph.blend`). From 2,000 labels on, or where kernels of them exceed
-    half the memory budget (1,670 labels at 1 GiB), harmonic functions on the graph or
-    the nearest labeled neighbors are used, by the errors on a held-out fifth of the
-    labels. Points in components of the graph without labels are predicted by the
-    supervised family.
+    the labels: with one label the graph's kernels alone count, with equal
+    weights, with many the best few have nearly all (`dssl.learners.on_graph.blend`).
+    With more than 2,000 labels, or where kernels of them exceed half the memory budget
+    (1,670 labels at 1 GiB), harmonic functions on the graph or the nearest labeled
+    neighbors are used, by the errors on a held-out fifth of the labels. Points in
+    components of the graph without labels are predicted by the supervised family.
 
     `fit(X, y)` takes y of shape (n,) or (n, c); a row with a NaN is unlabeled.
 
@@ -353,7 +353,7 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     transduction_ : ndarray, shape (n,) or (n, c)
         What is predicted for the points of the fit.
     gain_ : Gain
-        The held-out errors `without` and `with_graph`, with 95 % intervals, their
+        The held-out errors `baseline` and `with_graph`, with 95 % intervals, their
         `difference`, and the `verdict` of a paired test, which `helps` and `hurts`
         tell.
     evidence_ : dict

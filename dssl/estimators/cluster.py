@@ -70,8 +70,8 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
         the papers, or `TransferParams`.
     C : float
         The penalty of the loss against the norm; the kernel has a unit diagonal.
-    loss : "squared", "squared_hinge", "logistic" or "hinge"
-        The loss of the labels: the first three fit each class against the rest,
+    loss : "squared", "squared_hinge", "huber_hinge", "logistic" or "hinge"
+        The loss of the labels: all but "hinge" fit each class against the rest,
         "hinge" a model for each pair of classes, whose most probable class can
         differ from the predicted one.
     class_prior : "labels", "equal", list, dict or None

@@ -36,7 +36,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
         "median", the median distance of two points, or a multiple of it such as
         "0.5*median".
     loss : str or SmoothLoss
-        The loss of the labels: "squared_hinge"; "huber_hinge", the hinge with its
+        The loss of the labels: "squared"; "squared_hinge"; "huber_hinge", the hinge with its
         corner rounded over 0.01 to either side; "logistic"; or a
         `dssl.learners.losses.SmoothLoss`, such as `HuberHinge(h=0.5)`.
     gamma_A : float, str or sequence

@@ -92,8 +92,8 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         The penalty of the loss against the norm, 1 / alpha, for a kernel whose
         diagonal, or its median, is 1. The rule of the paper is to interpolate,
         which 1e6 does.
-    loss : "squared", "squared_hinge", "logistic" or "hinge"
-        The loss of the labels: the first three fit each class against the rest,
+    loss : "squared", "squared_hinge", "huber_hinge", "logistic" or "hinge"
+        The loss of the labels: all but "hinge" fit each class against the rest,
         "hinge" a model for each pair of classes, whose most probable class can
         differ from the predicted one.
     class_prior : "labels", "equal", list, dict or None

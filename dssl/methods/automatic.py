@@ -100,7 +100,7 @@ class AutomaticParams:
 class AutomaticModel(PooledModel):
     """Graph kernels and kernels on the labels, averaged with nothing to tune.
 
-    From 2,000 labels on, or where kernels of them exceed half the memory budget (1,670
+    With more than 2,000 labels, or where kernels of them exceed half the memory budget (1,670
     labels at 1 GiB), harmonic functions on the graph or the nearest labeled neighbors
     are used; class_sizes are then refused.
 

@@ -85,7 +85,8 @@ class Selection:
         The values that are tried.
     search : "grid", "random" or "halving"
         grid evaluates all combinations on all folds; random evaluates n_candidates of them, drawn by the seed;
-        halving evaluates all on few folds, the better ones on more, and a few on all.
+        halving evaluates all on few folds, the better ones on more, and a few on all. The kinds cluster and multiscale
+        have grid alone.
     n_candidates : int or None
         Of search random, and of halving where not all combinations begin: how many are drawn.
     factor : float or None
@@ -96,7 +97,8 @@ class Selection:
         Of the folds, each dealt anew; scores are means over them.
     held_out : str
         How points are predicted without their fold: closed_form, exact from one training; refit; auto, the closed form
-        where it costs less; of lapsvm influence and refined_influence, from one training, approximately.
+        where it costs less; of lapsvm influence and refined_influence, from one training, approximately. Not every
+        kind has every way.
     held_out_points : "transductive" or "inductive"
         Where held-out points are meanwhile: transductive, in the graph as unlabeled points; inductive, in none, as new
         points are.
