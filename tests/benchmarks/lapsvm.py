@@ -42,7 +42,7 @@ def main() -> None:
 
 def methods(bandwidth: float, n_landmarks: int, n_labels: int) -> dict[str, Any]:
     """Return the estimators by name, with penalties that are equal in the paper's scale."""
-    common: dict[str, Any] = {"bandwidth": bandwidth, "landmarks": n_landmarks}
+    common: dict[str, Any] = {"bandwidth": bandwidth, "landmarks": n_landmarks, "gamma_A": "auto", "gamma_I": "auto"}
     found: dict[str, Any] = {
         f"LapRLS {solver}": LapRLSClassifier(solver=SystemParams(solver=solver), **common)  # type: ignore[arg-type]
         for solver in ("nystrom-pcg", "nystrom-direct")}
