@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal, get_args
 
-import psutil
 from packaging.requirements import Requirement
 
 from ..base.errors import DsslError, sentences
@@ -22,6 +21,7 @@ from ..data.sources import cache_folder, find_source, named_files
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from ..execution.watchdog import PATIENCE
+from ..runtime.local import machine_memory
 from ..runtime.start import open_runtime
 from ..storage.files import remove_tree, resolved_path
 from ..storage.lease import require_exclusive
@@ -101,10 +101,10 @@ def check_libraries() -> Iterator[Check]:
 
 def check_machine(task_bytes: int = MEMORY_BUDGET) -> Check:
     """Compare the free memory with that of one task on each core."""
-    memory, cores = psutil.virtual_memory(), available_cores()
+    (memory, free), cores = machine_memory(), available_cores()
     return Check.unless(
-        memory.available >= cores * task_bytes, "warning", "machine",
-        f"{cores} cores, {_size(memory.total)} of memory, {_size(memory.available)} of it free",
+        free >= cores * task_bytes, "warning", "machine",
+        f"{cores} core{'s' if cores > 1 else ''}, {_size(memory)} of memory, {_size(free)} of it free",
         f"one task per core may use {_size(task_bytes)}: lower --memory-budget, or use fewer workers with --on")
 
 

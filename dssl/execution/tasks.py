@@ -304,8 +304,10 @@ def _thread_pools(modules: int) -> ThreadpoolController:
 
 
 def available_cores() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Return the number of cores this process may use: of its affinity, and of the quota of its container."""
+    from joblib import cpu_count  # scikit-learn's count; what needs no tasks starts without it
+
+    return int(cpu_count())
 
 
 Work = Callable[[Parts], Receipt]

@@ -9,8 +9,10 @@ from importlib.util import find_spec
 from typing import Literal
 
 import dask
+import psutil
 from distributed import Client, LocalCluster
 from distributed.security import Security
+from distributed.system import memory_limit
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
@@ -20,6 +22,12 @@ from ..execution.tasks import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
 from .detached import Detached
 from .fork_server import forked_workers
+
+
+def machine_memory() -> tuple[int, int]:
+    """Return the bytes of memory of this machine, or of its container, and how many of them are free."""
+    whole = memory_limit()
+    return whole, min(whole, psutil.virtual_memory().available)
 
 
 class LocalRuntime(RankedRuntime):

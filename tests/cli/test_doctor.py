@@ -89,6 +89,18 @@ def test_memory_that_is_short():
     assert doctor.check_machine(1 << 50).level == "warning"
 
 
+@pytest.mark.skipif(subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode != 0,
+                    reason="mounts in a namespace of its own, which this system does not allow")
+def test_the_limits_of_a_container_are_those_of_its_machine(tmp_path):
+    (tmp_path / "cpu.max").write_text("100000 100000\n")
+    (tmp_path / "memory.max").write_text(f"{3 << 30}\n")
+    said = subprocess.run(["unshare", "-rm", "sh", "-c", f'mount --bind {tmp_path} /sys/fs/cgroup && exec "$@"', "sh",
+                           sys.executable, "-c", "from dssl.cli.doctor import check_machine; print(check_machine())"],
+                          check=True, capture_output=True, text=True).stdout
+    assert "1 core, 3.0 GiB of memory" in said
+    assert "level='ok'" in said
+
+
 def test_a_cluster_that_is_not_there(tmp_path):
     (tmp_path / "gone.yaml").write_text("kind: address\naddress: tcp://127.0.0.1:9\ntimeout: 1\n")
     check, = check_cluster(tmp_path / "gone.yaml", tmp_path)
