@@ -99,16 +99,6 @@ class Preempted(Terminated):
     """The process received SIGUSR1: its batch job is nearly out of time and will be started again."""
 
 
-def raise_terminated(number: int, frame: Any) -> None:
-    """Raise Terminated; a handler of SIGTERM."""
-    raise Terminated
-
-
-def raise_preempted(number: int, frame: Any) -> None:
-    """Raise Preempted; a handler of SIGUSR1."""
-    raise Preempted
-
-
 INTERRUPTED, TERMINATED = 130, 143  # exit codes: 128 and the number of the signal
 COME_BACK = 75  # EX_TEMPFAIL: the batch system interrupted the run, and the next start continues it
 

@@ -11,17 +11,14 @@ A command imports its modules when it is called, so that `dssl --help` is fast.
 
 import errno
 import json
-import signal
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from .. import __version__
-from ..base.errors import DsslError, Terminated, exit_code_of, explain, raise_terminated
+from ..base.errors import DsslError, Terminated, exit_code_of, explain
+from ..base.signals import signals_raised
 from .cluster import cluster_command
 from .data import export_command, ingest_command, neighbors_command, predict_command
 from .examples import examples_command
@@ -41,26 +38,12 @@ HINTS = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for a lar
             errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
 
 
-@contextmanager
-def _termination_raised() -> Iterator[None]:
-    """Make SIGTERM raise `Terminated`, as SIGINT raises KeyboardInterrupt, unless a handler is set already."""
-    if (threading.current_thread() is not threading.main_thread()
-            or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL):
-        yield
-        return
-    signal.signal(signal.SIGTERM, raise_terminated)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
 class Commands(click.Group):
     """Turns an error into a message, or a document with --json, and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _termination_raised():
+            with signals_raised():
                 return super().invoke(ctx)
         except DsslError as error:
             click.echo(f"error: {error}", err=True)

@@ -21,9 +21,9 @@ from ..base.errors import (
     Terminated,
     described,
     exit_code_of,
-    raise_preempted,
     require,
 )
+from ..base.signals import raise_preempted
 from .options import console
 from .submit import LOOK_EVERY, job_of, runtime_of
 

@@ -24,6 +24,7 @@ from threadpoolctl import ThreadpoolController
 from ..base.digest import plain
 from ..base.errors import require
 from ..base.profiler import PeakMemory, process_peak
+from ..base.signals import heed_signals
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..storage.ledger import journal
 from ..storage.write_behind import settle
@@ -185,6 +186,7 @@ class Execution(ABC):
 
     def map(self, tasks: Sequence[Task], parts: Parts) -> list[Receipt]:
         """Run task i into part i unless that part is complete; return all receipts in task order."""
+        heed_signals()
         receipts = parts.receipts(len(tasks))
         pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
         if self.counter:

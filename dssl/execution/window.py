@@ -10,14 +10,12 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Self
 
-from ..base.errors import raise_preempted, raise_terminated
+from ..base.signals import RAISING
 from ..storage.blocks import Receipt
 from .tasks import Task
 
 LOOK_EVERY = 1.0  # seconds between two checks whether tasks may and can continue
-# The handlers that raise KeyboardInterrupt; the command line installs the latter two.
-RAISED_BY: dict[int, Callable[[int, FrameType | None], Any]] = {
-    signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated, signal.SIGUSR1: raise_preempted}
+KINDS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
 
 
 class Looks:
@@ -47,12 +45,12 @@ class Finished:
     def __init__(self) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()  # written in C, so a signal handler may call its `put`
         self._interrupted_by: int | None = None
-        self._deferred: list[int] = []
+        self._deferred: dict[int, Any] = {}  # the handlers by signal
 
     def __enter__(self) -> Self:
         # Only the main thread has handlers; handlers of other libraries stay in place.
         if threading.current_thread() is threading.main_thread():
-            self._deferred = [number for number, handler in RAISED_BY.items() if signal.getsignal(number) is handler]
+            self._deferred = {number: handler for number in KINDS if (handler := signal.getsignal(number)) in RAISING}
         for number in self._deferred:
             signal.signal(number, self._interrupt)
         return self
@@ -63,8 +61,8 @@ class Finished:
             self.heed()
 
     def _defer_no_more(self) -> None:
-        for number in self._deferred:
-            signal.signal(number, RAISED_BY[number])
+        for number, handler in self._deferred.items():
+            signal.signal(number, handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._defer_no_more()
@@ -87,7 +85,7 @@ class Finished:
     def heed(self) -> None:
         """Raise KeyboardInterrupt if a signal has arrived."""
         if self._interrupted_by is not None:
-            RAISED_BY[self._interrupted_by](self._interrupted_by, None)
+            self._deferred[self._interrupted_by](self._interrupted_by, None)
 
 
 def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, replace
 
 from ..base.profiler import PeakMemory
+from ..base.signals import heed_signals
 from ..execution.cost import Cost
 from ..execution.tasks import Execution, TaskCount, one_thread
 from ..methods.plan_inputs import PlanInputs
@@ -46,6 +47,7 @@ def run_stages(made: Plan, whole: Plan, records: dict[str, StageRun], execution:
     """Make the artifacts of a plan, one of several graphs or the whole, and add the records of addresses without."""
     known = made.inputs
     for place, item in enumerate(made.own_stages):
+        heed_signals()
         if item.status != "cached" or item.artifact.address not in records:
             refuse_what_cannot_fit(made.own_stages[place:], known, made.spec, Room.of(execution))
             if known is not None:  # more is known than when the plan was made

@@ -13,7 +13,7 @@ from multiprocessing import forkserver
 
 import dask
 
-from ..base.signals import interrupts_ignored
+from ..base.signals import interrupts_not_inherited, signals_deferred
 from ..execution.tasks import available_cores
 
 PRELOADED = ["distributed", "dssl.pipeline.run"]
@@ -34,7 +34,7 @@ def start_fork_server() -> None:
                  if name not in os.environ}
     os.environ.update(variables)
     try:
-        with interrupts_ignored():
+        with signals_deferred(), interrupts_not_inherited():
             forkserver.ensure_running()
     finally:
         for name in variables:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from distributed.system import memory_limit
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
-from ..base.signals import interrupts_ignored, signals_deferred
+from ..base.signals import interrupts_not_inherited, signals_deferred
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
@@ -76,7 +75,7 @@ class LocalRuntime(RankedRuntime):
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             stack.enter_context(forked_workers())
             # Dask could not close a cluster that has only half begun.
-            with signals_deferred((signal.SIGTERM,)), interrupts_ignored():
+            with signals_deferred(), interrupts_not_inherited():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     env=dict(os.environ),  # what has changed since the process was started of which they are copies

@@ -9,15 +9,20 @@ from itertools import count
 import pytest
 
 from dssl.base.errors import ClusterError, Terminated
+from dssl.base.signals import raise_preempted, raise_terminated
 from dssl.execution.in_process import InProcess
-from dssl.execution.window import RAISED_BY, Finished, run_in_window
+from dssl.execution.window import Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
+
+HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated,
+            signal.SIGUSR1: raise_preempted}
 
 
 @pytest.fixture(autouse=True)
-def heeded():
+def heeded(monkeypatch):
     """A shell has its background jobs, and all that they start, ignore SIGINT."""
-    before = {number: signal.signal(number, handler) for number, handler in RAISED_BY.items()}
+    monkeypatch.setattr("dssl.base.signals._arrived", [])
+    before = {number: signal.signal(number, handler) for number, handler in HANDLERS.items()}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -75,7 +80,7 @@ def test_termination_is_raised_as_such_where_it_breaks_nothing():
 
     with pytest.raises(Terminated):
         terminated()
-    assert signal.getsignal(signal.SIGTERM) is RAISED_BY[signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) is raise_terminated
 
 
 def test_a_handler_of_somebody_else_stays():

@@ -19,7 +19,8 @@ from distributed import LocalCluster
 from distributed.comm import connect
 from distributed.security import Security
 
-from dssl.base.errors import ClusterError, ParameterError, SpecError, Terminated, raise_terminated
+from dssl.base.errors import ClusterError, ParameterError, SpecError, Terminated
+from dssl.base.signals import raise_interrupted, raise_terminated
 from dssl.base.units import MEMORY_BUDGET, size_of
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import ClusterSettings, OnDask
@@ -260,20 +261,23 @@ def test_local_workers_are_copies_of_a_process_that_was_started_early_and_has_th
     assert ended.stdout == "as expected\n", ended.stderr
 
 
-def test_an_order_to_end_waits_until_the_workers_can_be_closed(monkeypatch):
+@pytest.mark.parametrize(("number", "handler", "error"), [
+    (signal.SIGTERM, raise_terminated, Terminated), (signal.SIGINT, raise_interrupted, KeyboardInterrupt)])
+def test_an_order_to_end_waits_until_the_workers_can_be_closed(monkeypatch, number, handler, error):
     closed = []
 
     class Cluster(ExitStack):
         def __init__(self, **options):
             super().__init__()
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
             self.callback(closed.append, True)
 
     monkeypatch.setattr("dssl.runtime.local.LocalCluster", Cluster)
-    before = signal.signal(signal.SIGTERM, raise_terminated)
+    monkeypatch.setattr("dssl.base.signals._arrived", [])
+    before = signal.signal(number, handler)
     try:
-        with pytest.raises(Terminated), LocalRuntime(workers=1).start(1 << 30):
+        with pytest.raises(error), LocalRuntime(workers=1).start(1 << 30):
             pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
     assert closed == [True]
