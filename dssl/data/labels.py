@@ -7,7 +7,7 @@ Points come in blocks of `DRAW_ROWS`, each with its own random stream, and only 
 of the blocks are merged into one order of all points, over which those of each block are evenly spread (`dealt`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,13 +121,14 @@ def _first_of_codes(codes: np.ndarray, order: np.ndarray, count_of: dict[int, in
 
 
 def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: int | None = None,
-                  fraction: float | None = None, random_state: int, n_classes: int | None = None) -> np.ndarray:
+                  fraction: float | None = None, random_state: int, n_classes: int | None = None,
+                  classes: Sequence[Any] | None = None) -> np.ndarray:
     """Return the ascending numbers of the points whose labels are shown to the method.
 
     blocks : codes, -1 for an unknown label.
     count : the number of random points, with at least one of each class. per_class : the number of points per class.
     fraction : `count` as a share of the points with a known label. Exactly one of the three is given.
-    n_classes : the number of classes, if the codes may lack one.
+    n_classes : the number of classes, if the codes may lack one. classes : their names, which errors say.
 
     Raises
     ------
@@ -138,30 +139,31 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
     census = _Census.of(blocks, random_state, CHOOSE)
     expected = n_classes if n_classes is not None else int(census.codes.max()) + 1
     lacking = sorted(set(range(expected)) - set(census.codes.tolist()))
-    require(not lacking, f"class {lacking} (code) has no points", error=DataError,
+    named_class = [f"class {code}" if classes is None else f"class {classes[code]!r}" for code in range(expected)]
+    require(not lacking, f"no points of {', '.join(named_class[code] for code in lacking[:12])}", error=DataError,
             why="every class needs a labeled point", fix="leave the class out, or draw from points that have it")
-    classes = len(census.codes)
+    n_present = len(census.codes)
     total = census.n
     if per_class is not None:
         require(per_class >= 1, f"per_class={per_class}", why="a class without labels cannot be learned", fix="use 1")
         sizes = dict(zip(census.codes.tolist(), census.sizes.sum(axis=0).tolist(), strict=True))
         short = {code: size for code, size in sizes.items() if size < per_class}
-        shown = ", ".join(f"class {code} has {size}" for code, size in sorted(short.items())[:12])
-        require(not short, f"{per_class} labeled points a class asked for; by code, {shown}", error=DataError,
+        shown = ", ".join(f"{named_class[code]} has {size}" for code, size in sorted(short.items())[:12])
+        require(not short, f"{per_class} labeled points a class asked for; {shown}", error=DataError,
                 why="a point is labeled once",
-                fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out")
-        shares = census.shares(np.full(classes, per_class), random_state, CHOOSE)
+                fix=f"ask for {min(short.values(), default=0)} or fewer, or leave the class out (data.keep)")
+        shares = census.shares(np.full(n_present, per_class), random_state, CHOOSE)
         return np.sort(np.concatenate([start + points for start, _, points in _by_class(
             blocks, census.codes, shares, random_state, CHOOSE)]))
     if fraction is not None:
         require(0 < fraction <= 1, f"fraction={fraction}", why="it is a share of the points", fix="use 0 to 1")
         count = max(1, round(fraction * total))
     assert count is not None
-    named = f"points of {classes} classes" if n_classes != 1 else "points that have one"
-    require(classes <= count <= total, error=DataError,
+    named = f"points of {n_present} classes" if n_classes != 1 else "points that have one"
+    require(n_present <= count <= total, error=DataError,
             what=f"{count} labeled points asked for, from {total} {named}",
             why=f"{'every class needs one, and ' if n_classes != 1 else ''}no more can be shown than are known",
-            fix=f"choose from {classes} to {total}")
+            fix=f"choose from {n_present} to {total}")
     return _covering(blocks, census, count, random_state)
 
 

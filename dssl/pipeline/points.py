@@ -226,7 +226,8 @@ def _drawn_labels(context: Context, labels: LabelParams, n_strata: int) -> np.nd
     """Return the places of labels that are drawn; raise DataError where there are fewer."""
     try:
         return choose_labels(lambda: training_strata(context), count=labels.count, per_class=labels.per_class,
-                             fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata)
+                             fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata,
+                             classes=context.attributes("split").get("classes"))
     except DataError as error:
         if labels.opinion is None:
             raise

@@ -84,9 +84,9 @@ def test_choices_that_are_refused():
         choose_labels(codes, count=6, random_state=0)
     with pytest.raises(DataError, match="1 labeled points asked for"):
         choose_labels(codes, count=1, random_state=0)
-    with pytest.raises(DataError, match=r"class \[2\] \(code\) has no points"):
+    with pytest.raises(DataError, match="no points of class 2"):
         choose_labels(codes, count=3, random_state=0, n_classes=3)
-    with pytest.raises(DataError, match=r"class \[0\]"):
+    with pytest.raises(DataError, match="no points of class 0"):
         choose_labels(np.array([1, 1]), count=1, random_state=0)
     with pytest.raises(DataError, match="no point has a label"):
         choose_labels(np.array([-1, -1]), count=1, random_state=0)
