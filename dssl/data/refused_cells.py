@@ -125,9 +125,14 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
             return CellError(explain(what, why="they are numbers with another decimal mark than in the training data",
                                      fix=f"name the mark of the new rows: --read 'decimal=\"{mark}\"'; in Python "
                                          f"decimal=\"{mark}\""))
+        ways = ["correct these cells or leave the rows out"]
+        if (expected or {}).keys() & {j for j, cells in refused.items() if cells.texts}:
+            ways.insert(0, "convert cells of another unit, or with commas for points, to what the training data have")
+        if any(cells.missing for cells in refused.values()):
+            ways.append("to accept missing cells, read the training data with `when_missing: impute`, which gives them "
+                        "a value")
         return CellError(explain(what, why="the training data had no such cells in these columns, so the model cannot "
-                         "use them", fix="correct these cells or leave the rows out; to accept missing cells, read the "
-                                         "training data with `when_missing: impute`, which gives them a value"))
+                         "use them", fix="; ".join(ways)))
     ways = []
     text = [j for j in sorted(refused) if refused[j].texts]
     if any(cells.missing for cells in refused.values()):
