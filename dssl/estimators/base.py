@@ -17,10 +17,13 @@ from ..execution.tasks import Execution, on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of
 from ..learners.target.target import Quantities, Target
+from ..selection.duplicates import labeled_duplicates, repeated_in_words
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
 from .points import PointPredictor
 from .targets import quantities_of, require_unequal, weighed
+
+MAX_SEARCHED, ROWS_AT_ONCE = 5000, 1000  # labeled points that are searched for duplicates
 
 
 class PointEstimator(PointPredictor):
@@ -87,7 +90,16 @@ class PointEstimator(PointPredictor):
         self._learn_from(scaled(rows, self.scaling_, execution), target, weight, graph, params, execution)
         self.evidence_ |= {"scale": {**self.scaling_.to_arrays()[1], **tried}, "n_labeled": len(target.labeled),
                            "n_unlabeled": len(rows) - len(target.labeled)}
+        self._note_duplicates(rows, target)
         return self
+
+    def _note_duplicates(self, rows: Rows, target: Any) -> None:
+        """Add to the evidence how many labeled points equal another one, unless labels are many or tags."""
+        if isinstance(target, Target) and 0 < len(target.labeled) <= MAX_SEARCHED:
+            counts, _ = labeled_duplicates(rows, target, ROWS_AT_ONCE)
+            self.evidence_["duplicates"] = counts
+            if (repeated := repeated_in_words(counts)) and "in_words" in self.evidence_:
+                self.evidence_["in_words"] += f"; {repeated}"
 
     def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
                         execution: Execution) -> tuple[Scaling, dict[str, Any]]:

@@ -24,6 +24,13 @@ from ..report.record import Attributes, Scores
 from ..report.sections.data import WARNING
 from ..report.sections.scores import scores_section
 from ..selection.comparison import unlabeled_verdict, verdict_of
+from ..selection.duplicates import (
+    MAX_DUPLICATES,
+    NONE_COUNTED,
+    LabeledDuplicates,
+    labeled_duplicates,
+    repeated_in_words,
+)
 from ..selection.number_of_clusters import clustering_scores
 from ..selection.scores import (
     OF_MODEL,
@@ -37,14 +44,13 @@ from ..selection.scores import (
 )
 from ..selection.scoring import with_scoring
 from ..selection.tag_scores import pair_of_tags, scores_of_tags
-from ..storage.blocks import Rows, row_ranges
+from ..storage.blocks import Rows
 from .spec import Spec
 from .split import known_target, split_target
 from .stage import Stage
 
 MAX_SAMPLED = 2000  # test points that are searched among the labeled points
 KEY_BYTES = 64  # of a labeled point whose row is compared with others
-MAX_DUPLICATES = 0.05  # the share of the test points up to which nothing is said of duplicates
 
 
 @dataclass(frozen=True)
@@ -63,20 +69,14 @@ class ScoreParams:
         return cls(spec.prior, spec.weight, getattr(spec.model, "scoring", None))
 
 
-class Duplicates(TypedDict):
-    """How many test points equal a labeled training point, of so many that were searched.
-
-    repeated, contradicted : labeled points that equal another one, and one of another class. labeled : of so many.
-    """
+class Duplicates(LabeledDuplicates):
+    """How many test points equal a labeled training point, of so many that were searched; and duplicates of labels."""
 
     equal: int
     of: int
-    repeated: int
-    contradicted: int
-    labeled: int
 
 
-NOT_COUNTED: Duplicates = {"equal": 0, "of": 0, "repeated": 0, "contradicted": 0, "labeled": 0}
+NOT_COUNTED: Duplicates = {**NONE_COUNTED, "equal": 0, "of": 0}
 
 
 class Compared(TypedDict, total=False):
@@ -134,19 +134,14 @@ def duplicates_of_labeled(context: Context, labels: Target) -> Duplicates:
 
     And how many labeled points equal another one, and one of another class.
     """
-    test, train, order = context.points("test"), context.points("train"), np.argsort(labels.labeled)
+    test, train = context.points("test"), context.points("train")
     height = sampled_rows(train.row_bytes, context.execution.memory_budget)
     if not height:
         return NOT_COUNTED
-    labeled, sampled = labels.labeled[order], sample_ids(len(test), height)
-    known = np.concatenate([np.empty(0, np.uint64), *(hash_rows(train.take(labeled[start:stop]))
-                                                      for start, stop in row_ranges(len(labeled), height))])
-    equal = int(np.isin(hash_rows(test.take(sampled)), known).sum()) if len(sampled) else 0
-    _, place = np.unique(known, return_inverse=True)
-    classes = np.unique(np.stack([place, labels.strata()[order]], axis=1), axis=0)  # one, of quantities
-    return {"equal": equal, "of": len(sampled), "labeled": len(labeled),
-            "repeated": int((np.bincount(place)[place] > 1).sum()),
-            "contradicted": int((np.bincount(classes[:, 0])[place] > 1).sum())}
+    of_labeled, keys = labeled_duplicates(train, labels, height)
+    sampled = sample_ids(len(test), height)
+    equal = int(np.isin(hash_rows(test.take(sampled)), keys).sum()) if len(sampled) else 0
+    return {**of_labeled, "equal": equal, "of": len(sampled)}
 
 
 def sampled_rows(row_bytes: int, budget: int) -> int:
@@ -218,10 +213,9 @@ def scoring_notes(scores: Attributes) -> list[str]:
         notes.append(f"{WARNING}{duplicates['equal']:,} of {duplicates['of']:,} test points equal a labeled training "
                      "point, so that errors at other points may be higher; where one case was recorded several times, "
                      "drop its duplicates from the source")
-    if not duplicates["of"] and duplicates["repeated"] > MAX_DUPLICATES * duplicates["labeled"]:
-        notes.append(f"{WARNING}{duplicates['repeated']:,} of {duplicates['labeled']:,} labeled points equal another "
-                     "labeled point, so that errors at other points may be higher than those at held-out labels; where "
-                     "one case was recorded several times, drop its duplicates from the source")
+    if not duplicates["of"] and (repeated := repeated_in_words(duplicates)):
+        notes.append(f"{WARNING}{repeated}; where one case was recorded several times, drop its duplicates from the "
+                     "source")
     if duplicates["contradicted"]:
         notes.append(f"{duplicates['contradicted']:,} of {duplicates['labeled']:,} labeled points equal a labeled "
                      "point of another class: no model of these columns is right about all of them")

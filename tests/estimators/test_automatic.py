@@ -21,6 +21,7 @@ from dssl import (
     GraphKernelRidgeRegressor,
     KNNGraph,
     LaplaceLearningRegressor,
+    LapRLSClassifier,
     SemiSupervisedClassifier,
     SemiSupervisedRegressor,
 )
@@ -487,3 +488,19 @@ def test_the_loss_of_huber_bears_a_target_a_hundred_times_too_large():
     assert 1 <= huber.evidence_["labels_that_count_less"] < 20
     with pytest.raises(ParameterError, match="loss='absolute'"):
         SemiSupervisedRegressor(loss="absolute").fit(X, y)
+
+
+@pytest.mark.parametrize("learner", [SemiSupervisedClassifier(), LapRLSClassifier(landmarks=20)])
+def test_labeled_duplicates_are_counted_and_said(learner):
+    """Labels of noise, each twice, which a label that is held out knows of the other one."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(100, 6)), np.full(100, -1)
+    y[:20] = np.arange(20) % 2
+    once = learner.fit(X, y)
+    assert once.evidence_["duplicates"] == {"labeled": 20, "repeated": 0, "contradicted": 0}
+    words = "40 of 40 labeled points equal another labeled point"
+    assert words not in once.evidence_.get("in_words", "")
+    again = np.where(np.arange(20) < 3, 1 - y[:20], y[:20])
+    twice = learner.fit(np.concatenate([X, X[:20]]), np.concatenate([y, again]))
+    assert twice.evidence_["duplicates"] == {"labeled": 40, "repeated": 40, "contradicted": 6}
+    assert (words in twice.evidence_.get("in_words", "")) == isinstance(learner, SemiSupervisedClassifier)

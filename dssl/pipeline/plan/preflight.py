@@ -157,10 +157,10 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         return "; if many of the points are equal, have them counted first: --until vertices" if counts else ""
 
     def fix() -> str:
-        enough, largest, least = _enough([item, *stages], bounded, spec)
+        enough, largest, min_budget = _enough([item, *stages], bounded, spec)
         other = f" (stage {largest} needs that much)" if largest not in ("", name) else ""
-        if enough is not None and least is not None and 2 * least < enough:
-            other += f", which is enough whatever is found, while {size_setting(least, up=True)} may do"
+        if enough is not None and min_budget is not None and 2 * min_budget < enough:
+            other += f", which is enough whatever is found, while {size_setting(min_budget, up=True)} may do"
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
         return (f"{item.stage.hint}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget{other}"
                 f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{duplicates_hint()}")
@@ -208,7 +208,7 @@ def _enough(stages: Sequence[PlannedStage], inputs: PlanInputs, spec: Spec) -> t
     Last, that which fits the lower bounds, which is the first one, too, where none fits the upper bounds. None where no
     budget is enough, and then no stage.
     """
-    found: list[tuple[int, str]] = []
+    budgets: list[tuple[int, str]] = []
     for bound in BOUNDS:
         def fit(item: PlannedStage, budget: int, bound: Bound = bound) -> bool:
             return all(_fits(item, replace(inputs, budget=budget, bound=bound), of_budget, budget)
@@ -222,8 +222,8 @@ def _enough(stages: Sequence[PlannedStage], inputs: PlanInputs, spec: Spec) -> t
         if upper is not None and upper > inputs.budget:
             tried = range(upper // 2, upper)
             enough = tried.start + bisect_left(tried, True, key=fits)
-            found.append((enough, next((item.stage.name for item in stages if not fit(item, enough - 1)), "")))
-    return (*found[0], found[-1][0]) if found else (None, "", None)
+            budgets.append((enough, next((item.stage.name for item in stages if not fit(item, enough - 1)), "")))
+    return (*budgets[0], budgets[-1][0]) if budgets else (None, "", None)
 
 
 def _specs_of(spec: Spec, budget: int) -> list[Spec]:
