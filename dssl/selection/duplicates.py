@@ -41,5 +41,5 @@ def repeated_in_words(counts: LabeledDuplicates) -> str:
     """Return what many repeated points mean for errors at held-out labels; "" where they are few."""
     if counts["repeated"] <= MAX_DUPLICATES * counts["labeled"]:
         return ""
-    return (f"{counts['repeated']:,} of {counts['labeled']:,} labeled points equal another labeled point, so that errors "
-            "at other points may be higher than those at held-out labels")
+    return (f"{counts['repeated']:,} of {counts['labeled']:,} labeled points equal another labeled point, so that "
+            "errors at other points may be higher than those at held-out labels")

@@ -163,7 +163,8 @@ def methods(data: Problem, chosen: dict[str, tuple[float, Penalties, float]], de
     def whole(method: str, width: float, system: Penalties) -> Run:
         def run() -> tuple[Functions, Any, RBF]:
             kernel, lines, points = RBF(width), data.lines(), data.rows.array
-            graph, copies = data.graph, execution.share(**data.points.to_arrays()) if data.points.joined else None
+            graph, copies = data.graph, execution.share_rows(ArrayRows(
+                data.points.multiplicity)) if data.points.joined else None
             if system.lambda_I == 0:
                 labeled = np.unique(lines.row)
                 points, graph, copies = points[labeled], None, None
