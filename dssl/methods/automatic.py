@@ -306,7 +306,8 @@ def warn_odd_labels(odd: Sequence[dict[str, Any]]) -> None:
             "some targets are far from what the other labels predict (rows count from 0): "
             f"{odd_labels_in_words(odd)}",
             why="they distort a fit by squared errors, and so the predictions of all points",
-            fix="check these values; correct them, or mark them as unknown"), OddLabels, stacklevel=4)
+            fix="check these values: correct those that are wrong, or mark them as unknown; of a skewed quantity, such "
+                "as a price, fit the logarithm"), OddLabels, stacklevel=4)
 
 
 def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
