@@ -1,12 +1,13 @@
 """Signals that end a command: as exceptions that are not lost, and deferred while something must not be interrupted.
 
-Only the main thread has handlers; in others nothing changes.
+Only the main thread has handlers; in others only `interrupts_not_inherited` does something.
 """
 
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -96,6 +97,7 @@ def interrupts_not_inherited() -> Iterator[None]:
     A terminal sends SIGINT to all of its processes. The command ends its workers itself, and their tracebacks would not
     help. One that arrives meanwhile comes at the end.
     """
+    resource_tracker.ensure_running()  # unblocks SIGINT when it starts its process, which it does before any other
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

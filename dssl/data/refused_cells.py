@@ -22,6 +22,7 @@ from .readers.cells import EXAMPLES, Cells
 
 MAX_LISTED = 20  # columns
 NO_DISTANCE = "features are numbers; text and missing cells have no distance"
+YES_OR_NO = "yes or no"
 ODD = 0.1  # share of the rows up to which texts among numbers may mark missing cells
 
 
@@ -104,7 +105,7 @@ def refused_cells(reader: Reader, ranges: Sequence[tuple[int, int]], source: str
     rows = sorted({row for cells in refused.values() for row in (
         *(row for row, _ in cells.shown), *([cells.first_missing] if cells.missing else []))})
     row_names = dict(zip(rows, reader.places(rows), strict=True))
-    expected = {j: "yes or no" if reading.kind == "truth" else f"numbers in {reading.unit!r}"
+    expected = {j: YES_OR_NO if reading.kind == "truth" else f"numbers in {reading.unit!r}"
                 for j, reading in scan.readings.items()}
     return cells_error(refused, scan.n_rows, source, scan.feature_names, row_names, can_drop="drop" in reader.options,
                       is_new=is_new, expected=expected)
@@ -126,7 +127,7 @@ def cells_error(refused: dict[int, Cells], n_rows: int, source: str, names: Sequ
                                      fix=f"name the mark of the new rows: --read 'decimal=\"{mark}\"'; in Python "
                                          f"decimal=\"{mark}\""))
         ways = ["correct these cells or leave the rows out"]
-        if (expected or {}).keys() & {j for j, cells in refused.items() if cells.texts}:
+        if any(cells.texts and (expected or {}).get(j, YES_OR_NO) != YES_OR_NO for j, cells in refused.items()):
             ways.insert(0, "convert cells of another unit, or with commas for points, to what the training data have")
         if any(cells.missing for cells in refused.values()):
             ways.append("to accept missing cells, read the training data with `when_missing: impute`, which gives them "

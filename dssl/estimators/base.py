@@ -17,13 +17,13 @@ from ..execution.tasks import Execution, on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of
 from ..learners.target.target import Quantities, Target
-from ..selection.duplicates import labeled_duplicates, repeated_in_words
+from ..selection.duplicates import labeled_duplicates, repeated_in_words, rows_hashed
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
 from .points import PointPredictor
 from .targets import quantities_of, require_unequal, weighed
 
-MAX_SEARCHED, ROWS_AT_ONCE = 5000, 1000  # labeled points that are searched for duplicates
+MAX_SEARCHED = 5000  # labeled points that are searched for duplicates
 
 
 class PointEstimator(PointPredictor):
@@ -90,13 +90,14 @@ class PointEstimator(PointPredictor):
         self._learn_from(scaled(rows, self.scaling_, execution), target, weight, graph, params, execution)
         self.evidence_ |= {"scale": {**self.scaling_.to_arrays()[1], **tried}, "n_labeled": len(target.labeled),
                            "n_unlabeled": len(rows) - len(target.labeled)}
-        self._note_duplicates(rows, target)
+        self._note_duplicates(rows, target, execution.memory_budget)
         return self
 
-    def _note_duplicates(self, rows: Rows, target: Any) -> None:
+    def _note_duplicates(self, rows: Rows, target: Any, budget: int) -> None:
         """Add to the evidence how many labeled points equal another one, unless labels are many or tags."""
-        if isinstance(target, Target) and 0 < len(target.labeled) <= MAX_SEARCHED:
-            counts, _ = labeled_duplicates(rows, target, ROWS_AT_ONCE)
+        height = rows_hashed(rows.row_bytes, budget)
+        if isinstance(target, Target) and 0 < len(target.labeled) <= MAX_SEARCHED and height:
+            counts, _ = labeled_duplicates(rows, target, height)
             self.evidence_["duplicates"] = counts
             if (repeated := repeated_in_words(counts)) and "in_words" in self.evidence_:
                 self.evidence_["in_words"] += f"; {repeated}"

@@ -25,11 +25,13 @@ from ..report.sections.data import WARNING
 from ..report.sections.scores import scores_section
 from ..selection.comparison import unlabeled_verdict, verdict_of
 from ..selection.duplicates import (
+    KEY_BYTES,
     MAX_DUPLICATES,
     NONE_COUNTED,
     LabeledDuplicates,
     labeled_duplicates,
     repeated_in_words,
+    rows_hashed,
 )
 from ..selection.number_of_clusters import clustering_scores
 from ..selection.scores import (
@@ -50,7 +52,6 @@ from .split import known_target, split_target
 from .stage import Stage
 
 MAX_SAMPLED = 2000  # test points that are searched among the labeled points
-KEY_BYTES = 64  # of a labeled point whose row is compared with others
 
 
 @dataclass(frozen=True)
@@ -135,18 +136,13 @@ def duplicates_of_labeled(context: Context, labels: Target) -> Duplicates:
     And how many labeled points equal another one, and one of another class.
     """
     test, train = context.points("test"), context.points("train")
-    height = sampled_rows(train.row_bytes, context.execution.memory_budget)
+    height = rows_hashed(train.row_bytes, context.execution.memory_budget)
     if not height:
         return NOT_COUNTED
     of_labeled, keys = labeled_duplicates(train, labels, height)
-    sampled = sample_ids(len(test), height)
+    sampled = sample_ids(len(test), min(height, MAX_SAMPLED))
     equal = int(np.isin(hash_rows(test.take(sampled)), keys).sum()) if len(sampled) else 0
     return {**of_labeled, "equal": equal, "of": len(sampled)}
-
-
-def sampled_rows(row_bytes: int, budget: int) -> int:
-    """Return how many rows are searched for duplicates at a time: those that fit an eighth of the budget."""
-    return min(MAX_SAMPLED, budget // (8 * hashed_row_bytes(row_bytes)))
 
 
 def _scores_of_tags(context: Context, true: Tags) -> Compared:
@@ -181,7 +177,7 @@ def with_scored(cost: Cost, f: PlanInputs, n_models: int, *, asked: bool = False
 
     asked : as `scored_bytes`.
     """
-    height = min(max(f.n_test, f.n_labeled), sampled_rows(f.row_bytes, f.budget))
+    height = min(max(f.n_test, f.n_labeled), rows_hashed(f.row_bytes, f.budget))
     sampled = height * hashed_row_bytes(f.row_bytes) + KEY_BYTES * f.n_labeled
     cost = replace(cost, written=cost.written + 8 * f.n_test * f.n_values,  # of the model
                    read=cost.read + (min(f.n_test, height) + f.n_labeled) * f.row_bytes * (height > 0),

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 import dask
@@ -22,11 +23,17 @@ from .description import SETTINGS, WATCHED, RankedRuntime
 from .detached import Detached
 from .fork_server import forked_workers
 
+CONTAINER_USES, CONTAINER_STAT = Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory.stat")
+
 
 def machine_memory() -> tuple[int, int]:
     """Return the bytes of memory of this machine, or of its container, and how many of them are free."""
-    whole = memory_limit()
-    return whole, min(whole, psutil.virtual_memory().available)
+    whole, machine = memory_limit(), psutil.virtual_memory()
+    if whole >= machine.total or not CONTAINER_USES.exists():
+        return whole, min(whole, machine.available)
+    stat = dict(line.split() for line in CONTAINER_STAT.read_text(encoding="ascii").splitlines())
+    used = int(CONTAINER_USES.read_text(encoding="ascii")) - int(stat.get("inactive_file", 0))  # files are let go of
+    return whole, min(whole - used, machine.available)
 
 
 class LocalRuntime(RankedRuntime):

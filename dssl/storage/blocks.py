@@ -49,7 +49,7 @@ def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_b
     BudgetError : not even one row fits; the message names a sufficient budget.
     """
     within = arrays_within(budget_bytes)
-    share_note = f", of which rows have {within:,}"
+    share_note = f", of which {within:,} are available for rows"
     row_need = fixed_bytes + bytes_per_row
     min_budget = budget_beside(row_need)
     if share > 1:

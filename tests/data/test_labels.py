@@ -84,6 +84,10 @@ def test_choices_that_are_refused():
         choose_labels(codes, count=6, random_state=0)
     with pytest.raises(DataError, match="1 labeled points asked for"):
         choose_labels(codes, count=1, random_state=0)
+    with pytest.raises(DataError, match="no points of class 'eggs'"):
+        choose_labels(codes, count=3, random_state=0, n_classes=3, classes=["ham", "spam", "eggs"])
+    with pytest.raises(DataError, match="9 labeled points a class asked for; class 'ham' has "):
+        choose_labels(codes, per_class=9, random_state=0, classes=["ham", "spam"])
     with pytest.raises(DataError, match="no points of class 2"):
         choose_labels(codes, count=3, random_state=0, n_classes=3)
     with pytest.raises(DataError, match="no points of class 0"):

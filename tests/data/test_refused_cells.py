@@ -127,3 +127,7 @@ def test_only_numbers_with_one_other_decimal_mark_are_told_so(texts, mark):
     of_units = str(cells_error(cells, 40, "new.csv", ["a"], {}, can_drop=True, is_new=True,
                                expected={0: "numbers in 'kg'"}))
     assert "another decimal mark" not in of_units
+    assert ("convert cells of another unit" in of_units) == bool(texts)
+    assert ("when_missing: impute" in of_units) == (not texts)
+    of_truth = str(cells_error(cells, 40, "new.csv", ["a"], {}, can_drop=True, is_new=True, expected={0: "yes or no"}))
+    assert "convert cells" not in of_truth

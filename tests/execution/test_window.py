@@ -8,8 +8,9 @@ from itertools import count
 
 import pytest
 
+from dssl.base import signals
 from dssl.base.errors import ClusterError, Terminated
-from dssl.base.signals import raise_preempted, raise_terminated
+from dssl.base.signals import raise_interrupted, raise_preempted, raise_terminated
 from dssl.execution.in_process import InProcess
 from dssl.execution.window import Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
@@ -81,6 +82,29 @@ def test_termination_is_raised_as_such_where_it_breaks_nothing():
     with pytest.raises(Terminated):
         terminated()
     assert signal.getsignal(signal.SIGTERM) is raise_terminated
+
+
+def test_the_handler_of_a_command_waits_as_well():
+    signal.signal(signal.SIGINT, raise_interrupted)
+    done = []
+
+    def interrupted():
+        with Finished() as finished:
+            interrupt()
+            done.append(True)
+            finished.put("a task")
+            finished.get()
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert done == [True]
+    assert signal.getsignal(signal.SIGINT) is raise_interrupted
+
+
+def test_no_task_begins_after_an_interrupt_that_was_lost(monkeypatch):
+    monkeypatch.setattr(signals, "_arrived", [KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        InProcess(1).map([], MemoryParts())
 
 
 def test_a_handler_of_somebody_else_stays():

@@ -131,6 +131,20 @@ def test_an_upper_bound_above_the_limit_of_a_worker_or_the_budget_gives_way_to_t
     assert price(large, made.inputs, made.spec, Room(1 << 30)).bound == "upper"
 
 
+@pytest.mark.parametrize(("upper", "suffices"), [(900_000_000, True), (60_000_000, False)])
+def test_the_error_names_what_is_certainly_enough_and_a_much_smaller_budget_that_may_suffice(
+        spec, tmp_path, upper, suffices):
+    made = plan(spec, workspace=tmp_path / "work")
+    peak = {"upper": upper, "lower": 50_000_000}
+    item = with_cost(made, "models", lambda inputs, spec: Cost(1, 2, 3, peak[inputs.bound], 5).guessing("landmarks"))
+    said = str(price(item, made.inputs, made.spec, Room(10_000_000)).refused)
+    enough = size_of(said.split("raise memory_budget to ")[1].split(",")[0])
+    assert 0.8 * upper <= enough <= 1.2 * upper
+    assert ("which is certainly enough" in said) == suffices
+    if suffices:
+        assert 0.8 * 50e6 <= size_of(said.split("certainly enough; ")[1].split(" may suffice")[0]) <= 1.2 * 50e6
+
+
 def test_the_error_names_the_stage_that_needs_the_budget(spec, tmp_path):
     made = plan(spec, workspace=tmp_path / "work")
     first = with_cost(made, "split", lambda inputs, spec: Cost(1, 2, 3, 50_000_000, 5))

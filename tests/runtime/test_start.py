@@ -228,6 +228,7 @@ def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypat
 
 STARTED = """
 import multiprocessing.forkserver, os, signal, sys
+from dssl.execution.tasks import available_cores
 from dssl.runtime.fork_server import start_fork_server
 from dssl.runtime.start import open_runtime
 
@@ -235,19 +236,20 @@ def seen():
     names = ("MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS")
     with open(f"/proc/{os.getppid()}/environ") as file:
         server = dict(line.split("=", 1) for line in file.read().split(chr(0)) if "=" in line)
-    return "dssl.pipeline.run" in sys.modules, [server.get(name) for name in names], os.getppid()
+    blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return "dssl.pipeline.run" in sys.modules, [server.get(name) for name in names], os.getppid(), blocked
 
 if __name__ == "__main__":
     os.environ.pop("OMP_NUM_THREADS", None)
     on_interrupt = signal.getsignal(signal.SIGINT)
     start_fork_server()
     server = multiprocessing.forkserver._forkserver._forkserver_pid
-    assert (server is None) == (len(os.sched_getaffinity(0)) == 1)
+    assert (server is None) == (available_cores() == 1)
     assert "OMP_NUM_THREADS" not in os.environ
     assert signal.getsignal(signal.SIGINT) is on_interrupt
     if server is not None:
         with open_runtime(None) as (execution, _):
-            assert {*map(str, execution.client.run(seen).values())} == {str((True, ["65536", "1"], server))}
+            assert {*map(str, execution.client.run(seen).values())} == {str((True, ["65536", "1"], server, True))}
     print("as expected")
 """
 

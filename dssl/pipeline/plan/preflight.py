@@ -160,7 +160,7 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         enough, largest, min_budget = _enough([item, *stages], bounded, spec)
         other = f" (stage {largest} needs that much)" if largest not in ("", name) else ""
         if enough is not None and min_budget is not None and 2 * min_budget < enough:
-            other += f", which is enough whatever is found, while {size_setting(min_budget, up=True)} may do"
+            other += f", which is certainly enough; {size_setting(min_budget, up=True)} may suffice"
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
         return (f"{item.stage.hint}, or raise memory_budget{_to(enough)}, in the spec or by --memory-budget{other}"
                 f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}{duplicates_hint()}")
