@@ -23,15 +23,16 @@ def start_fork_server() -> None:
     """Start the process on a machine of several cores, so that it imports while this one reads and plans.
 
     It gets the variables that Dask sets for its workers, such as those that limit BLAS to one thread, unless the user
-    has set them: glibc and BLAS read them when they are loaded.
+    has set them: glibc and BLAS read them when they are loaded. And it imports no file of the working directory in
+    place of a module of the same name, such as `grp.py`.
     """
     if not sys.platform.startswith("linux") or available_cores() == 1:
         return
     import distributed  # noqa: F401  -- its settings
 
     multiprocessing.set_forkserver_preload(PRELOADED)
-    variables = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()
-                 if name not in os.environ}
+    settings = {**dask.config.get("distributed.nanny.pre-spawn-environ"), "PYTHONSAFEPATH": 1}
+    variables = {name: str(value) for name, value in settings.items() if name not in os.environ}
     os.environ.update(variables)
     try:
         with signals_deferred(), interrupts_not_inherited():

@@ -259,7 +259,10 @@ if __name__ == "__main__":
 def test_local_workers_are_copies_of_a_process_that_was_started_early_and_has_their_settings(tmp_path):
     script = tmp_path / "started.py"
     script.write_text(STARTED, encoding="utf-8")
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "grp.py").write_text("raise SystemExit('not the module of the library')", encoding="utf-8")
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False,
+                           cwd=tmp_path / "here")
     assert ended.stdout == "as expected\n", ended.stderr
 
 
