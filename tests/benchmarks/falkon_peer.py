@@ -58,7 +58,7 @@ def main() -> None:
 
     def model(M: int, iterations: int) -> "falkon.Falkon":
         return falkon.Falkon(kernel=falkon.kernels.GaussianKernel(given.sigma, opt=options), penalty=given.penalty,
-                             M=M, maxiter=iterations, random_state=given.random_state, error_every=None,
+                             M=M, maxiter=iterations, seed=given.random_state, error_every=None,
                              options=options)
 
     model(50, 2).fit(X[:500], Y[:500])
