@@ -24,7 +24,7 @@ def start_fork_server() -> None:
 
     It gets the variables that Dask sets for its workers, such as those that limit BLAS to one thread, unless the user
     has set them: glibc and BLAS read them when they are loaded. And it imports no file of the working directory in
-    place of a module of the same name, such as `grp.py`.
+    place of a module of the same name.
     """
     if not sys.platform.startswith("linux") or available_cores() == 1:
         return
