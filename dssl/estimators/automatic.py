@@ -211,12 +211,12 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         The labels predicted for the points of the fit.
     gain_ : Gain
         The held-out errors `baseline` and `with_graph`, with 95 % intervals, their
-        `difference`, and the `verdict` of a paired test, which `helps` and `hurts`
-        tell.
+        `difference`, and the `verdict` of a paired test (`helps`, `hurts`).
     evidence_ : dict
         What is known of the fit: `in_words` says what the gain means and which
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
-        the weight of each, `odd_labels` which targets the others contradict, and
+        the weight of each, `odd_labels` which targets the others contradict,
+        `duplicates` how many of up to 5,000 labeled points equal another one, and
         `other_model` what held-out labels say of another model. Of tags,
         `held_out` has the scores of the model and of its supervised baseline on
         held-out labels (`dssl.selection.tag_scores`), `over_tags` their differences, and
@@ -354,12 +354,12 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
         What is predicted for the points of the fit.
     gain_ : Gain
         The held-out errors `baseline` and `with_graph`, with 95 % intervals, their
-        `difference`, and the `verdict` of a paired test, which `helps` and `hurts`
-        tell.
+        `difference`, and the `verdict` of a paired test (`helps`, `hurts`).
     evidence_ : dict
         What is known of the fit: `in_words` says what the gain means and which
         classes no point of the fit is predicted as (`never_predicted`), `kernels`
-        the weight of each, `odd_labels` which targets the others contradict, and
+        the weight of each, `odd_labels` which targets the others contradict,
+        `duplicates` how many labeled points equal another one (up to 5,000), and
         `other_model` what held-out labels say of another model.
     by_labels_ : dict
         The errors of the model and of its supervised baseline on held-out labels.
