@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
@@ -95,11 +94,14 @@ def interrupts_not_inherited() -> Iterator[None]:
     """Block SIGINT in this thread for a while; processes and threads that it starts meanwhile block it for good.
 
     A terminal sends SIGINT to all of its processes. The command ends its workers itself, and their tracebacks would not
-    help. One that arrives meanwhile comes at the end.
+    help. Signals that end this process are deferred meanwhile.
     """
+    from multiprocessing import resource_tracker  # most commands start no process
+
     resource_tracker.ensure_running()  # unblocks SIGINT when it starts its process, which it does before any other
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with signals_deferred():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -13,7 +13,7 @@ from multiprocessing import forkserver
 
 import dask
 
-from ..base.signals import interrupts_not_inherited, signals_deferred
+from ..base.signals import interrupts_not_inherited
 from ..execution.tasks import available_cores
 
 PRELOADED = ["distributed", "dssl.pipeline.run"]
@@ -35,7 +35,7 @@ def start_fork_server() -> None:
     variables = {name: str(value) for name, value in settings.items() if name not in os.environ}
     os.environ.update(variables)
     try:
-        with signals_deferred(), interrupts_not_inherited():
+        with interrupts_not_inherited():
             forkserver.ensure_running()
     finally:
         for name in variables:

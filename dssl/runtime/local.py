@@ -16,7 +16,7 @@ from distributed.system import memory_limit
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
-from ..base.signals import interrupts_not_inherited, signals_deferred
+from ..base.signals import interrupts_not_inherited
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
@@ -82,7 +82,7 @@ class LocalRuntime(RankedRuntime):
             stack.enter_context(dask.config.set(self.settings()))  # worker processes inherit it, and doctor checks it
             stack.enter_context(forked_workers())
             # Dask could not close a cluster that has only half begun.
-            with signals_deferred(), interrupts_not_inherited():
+            with interrupts_not_inherited():
                 cluster = stack.enter_context(LocalCluster(
                     n_workers=self.workers, threads_per_worker=self.threads_per_worker, processes=True,
                     env=dict(os.environ),  # what has changed since the process was started of which they are copies

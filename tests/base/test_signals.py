@@ -8,7 +8,6 @@ import threading
 
 import pytest
 
-from dssl.base import signals
 from dssl.base.errors import Terminated
 from dssl.base.signals import (
     heed_signals,
@@ -18,17 +17,13 @@ from dssl.base.signals import (
     signals_deferred,
     signals_raised,
 )
+from tests.handlers import handled
 
 
 @pytest.fixture(autouse=True)
-def handled(monkeypatch):
-    """A shell has its background jobs, and all that they start, ignore SIGINT."""
-    monkeypatch.setattr(signals, "_arrived", [])
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, raise_terminated),
-              signal.SIGINT: signal.signal(signal.SIGINT, raise_interrupted)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def as_in_a_command():
+    with handled({signal.SIGTERM: raise_terminated, signal.SIGINT: raise_interrupted}):
+        yield
 
 
 def interrupt():
@@ -59,7 +54,7 @@ def test_an_interrupt_while_processes_start_comes_at_the_end():
     done = []
 
     def body():
-        with signals_deferred(), interrupts_not_inherited():
+        with interrupts_not_inherited():
             interrupt()
             done.append("all of it")
 

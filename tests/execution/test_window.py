@@ -14,19 +14,16 @@ from dssl.base.signals import raise_interrupted, raise_preempted, raise_terminat
 from dssl.execution.in_process import InProcess
 from dssl.execution.window import Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
+from tests.handlers import handled
 
 HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: raise_terminated,
             signal.SIGUSR1: raise_preempted}
 
 
 @pytest.fixture(autouse=True)
-def heeded(monkeypatch):
-    """A shell has its background jobs, and all that they start, ignore SIGINT."""
-    monkeypatch.setattr("dssl.base.signals._arrived", [])
-    before = {number: signal.signal(number, handler) for number, handler in HANDLERS.items()}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def heeded():
+    with handled(HANDLERS):
+        yield
 
 
 def interrupt():

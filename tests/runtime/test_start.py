@@ -29,6 +29,7 @@ from dssl.runtime import local
 from dssl.runtime.address import AddressRuntime
 from dssl.runtime.local import LocalRuntime
 from dssl.runtime.start import InProcessRuntime, load_runtime, open_runtime
+from tests.handlers import handled
 
 CLUSTERS = sorted((Path(__file__).parents[2] / "cluster").glob("*.yaml"))
 
@@ -278,11 +279,6 @@ def test_an_order_to_end_waits_until_the_workers_can_be_closed(monkeypatch, numb
             self.callback(closed.append, True)
 
     monkeypatch.setattr("dssl.runtime.local.LocalCluster", Cluster)
-    monkeypatch.setattr("dssl.base.signals._arrived", [])
-    before = signal.signal(number, handler)
-    try:
-        with pytest.raises(error), LocalRuntime(workers=1).start(1 << 30):
-            pass
-    finally:
-        signal.signal(number, before)
+    with handled({number: handler}), pytest.raises(error), LocalRuntime(workers=1).start(1 << 30):
+        pass
     assert closed == [True]
