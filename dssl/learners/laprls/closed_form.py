@@ -128,19 +128,20 @@ def _is_regular(K: np.ndarray) -> bool:
 class ClosedFormTask:
     """Write the held-out `values` (p, m, c) of the labeled points for p pairs of penalties of one ratio.
 
-    shared : `fold`, `weight`, `target` and features `Phi` (m, r) of the labels, and the arrays of `ridge_arrays`.
-    lambda_A : (p, F) of each pair and fold. Memory: `closed_form_bytes`.
+    shared : `weight`, `target` and features `Phi` (m, r) of the labels, and the arrays of `ridge_arrays`. folds :
+    `fold` of each label. lambda_A : (p, F) of each pair and fold. Memory: `closed_form_bytes`.
     """
 
     shared: Arrays
+    folds: Arrays
     ratio: float
     lambda_A: np.ndarray
     centered: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
-        shared = self.shared.load()
+        shared, fold_of = self.shared.load(), self.folds.load()["fold"]
         X, folds = ridge_features(shared, self.ratio), [
-            np.flatnonzero(shared["fold"] == fold) for fold in range(self.lambda_A.shape[1])]
+            np.flatnonzero(fold_of == fold) for fold in range(self.lambda_A.shape[1])]
         return out.write(values=held_out_ridge_of_features(X, shared["target"], folds, self.lambda_A, shared["weight"],
                                                            self.centered))
 
@@ -169,35 +170,47 @@ def closed_form_values(system: NystromSystem, gram: GramSystem, systems: Sequenc
     systems : of each pair, one for each fold 0 to F - 1. gram : of all labels. One pass over the labeled points, and
     one task for each ratio of penalties.
     """
-    yield from closed_form_of_features(label_features(system, execution), system.lines, gram, systems, execution)
+    yield from closed_form_of_features(label_features(system, execution), gram, [(system.lines, systems)], execution)
 
 
-def closed_form_of_features(Phi: np.ndarray, lines: LabelLines, gram: GramSystem, systems: Sequence[Penalties],
+def closed_form_of_features(Phi: np.ndarray, gram: GramSystem,
+                            repetitions: Sequence[tuple[LabelLines, Sequence[Penalties]]],
                             execution: Execution) -> Iterator[np.ndarray]:
-    """Yield the values of `closed_form_values` from the features (m, r) of the label lines."""
-    pairs = [item.whole for item in systems[::lines.n_held_out_folds]]
+    """Yield the values of `closed_form_values` from the features (m, r) of the label lines, by one map of tasks.
+
+    repetitions : the same labels with other folds, and the systems of each.
+    """
     require(bool(np.isfinite(Phi).all()), f"the features of {len(Phi)} labels hold NaN or infinite values",
             error=DataError, why="the kernel is not finite at some points", fix="drop or impute points that are not "
             "finite; scale the features if the kernel overflows")
-    groups, parts = by_ratio(pairs), execution.scratch()
-    shared = {control: execution.share(**_shared(gram, lines, Phi, control, sum(key[0] == control for key in groups)))
-              for control in {control for control, _ in groups}}
-    execution.map([
-        ClosedFormTask(shared[control], ratio, fold_norms([pairs[index] for index in members], lines.n_held_out_folds),
-                       gram.fit_intercept) for (control, ratio), members in groups.items()], parts)
-    location = {index: (part, row) for part, members in enumerate(groups.values()) for row, index in enumerate(members)}
-    for index in range(len(pairs)):
-        part, row = location[index]
-        yield parts.read(part)["values"][row][:, None]
+    pairs = [[item.whole for item in systems[::lines.n_held_out_folds]] for lines, systems in repetitions]
+    groups = [by_ratio(of_one) for of_one in pairs]
+    ratios = {key for of_one in groups for key in of_one}
+    shared = {control: execution.share(**_shared(gram, repetitions[0][0], Phi, control,
+                                                 sum(key[0] == control for key in ratios)))
+              for control in {control for control, _ in ratios}}
+    tasks: list[ClosedFormTask] = []
+    location: dict[tuple[int, int], tuple[int, int]] = {}  # part and row of a repetition and a pair
+    for number, (lines, _) in enumerate(repetitions):
+        folds = execution.share(fold=lines.fold)
+        for (control, ratio), members in groups[number].items():
+            location.update({(number, index): (len(tasks), row) for row, index in enumerate(members)})
+            lambda_A = fold_norms([pairs[number][index] for index in members], lines.n_held_out_folds)
+            tasks.append(ClosedFormTask(shared[control], folds, ratio, lambda_A, gram.fit_intercept))
+    parts = execution.scratch()
+    execution.map(tasks, parts)
+    for number, of_one in enumerate(pairs):
+        for index in range(len(of_one)):
+            part, row = location[number, index]
+            yield parts.read(part)["values"][row][:, None]
     parts.remove()
 
 
 def _shared(gram: GramSystem, lines: LabelLines, Phi: np.ndarray, control: bool,
             n_ratios: int) -> dict[str, np.ndarray]:
     """Return the arrays of `ClosedFormTask` for `n_ratios` ratios, of the graph or of the control."""
-    arrays = {"fold": lines.fold, "weight": lines.weight, "target": lines.target}
     R = gram.K_ss if gram.T is None else None
-    return arrays | ridge_arrays(Phi, R, gram.energy(control), n_ratios)
+    return {"weight": lines.weight, "target": lines.target} | ridge_arrays(Phi, R, gram.energy(control), n_ratios)
 
 
 def ridge_arrays(Phi: np.ndarray, R: np.ndarray | None, E: np.ndarray | None, n_ratios: int) -> dict[str, np.ndarray]:

@@ -181,7 +181,7 @@ class LapRLSProblem:
         """Return the systems of a kernel, ready to be solved.
 
         held_out : whether folds will be held out. landmarks : selected here by default. parts : for the partial sums of
-        Gram matrices, scratch by default. later : other folds, for which `held_out_pair` will be called.
+        Gram matrices, scratch by default. later : other folds, for which `held_out_pairs` will be called.
         """
         shuffled = [replace(pair, control=True) for pair in self.candidates["model"] if "shuffled" in self.names]
         expected, validated = [*self.all_candidates, *shuffled], self.all_candidates if held_out else []
@@ -256,12 +256,18 @@ class PreparedLapRLS:
                                      "held_out_points": self.problem.params.system.held_out_points}
         self.evidence["seconds"]["cross_validation"] = round(time.perf_counter() - begin, 3)
 
-    def held_out_pair(self, pair: Penalties, folds: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the held-out values (l, c) of labels by one pair of penalties, NaN outside the disjoint `folds`."""
-        begin, lines = time.perf_counter(), self.problem.with_folds(folds).lines
-        scale = pair.scale and replace(pair.scale, weights=lines.training_weights, remaining=())
+    def held_out_pairs(self, pair: Penalties, repetitions: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+        """Return the held-out values (l, c) of labels by one pair of penalties, for each list of disjoint folds.
+
+        NaN for labels outside the folds.
+        """
+        begin, systems = time.perf_counter(), list[tuple[LabelLines, Penalties]]()
+        for folds in repetitions:
+            lines = self.problem.with_folds(folds).lines
+            scale = pair.scale and replace(pair.scale, weights=lines.training_weights, remaining=())
+            systems.append((lines, replace(pair, scale=scale)))
         with one_thread():
-            values = self.solver.held_out_pair(lines, replace(pair, scale=scale))
+            values = self.solver.held_out_pairs(systems)
         seconds = self.evidence["seconds"]
         seconds["held_out"] = round(seconds.get("held_out", 0.0) + time.perf_counter() - begin, 3)
         return values

@@ -155,9 +155,8 @@ class SmoothSolver(SystemSolver):
     held_out_method: str = "refit"
     method = "nystrom-direct"
 
-    def tasks(self, systems: Sequence[Penalties], *,
-              held_out: bool = False) -> Iterator[tuple[list[int], dict[str, np.ndarray], Receipt]]:
-        """Yield the numbers of the systems, arrays and receipt of each task."""
+    def tasks(self, systems: Sequence[Penalties], *, held_out: bool = False) -> list[tuple[list[int], NewtonTask]]:
+        """Return the tasks of systems, each with the numbers of its systems."""
         gram, lines = self.gram, self.gram.lines
         pairs = by_pair(systems)
         groups = [[number for pair in pairs[start:stop] for number in pair]
@@ -168,26 +167,30 @@ class SmoothSolver(SystemSolver):
         shared = self.execution.share(**gram.energies(systems), features=gram.sums["features"], penalty=gram.penalty(),
                                       systems=described, row=lines.row, fold=lines.fold, weight=lines.weight,
                                       target=lines.target)
-        edges, parts = np.cumsum([0, *map(len, groups)]).tolist(), self.execution.scratch()
-        receipts = self.execution.map([
-            NewtonTask(shared, first, last, self.loss, lines.n_held_out_folds, gram.fit_intercept, held_out,
-                       REFINE.get(gram.params.held_out))
-            for first, last in itertools.pairwise(edges)], parts)
-        for index, (numbers, receipt) in enumerate(zip(groups, receipts, strict=True)):
-            yield numbers, parts.read(index), receipt
+        edges = np.cumsum([0, *map(len, groups)]).tolist()
+        return [(numbers, NewtonTask(shared, first, last, self.loss, lines.n_held_out_folds, gram.fit_intercept,
+                                     held_out, REFINE.get(gram.params.held_out)))
+                for numbers, (first, last) in zip(groups, itertools.pairwise(edges), strict=True)]
+
+    def _results(self, tasks: Sequence[NewtonTask]) -> Iterator[tuple[dict[str, np.ndarray], Receipt]]:
+        """Yield the arrays and the receipt of each task."""
+        parts = self.execution.scratch()
+        for index, receipt in enumerate(self.execution.map(tasks, parts)):
+            yield parts.read(index), receipt
         parts.remove()
 
     def solve(self, systems: Sequence[Penalties]) -> Functions:
         p, c = len(systems), self.gram.lines.target.shape[1]
         coef, intercept, steps = np.empty((p, self.gram.s, c)), np.empty((p, c)), np.zeros(p, np.int64)
-        for numbers, arrays, receipt in self.tasks(systems):
+        tasks = self.tasks(systems)
+        for (numbers, _), (arrays, receipt) in zip(tasks, self._results([task for _, task in tasks]), strict=True):
             coef[numbers] = [self.gram.lift(coefficients) for coefficients in arrays["b"]]
             intercept[numbers], steps[numbers] = arrays["intercept"], receipt["steps"]
         return Functions(coef, intercept, {"method": "nystrom-direct", "loss": self.loss.name,
                                            "newton_steps": steps.tolist()})
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        for _, arrays, _ in self.tasks(systems, held_out=True):
+        for arrays, _ in self._results([task for _, task in self.tasks(systems, held_out=True)]):
             yield arrays["values"].transpose(1, 0, 2)
 
     def with_new_folds(self, lines: LabelLines) -> "SmoothSolver":
@@ -197,11 +200,15 @@ class SmoothSolver(SystemSolver):
         return replace(self.gram, lines=replace(self.gram.lines, fold=lines.fold,
                                                 n_held_out_folds=lines.n_held_out_folds))
 
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        gram = self._gram_of(lines)
-        gram = replace(gram, params=calibration_params(gram.params, self.loss, lines))
-        values, = SmoothSolver(gram, self.loss, self.execution).held_out(with_folds([pair], lines.n_held_out_folds))
-        return values[:, 0]
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        tasks = []
+        for lines, pair in repetitions:
+            gram = self._gram_of(lines)
+            gram = replace(gram, params=calibration_params(gram.params, self.loss, lines))
+            (_, task), = SmoothSolver(gram, self.loss, self.execution).tasks(
+                with_folds([pair], lines.n_held_out_folds), held_out=True)
+            tasks.append(task)
+        return [arrays["values"][0] for arrays, _ in self._results(tasks)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -334,9 +341,9 @@ class SmoothIterativeSolver(SystemSolver):
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
         yield self._values(self.system, systems)
 
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        folded = self.system.with_folds_of(lines, self.execution)
-        return self._values(folded, with_folds([pair], lines.n_held_out_folds))[:, 0]
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        return [self._values(self.system.with_folds_of(lines, self.execution),
+                             with_folds([pair], lines.n_held_out_folds))[:, 0] for lines, pair in repetitions]
 
 
 def smooth_solver(system: NystromSystem, loss: SmoothLoss, expected: Sequence[Penalties], execution: Execution,

@@ -105,8 +105,8 @@ class SystemSolver(ABC):
         """
 
     @abstractmethod
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        """Return the held-out values (m, c) of the labels for the folds of `lines` and a pair in their scale."""
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        """Return for each repetition the held-out values (m, c) of the labels: its folds, and a pair in their scale."""
 
     def with_new_folds(self, lines: LabelLines) -> "SystemSolver | None":
         """Return the solver for other folds of the same labels; None where it must be prepared anew."""
@@ -133,8 +133,11 @@ class GramSolver(SystemSolver):
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        """As in the base class: single labels in closed form, larger folds by one pass over the labels.
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        return [self._held_out_pair(*each) for each in repetitions]
+
+    def _held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
+        """Return the held-out values: single labels in closed form, larger folds by one pass over the labels.
 
         The pass is that of the fit where it has summed these folds.
         """
@@ -201,12 +204,13 @@ class StoredGramSolver(SystemSolver):
         return solve_from_gram(self.gram, systems, self.execution)
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        return closed_form_of_features(self.gram.sums["features"], self.gram.lines, self.gram, systems, self.execution)
+        return closed_form_of_features(self.gram.sums["features"], self.gram, [(self.gram.lines, systems)],
+                                       self.execution)
 
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        values, = closed_form_of_features(self.gram.sums["features"], lines, self.gram,
-                                          with_folds([pair], lines.n_held_out_folds), self.execution)
-        return values[:, 0]
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        systems = [(lines, with_folds([pair], lines.n_held_out_folds)) for lines, pair in repetitions]
+        return [values[:, 0] for values in closed_form_of_features(self.gram.sums["features"], self.gram, systems,
+                                                                   self.execution)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,10 +232,14 @@ class IterativeSolver(SystemSolver):
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
         return held_out_values(self.system, self.solve(systems), systems, self.execution)
 
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair], lines.n_held_out_folds)
-        values, = held_out_values(folded, self._solved(folded, systems), systems, self.execution)
-        return values[:, 0]
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        held_out = []
+        for lines, pair in repetitions:
+            folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair],
+                                                                                           lines.n_held_out_folds)
+            values, = held_out_values(folded, self._solved(folded, systems), systems, self.execution)
+            held_out.append(values[:, 0])
+        return held_out
 
     def label_features(self) -> np.ndarray | None:
         return label_features(self.system, self.execution)
@@ -257,26 +265,30 @@ class DenseSolver(SystemSolver):
     def cheap_leave_one_out(self) -> bool:  # type: ignore[override]
         return self.task.params.solver == "direct" or self.task.loss != SQUARES
 
-    def _run(self, task: DenseTask, systems: Sequence[Penalties], *,
-             held_out: bool) -> tuple[dict[str, np.ndarray], JsonObject]:
+    def _run(self, tasks: Sequence[DenseTask]) -> list[tuple[dict[str, np.ndarray], JsonObject]]:
         parts = self.execution.scratch()
-        receipt, = self.execution.map([replace(task, systems=tuple(systems), held_out=held_out)], parts)
-        require_converged(receipt["evidence"], task.params)
-        return parts.read(0), receipt["evidence"]
+        receipts = self.execution.map(tasks, parts)
+        for receipt in receipts:
+            require_converged(receipt["evidence"], self.task.params)
+        return [(parts.read(number), receipt["evidence"]) for number, receipt in enumerate(receipts)]
 
     def solve(self, systems: Sequence[Penalties]) -> Functions:
-        arrays, evidence = self._run(self.task, systems, held_out=False)
+        (arrays, evidence), = self._run([replace(self.task, systems=tuple(systems), held_out=False)])
         return Functions(arrays["coef"], arrays["intercept"], evidence)
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
-        yield self._run(self.task, systems, held_out=True)[0]["values"]
+        (arrays, _), = self._run([replace(self.task, systems=tuple(systems), held_out=True)])
+        yield arrays["values"]
 
-    def held_out_pair(self, lines: LabelLines, pair: Penalties) -> np.ndarray:
-        task = self.task
-        labels = self.execution.share(**{**task.labels.load(), "fold": lines.fold})
-        params = calibration_params(task.params, task.loss, lines)
-        folded = replace(task, labels=labels, n_held_out_folds=lines.n_held_out_folds, params=params)
-        return self._run(folded, with_folds([pair], lines.n_held_out_folds), held_out=True)[0]["values"][:, 0]
+    def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
+        task, tasks = self.task, []
+        labels = task.labels.load()
+        for lines, pair in repetitions:
+            tasks.append(replace(
+                task, labels=self.execution.share(**{**labels, "fold": lines.fold}), held_out=True,
+                systems=tuple(with_folds([pair], lines.n_held_out_folds)), n_held_out_folds=lines.n_held_out_folds,
+                params=calibration_params(task.params, task.loss, lines)))
+        return [arrays["values"][:, 0] for arrays, _ in self._run(tasks)]
 
 
 def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], execution: Execution,
@@ -285,7 +297,7 @@ def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], e
     """Return the solver of least squares on landmarks, for the expected systems.
 
     parts : for the partial sums of Gram matrices, scratch by default. held_out : the pairs of penalties whose folds
-    will be held out. later : with the folds that `held_out_pair` will be asked for, if that is known.
+    will be held out. later : with the folds that `held_out_pairs` will be asked for, if that is known.
     """
     closed_form = closed_form_of(system, held_out, execution.memory_budget)
     systems = [*expected, *with_folds(held_out, system.lines.n_held_out_folds)]

@@ -389,6 +389,8 @@ def _prepared(context: Context, problem: LapRLSProblem, number: int, params: Pen
 def _held_out_values(prepared: PreparedLapRLS, pair: Penalties, folds: LabelFolds,
                      weight: np.ndarray | None) -> list[HeldOut]:
     """Return the values at labels held out; none where that does not fit the memory budget."""
-    target = prepared.problem.target
-    return [] if not prepared.solver.can_hold_out else [
-        HeldOut(target, target.coding, prepared.held_out_pair(pair, each), each, weight) for each in folds.repetitions]
+    target, repetitions = prepared.problem.target, folds.repetitions
+    if not repetitions or not prepared.solver.can_hold_out:
+        return []
+    return [HeldOut(target, target.coding, values, each, weight)
+            for values, each in zip(prepared.held_out_pairs(pair, repetitions), repetitions, strict=True)]

@@ -14,11 +14,20 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls import solve as laprls_solve
+from dssl.learners.laprls.closed_form import label_features
 from dssl.learners.laprls.gram import GramSystem, folds_that_fit, gram_system, refined, solve_from_gram
 from dssl.learners.laprls.iterations import factors_that_fit, groups_of
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.products import CACHE, gram_bytes
-from dssl.learners.laprls.solve import choose_method, held_out_values, least_squares_solver, solver_method
+from dssl.learners.laprls.smooth import smooth_solver
+from dssl.learners.laprls.solve import (
+    StoredGramSolver,
+    choose_method,
+    held_out_values,
+    least_squares_solver,
+    solver_method,
+)
+from dssl.learners.losses import SquaredHinge
 from tests import reference
 from tests.in_pairs import in_pairs
 
@@ -292,7 +301,7 @@ def test_folds_are_held_out_of_functions_of_the_other_labels(at_once, monkeypatc
     lines = replace(made.lines, fold=rng.integers(0, 6, len(made.lines.row)), n_held_out_folds=5)
     folded = replace(made, lines=lines)
     system = replace(made.system, params=replace(made.system.params, solver="nystrom-direct"))
-    values = least_squares_solver(system, [pair], made.execution).held_out_pair(lines, pair)
+    values, = least_squares_solver(system, [pair], made.execution).held_out_pairs([(lines, pair)])
     for fold in range(5):
         line = lines.fold == fold
         assert_allclose(values[line], folded.dense(replace(pair, held_out=fold))[lines.row[line]], rtol=1e-7, atol=1e-9)
@@ -306,7 +315,7 @@ def test_folds_that_a_fit_will_hold_out_are_summed_in_its_own_pass():
     alone, known = (least_squares_solver(system, [pair], made.execution, later=later) for later in (None, lines))
     assert (len(alone.gram.sums["labels"]), len(known.gram.sums["labels"])) == (4, 6)
     assert_allclose(known.solve([pair]).coef, alone.solve([pair]).coef, rtol=1e-9)
-    assert_allclose(known.held_out_pair(lines, pair), alone.held_out_pair(lines, pair), rtol=1e-8)
+    assert_allclose(known.held_out_pairs([(lines, pair)])[0], alone.held_out_pairs([(lines, pair)])[0], rtol=1e-8)
     single = replace(lines, fold=np.arange(len(lines.row)), n_held_out_folds=len(lines.row))
     in_closed_form = least_squares_solver(system, [pair], made.execution, later=single)
     assert len(in_closed_form.gram.sums["labels"]) == 4
@@ -352,3 +361,52 @@ def test_centers_serve_as_landmarks():
     made = case(landmarks=Landmarks(np.random.default_rng(0).normal(size=(15, 3)), None), tol=1e-8)
     for method in METHODS:
         assert_functions(made, ITEMS, made.solve(ITEMS, method), CLOSE[method])
+
+
+class Counting(InProcess):
+    """Runs tasks in this process and notes how many each map had."""
+
+    def __init__(self):
+        super().__init__(1)
+        self.maps = []
+
+    def map(self, tasks, *arguments, **options):
+        self.maps.append(len(tasks))
+        return super().map(tasks, *arguments, **options)
+
+
+def solver_of(made, name, pair):
+    if name == "pcg":
+        system = replace(made.system, params=replace(made.system.params, solver="nystrom-pcg", tol=1e-12))
+        return least_squares_solver(system, [pair], made.execution)
+    system = replace(made.system, params=replace(made.system.params, solver="nystrom-direct"))
+    if name == "hinge":
+        return smooth_solver(system, SquaredHinge(), [pair], made.execution)
+    solver = least_squares_solver(system, [pair], made.execution)
+    if name == "gram":
+        return solver
+    features = label_features(system, made.execution)
+    return StoredGramSolver(replace(solver.gram, sums=solver.gram.sums | {"features": features}), made.execution)
+
+
+@pytest.mark.parametrize(("name", "maps"), [("stored", [3]), ("hinge", [3]), ("gram", None), ("pcg", None)])
+def test_labels_are_held_out_together_as_they_are_alone(name, maps):
+    execution, pair, rng = Counting(), Penalties(0.3, 0.4), np.random.default_rng(8)
+    made = case(execution=execution, coded=True)
+    solver, m = solver_of(made, name, pair), len(made.lines.row)
+    repetitions = [(replace(made.lines, fold=fold, n_held_out_folds=n_folds), pair) for fold, n_folds in (
+        (rng.integers(0, 5, m), 4), (rng.integers(0, 2, m), 1), (np.arange(m), m))]
+    execution.maps.clear()
+    together = solver.held_out_pairs(repetitions)
+    assert maps in (None, execution.maps)
+    for values, each in zip(together, repetitions, strict=True):
+        assert_array_equal(values, *solver.held_out_pairs([each]))
+        lines = each[0]
+        assert_array_equal(np.isnan(values).all(axis=1), lines.fold == lines.n_held_out_folds)
+        if name != "hinge":
+            folded = replace(made, lines=lines)
+            for fold in range(min(lines.n_held_out_folds, 4)):
+                line = lines.fold == fold
+                assert_allclose(values[line], folded.dense(replace(pair, held_out=fold))[lines.row[line]], rtol=1e-6,
+                                atol=1e-7)
+    assert solver.held_out_pairs([]) == []
