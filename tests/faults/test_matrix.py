@@ -227,6 +227,7 @@ def deleted(machines, stage):
 FAULTS = (worker_killed, workers_killed, scheduler_killed, driver_killed, worker_stopped, worker_stopped_for_a_while,
           workers_paused, another_run, lease_lost, orphan_writes_late, blind_worker, full_disk, network_cut, flipped,
           truncated, deleted)
+WORKERS_GO_ON = (driver_killed, lease_lost, orphan_writes_late)  # those of a run that is over, for the task in hand
 SLOW = {(workers_killed, "neighbors"), (orphan_writes_late, "neighbors")}
 CELLS = [pytest.param(fault, stage, id=f"{fault.__name__}-{stage}", marks=[
     pytest.mark.slow if (fault, stage) in SLOW else pytest.mark.extended]) for fault in FAULTS for stage in STAGES]
@@ -237,6 +238,9 @@ def test_the_same_bytes_after(machines, undisturbed, fault, stage):
     found = fault(machines, stage)
     expected = undisturbed(found if isinstance(found, str) else None)
     found = found if isinstance(found, dict) else machines.contents()
-    assert sorted(found) == sorted(expected)
+    more = set(found) - set(expected)
+    if fault in WORKERS_GO_ON:  # and may write what an intermediate step needed, once the artifact is complete
+        more = {name for name in more if "/within/" not in name}
+    assert (more, set(expected) - set(found)) == (set(), set())
     assert [name for name in expected if found[name] != expected[name]] == []
     assert any(name.startswith(UNTIL) for name in expected)
