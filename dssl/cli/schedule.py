@@ -85,7 +85,7 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     for name, text in files.items():
         click.echo(text if len(files) == 1 else f"# {name}\n{text}", nl=len(files) > 1)
     if not install:
-        click.echo("nothing was installed; add --install", err=True)
+        click.echo("nothing was installed: the job runs what --install keeps in the workspace; add --install", err=True)
         return
     with schedule.kept(fields, files) as paths:
         scheduler.install(scheduled, paths)
@@ -173,8 +173,9 @@ def fire_command(ctx: click.Context, folder: Path) -> None:
     from ..pipeline.schedule import Schedule
 
     schedule = Schedule(folder)
-    require(folder.is_dir(), f"there is no schedule in {folder}", error=SpecError, why="it was removed",
-            fix="remove its entry from cron, systemd or Slurm, too")
+    require(folder.is_dir(), f"there is no schedule in {folder}", error=SpecError,
+            why="it was removed, or `dssl schedule` ran without --install",
+            fix="remove its entry from cron, systemd or Slurm, or run `dssl schedule` with --install")
     fields = schedule.fields
     os.environ.update(fields["environment"])
     os.chdir(fields["cwd"])

@@ -187,8 +187,8 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         with these, both less their means. y may then have no label at all.
     classes : list or None
         The names of the classes in the order of the rows of class_embeddings, or of
-        the columns of `fit(soft_labels=...)`; None takes the classes of y in ascending
-        order, or 0, 1, ... where y has no label.
+        the columns of `fit(soft_labels=...)`; None takes the names of a DataFrame, or
+        the classes of y in ascending order, or 0, 1, ... where y has no label.
     memory_budget : int, str or None
         The bytes that a task may take, a number or text such as "600MB"; None is 1
         GiB, or what the workers allow.

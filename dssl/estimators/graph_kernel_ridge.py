@@ -101,8 +101,8 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
         language-image model. y may then have no label at all.
     classes : list or None
         The names of the classes in the order of the rows of class_embeddings, or of
-        the columns of `fit(soft_labels=...)`; None takes the classes of y in ascending
-        order, or 0, 1, ... where y has no label.
+        the columns of `fit(soft_labels=...)`; None takes the names of a DataFrame, or
+        the classes of y in ascending order, or 0, 1, ... where y has no label.
     tol : float
         The tolerance of the kernels' columns, see `FunctionParams`.
     scale : str

@@ -5,7 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from ..base.errors import DataError, ParameterError, require
-from ..data.inputs import labels_of
+from ..data.frames import as_pandas
+from ..data.inputs import in_order, labels_of
 from ..execution.tasks import Execution
 from ..learners.soft_labels import as_numbers, require_embeddings, require_soft_labels, vector_probabilities
 from ..learners.target.tags import Tags
@@ -16,11 +17,34 @@ from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
 
 
+def names_of(table: Any, axis: str) -> list[Any] | None:
+    """Return the names of the columns or of the rows ("index") of a DataFrame; None where they only count them."""
+    if not (hasattr(table, "iloc") and hasattr(table, "columns")):
+        return None
+    names: list[Any] = getattr(table, axis).tolist()
+    return None if names == list(range(len(names))) else names
+
+
+def places_of(wanted: np.ndarray, names: list[Any] | None, what: str) -> list[int] | None:
+    """Return where each of the wanted names, as text, is among others; None where none of them is.
+
+    Raises DataError: only some of them are.
+    """
+    texts, asked = [str(name) for name in names or ()], [str(name) for name in wanted.tolist()]
+    missing = sorted(set(asked) - set(texts))
+    if len(missing) == len(set(asked)):
+        return None
+    require(not missing, f"{what} names {texts[:8]}, and not {missing[:8]}", error=DataError,
+            why="the names say which is which, and some of those that y, classes or X has are not among them",
+            fix="correct the names, or pass an array without names, such as .to_numpy(), in the order of `classes`")
+    return [texts.index(name) for name in asked]
+
+
 class SoftLabelsEstimator(MethodEstimator):
     """An estimator whose fit takes what another model says of the points.
 
     It is given as `soft_labels`, by the vectors `class_embeddings` in the space of X, or as `base_estimator`, which is
-    fitted to the labels; classes : the names of the columns of the first two.
+    fitted to the labels; classes : the names of the columns of the first two. A DataFrame names them itself.
     """
 
     base_estimator: Any
@@ -28,6 +52,7 @@ class SoftLabelsEstimator(MethodEstimator):
     classes: Any = None  # of a classifier
     random_state: int
     _soft_labels: Any = None
+    _soft_names: list[Any] | None = None  # of its columns
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None, soft_labels: Any = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
@@ -54,7 +79,7 @@ class SoftLabelsEstimator(MethodEstimator):
         soft_labels : array-like, shape (n, n_classes), (n,) or (n, c), or None
             What another model says of the points: the probabilities of the classes,
             with rows of sum 1 and columns in the order of `classes_`, or as `classes`
-            names them; of tags (several labels a point) the probability of each; of a
+            or a DataFrame names them; of tags (several labels a point) the probability of each; of a
             regressor predicted targets. It must not have seen the labels. How much
             it counts beside the labels is chosen by these.
 
@@ -89,11 +114,13 @@ class SoftLabelsEstimator(MethodEstimator):
         require(self.classes is None or soft_labels is not None or self.class_embeddings is not None,
                 f"classes={self.classes!r}", error=ParameterError, fix="leave classes out",
                 why="it names the columns of soft_labels or the rows of class_embeddings, and there are none")
-        self._soft_labels = None if soft_labels is None else as_numbers(labels_of(soft_labels), "soft_labels")
+        table = None if soft_labels is None else labels_of(soft_labels)
+        self._soft_names = names_of(table, "columns")
+        self._soft_labels = None if table is None else as_numbers(table, "soft_labels")
         try:
             return super().fit(X, y, sample_weight, graph)
         finally:
-            self._soft_labels = None
+            self._soft_labels = self._soft_names = None
 
     def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
         if self._soft_labels is not None:
@@ -102,16 +129,37 @@ class SoftLabelsEstimator(MethodEstimator):
             require(names is not None or values.shape[1] == target.columns().shape[1], error=DataError,
                     what=f"soft_labels has {values.shape[1]} columns for targets of {target.columns().shape[1]}",
                     why="there is one for each target", fix="pass what the other model predicts for each target")
-            return self._in_order(values)
+            return values if names is None else self._in_order(values, names)
         if self.class_embeddings is None:
             return None
-        embeddings = require_embeddings(self.class_embeddings, rows.shape[1])
+        table = in_order(as_pandas(self.class_embeddings), getattr(self, "feature_names_in_", ()))
+        embeddings = require_embeddings(table, rows.shape[1])
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
-        return self._in_order(vector_probabilities(rows, vectors))
+        assert isinstance(target, Classes)
+        return self._in_order(vector_probabilities(rows, vectors), target.names)
 
-    def _in_order(self, values: np.ndarray) -> np.ndarray:
-        """Return columns in the order of `classes` as those of the ascending classes."""
-        return values if self.classes is None else values[:, np.argsort(np.asarray(self.classes), kind="stable")]
+    def _in_order(self, values: np.ndarray, names: np.ndarray) -> np.ndarray:
+        """Return columns in the order that the other model has them as those of the ascending classes."""
+        stated = self._stated_classes(names)
+        return values if stated is None else values[:, np.argsort(stated, kind="stable")]
+
+    def _stated_classes(self, known: np.ndarray) -> np.ndarray | None:
+        """Return the classes in the order in which the other model has them; None where nobody says.
+
+        known (k,) : those of the labels. A DataFrame names them, unless its names are none of `classes` or of y.
+        """
+        of_vectors = self._soft_labels is None
+        what = "the index of class_embeddings" if of_vectors else "soft_labels"
+        names = names_of(as_pandas(self.class_embeddings), "index") if of_vectors else self._soft_names
+        stated = None if self.classes is None else np.asarray(self.classes)
+        wanted = known if stated is None else stated
+        if names is None or not len(wanted):
+            return stated if names is None else np.asarray(names)
+        places = places_of(wanted, names, what)
+        if places is None:
+            return stated
+        of_place = dict(zip(places, wanted.tolist(), strict=True))
+        return np.asarray([of_place.get(place, name) for place, name in enumerate(names)])
 
 
 class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
@@ -139,12 +187,12 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
         count = self._n_opinions
         if count is None:
             return None
-        names = known if len(known) else np.arange(count)
-        if self.classes is not None:
-            names = np.unique(np.asarray(self.classes))
+        stated = self._stated_classes(known)
+        names = np.unique(stated) if stated is not None else known if len(known) else np.arange(count)
         what = "soft_labels" if self._soft_labels is not None else "class_embeddings"
-        require(len(names) == count and (self.classes is None or len(self.classes) == count), error=DataError,
-                what=f"{what} has {count} classes, but {'classes names' if self.classes is not None else 'y has'} "
+        require(len(names) == count and (stated is None or len(stated) == count), error=DataError,
+                what=f"{what} has {count} classes, but "
+                f"{'y has' if stated is None else 'there are names of' if self.classes is None else 'classes names'} "
                 f"{len(names)} different ones",
                 why="each class has one column of soft_labels, or one row of class_embeddings",
                 fix="name all of them in their order by classes=[...]")
@@ -169,6 +217,8 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
             require(np.ndim(self._soft_labels) == 2 and self._soft_labels.shape[1] == len(target.names),
                     f"soft_labels has shape {np.shape(self._soft_labels)}, and y has {len(target.names)} columns",
                     why="each tag has a column of probabilities", fix="pass one column a tag", error=DataError)
+            places = places_of(np.asarray(target.names), self._soft_names, "soft_labels")
+            self._soft_labels = self._soft_labels if places is None else self._soft_labels[:, places]
 
     def _of_tag(self, column: int) -> Self:
         tag = super()._of_tag(column)

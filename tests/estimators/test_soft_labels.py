@@ -1,6 +1,7 @@
 """Estimators on a graph with what another model says of the points."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -179,6 +180,37 @@ def test_what_cannot_be_pooled_is_refused(blobs):
         SemiSupervisedClassifier().fit(X, labels, soft_labels=2 * P)
     with pytest.raises(DataError, match="requires y"):
         SemiSupervisedClassifier(base_estimator="boosting").fit(X)
+
+
+def test_a_table_names_its_classes(blobs):
+    X, y, P = blobs
+    classes, order = np.array(["ant", "bee", "cow"]), [2, 0, 1]
+    table = pd.DataFrame(P[:, order], columns=classes[order])
+    labels = np.where(np.arange(len(y)) % 20 == 0, classes[y], "")
+    labels[labels == "cow"] = ""
+    for model in (LaplaceLearning(), LaplaceLearning(classes=[*classes])):
+        for known in (None, labels):
+            fitted = model.fit(X, known, soft_labels=table)
+            assert fitted.classes_.tolist() == [*classes]
+            assert fitted.score(X, classes[y]) > 0.95
+    numbers = LaplaceLearning().fit(X, some_labels(y, 3), soft_labels=table.set_axis(["2", "0", "1"], axis=1))
+    assert numbers.classes_.tolist() == [0, 1, 2]
+    assert numbers.score(X, y) > 0.95
+    by_place = LaplaceLearning().fit(X, some_labels(y, 3), soft_labels=pd.DataFrame(P, columns=["p", "q", "r"]))
+    assert by_place.score(X, y) > 0.95
+    with pytest.raises(DataError, match=r"soft_labels names \['cow', 'ant', 'bee'\], and not \['cat'\]"):
+        LaplaceLearning(classes=["ant", "bee", "cat"]).fit(X, soft_labels=table)
+
+
+def test_a_table_of_class_embeddings_is_matched_by_its_names(blobs):
+    X, y, _ = blobs
+    classes, order = np.array(["ant", "bee", "cow"]), [2, 0, 1]
+    V = np.stack([X[y == code].mean(axis=0) for code in range(3)])
+    names = [f"x{column}" for column in range(X.shape[1])]
+    table = pd.DataFrame(V[order], index=classes[order], columns=names)[names[::-1]]
+    model = LaplaceLearning(class_embeddings=table).fit(pd.DataFrame(X, columns=names))
+    assert model.classes_.tolist() == [*classes]
+    assert model.score(pd.DataFrame(X, columns=names), classes[y]) > 0.9
 
 
 @pytest.mark.parametrize("learner", [LaplaceLearning, PoissonLearning, GraphKernelRidge])

@@ -34,7 +34,7 @@ from dssl.learners.target.target import Quantities
     (np.array([2, "", 1], object), [1, -1, 0], [1, 2]),
     (np.array(["b", " ", "NA", "nan", float("nan"), "?", "a "], object), [1, -1, -1, -1, -1, -1, 0], ["a ", "b"]),
     (np.array(["b", "null", "a"]), [1, -1, 0], ["a", "b"]),
-    (np.array([2, None, -1], object), [1, -1, 0], [-1, 2]),
+    (np.array([2, None, -2], object), [1, -1, 0], [-2, 2]),
     (np.array([True, None], object), [0, -1], [True]),
     (pd.Series([2, pd.NA, 1], dtype="Int64"), [1, -1, 0], [1, 2]),
     (pd.Series(["b", None, "a"]), [1, -1, 0], ["a", "b"]),
@@ -141,6 +141,20 @@ def test_minus_one_among_whole_floats_has_to_be_named():
     codes, classes = encode_labels(y, unlabeled=-1)
     assert codes.tolist() == [0, 1, 2, -1, -1]
     assert classes.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("y", [[0, 1, -1, None], pd.Series([0, 1, -1, pd.NA], dtype="Int64"),
+                               np.array([0, 1.0, -1, np.nan], object)], ids=["list", "nullable", "objects"])
+def test_minus_one_beside_missing_values_has_to_be_named(y):
+    with pytest.raises(DataError, match=r"whole numbers stored as objects, and -1 is among them: \[-1.*, 0.*, 1.*\]"):
+        encode_labels(y)
+    codes, classes = encode_labels(y, -1)
+    assert (codes.tolist(), classes.tolist()) == ([0, 1, -1, -1], [0, 1])
+
+
+@pytest.mark.parametrize("y", [pd.Series([0, 1, -1], dtype="Int64"), np.array([0, 1, -1], object)])
+def test_minus_one_marks_unlabeled_points_among_objects_that_are_integers(y):
+    assert encode_labels(y)[0].tolist() == [0, 1, -1]
 
 
 def test_plus_and_minus_one_as_floats_are_classes():

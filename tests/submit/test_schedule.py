@@ -70,8 +70,8 @@ def test_the_log_of_a_service_is_that_of_the_schedule(scheduled, tmp_path):
     assert f"StandardOutput=append:{tmp_path}/a b%%n/log\n" in service
 
 
-def test_cron_is_given_one_line(scheduled):
-    line = Cron().render(scheduled)["crontab"]
+def test_cron_is_given_one_line(scheduled, tmp_path):
+    line = Cron().render(replace(scheduled, folder=tmp_path / "100% data"))["crontab"]
     assert line.count("\n") == 1
     assert line.startswith("30 4 1,15 * 5 ")
     assert line.endswith("# dssl: mine-1234abcd\n")

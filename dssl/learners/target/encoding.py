@@ -22,26 +22,29 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
         Missing values (NaN, None, pandas.NA, blank text, or `dssl.base.missing`) are always unlabeled.
     occurs : whether a named marker must occur, unless -1 does; False for a part of the labels.
 
-    Raises DataError: y is not one-dimensional, mixes types, or has only -1 and +1 with the default marker; floats hold
-    -1 beside other whole numbers, which is ambiguous, or infinity; the named marker does not occur.
+    Raises DataError: y is not one-dimensional, mixes types, or has only -1 and +1 with the default marker; floats or
+    objects hold -1 beside other whole numbers, which is ambiguous, or infinity; the named marker does not occur.
     """
     values = _one_dimension(y)
     require(values.dtype.kind not in "cSV", f"labels are of type {values.dtype}", error=DataError,
             why="a class is named by a number or a text", fix="pass integers or text; decode bytes by y.astype(str)")
     hidden = missing_values(values)
-    if unlabeled is None and values.dtype.kind in "iu":
-        present = np.unique(values)
+    known = _typed(values[~hidden]) if unlabeled is None else values[:0]
+    if unlabeled is None and known.dtype.kind in "iu" and len(known) == len(values):
+        present = np.unique(known)
         require(present.tolist() != [-1, 1], "labels are -1 and +1 throughout", error=DataError,
                 why="-1 marks unlabeled points, and here it could as well be a class",
                 fix="if -1 is a class, name another marker, for example unlabeled=0 (it need not occur); "
                     "if -1 marks unlabeled points, there must be two classes besides it")
-        hidden |= values == UNLABELED
-    elif unlabeled is None and values.dtype.kind == "f":
-        present = np.unique(values[~hidden])
+        hidden, known = known == UNLABELED, known[known != UNLABELED]
+    elif unlabeled is None and known.dtype.kind in "iuf":  # floats, or objects
+        present = np.unique(known)
         whole = bool((present == np.floor(present)).all())
+        stored = "floats" if values.dtype.kind == "f" else "objects"
         require(not (whole and -1 in present) or present.tolist() == [-1, 1], error=DataError,
-                what=f"labels are whole numbers stored as floats, and -1 is among them: {present[:6].tolist()}",
-                why="NaN marks unlabeled points among floats and -1 among integers, so -1 may be a marker or a class",
+                what=f"labels are whole numbers stored as {stored}, and -1 is among them: {present[:6].tolist()}",
+                why=f"missing values mark unlabeled points among {stored} and -1 among integers, so -1 may be a marker "
+                    "or a class",
                 fix="name the marker, unlabeled=-1; or one that does not occur if -1 is a class")
     elif unlabeled is not None:
         marked = np.array([type(value) is type(unlabeled) and bool(value == unlabeled) for value in values], bool) \
@@ -49,7 +52,7 @@ def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tupl
         minus_one = values.dtype.kind in "iuf" and bool((values == UNLABELED).any())
         require_marker(not occurs or bool(marked.any()) or minus_one or not len(values), unlabeled, "label")
         hidden |= marked
-    known = _typed(values[~hidden])
+        known = _typed(values[~hidden])
     classes, inverse = np.unique(known, return_inverse=True)
     require(classes.dtype.kind != "f" or bool(np.isfinite(classes).all()), "an infinite label", error=DataError,
             why="a class is named by a finite number or a text", fix="mark unlabeled points with NaN")

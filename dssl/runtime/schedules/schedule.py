@@ -132,9 +132,9 @@ class Cron(Scheduler):
     fix = "install cron, or use --to systemd"
 
     def render(self, scheduled: Scheduled) -> dict[str, str]:
-        command = shlex.join(scheduled.command).replace("%", r"\%")  # cron reads % as the end of a line
-        return {"crontab": f"{scheduled.times.text} {command} >> {shlex.quote(str(scheduled.log))} 2>&1 "
-                           f"{_mark(scheduled.name)}\n"}
+        command = f"{shlex.join(scheduled.command)} >> {shlex.quote(str(scheduled.log))} 2>&1"
+        escaped = command.replace("%", r"\%")  # cron reads % as the end of a line
+        return {"crontab": f"{scheduled.times.text} {escaped} {_mark(scheduled.name)}\n"}
 
     def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
         line = files["crontab"].read_text(encoding="utf-8")
