@@ -49,7 +49,7 @@ from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Quantities, Target
 from ..report.record import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
-from ..selection.by_labels import LabelFolds, by_labels
+from ..selection.by_labels import LabelFolds, by_labels, has_another
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.scoring import with_scoring
@@ -194,11 +194,12 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
                                               curve=context.fit is not None or context.side is None),
                                  **({} if shares is None else {"without_class_sizes": True})}
     on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.held_out_learner
-    known = np.flatnonzero(np.isfinite(on_graph).all(axis=1))
+    known = np.flatnonzero(np.isfinite(on_graph).all(axis=1) & has_another(target)[fitted.positions])
     weights = None if weight is None else weight[fitted.positions[known]]
     gain = gain_of(held_out.take(known), coding, on_graph[known], fitted.held_out_supervised[known], weights,
                    metric_of(target), without_class_sizes=shares is not None)
-    gain = replace(gain, all_labeled=len(target.labeled) == len(points))
+    gain = replace(gain, all_labeled=len(target.labeled) == len(points),
+                   single_labels=int((~has_another(target)).sum()) if gain.n else 0)
     odd = odd_labels(held_out, fitted.held_out, context.numbers_of(held_out.labeled))
     warn_odd_labels(odd)
     choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
@@ -226,11 +227,6 @@ def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
             why=f"half of the memory budget holds the kernels of at most {params.max_labels:,} labeled points",
             fix=f"set memory_budget to {2 * members_bytes(count, len(params.family.kernels)):,} or more"),
             UserWarning, stacklevel=3)
-
-
-def _of_held_out(weight: np.ndarray | None, fitted: AutomaticFit) -> np.ndarray | None:
-    """Return the weights of the labels that were held out."""
-    return None if weight is None else weight[fitted.positions]
 
 
 def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, target: Target, weight: np.ndarray | None,
@@ -261,15 +257,26 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
         elif isinstance(target, Classes):
             why = "the class sizes are known for all points, but not for subsets of the labels"
         whole = replace(whole, curve=[], no_curve=why)
-    alone, held_out = list(np.arange(len(fitted.positions))[:, None]), target.take(fitted.positions)
-    held_out_by_model = {name: [HeldOut(held_out, coding, values, alone, _of_held_out(weight, fitted))]
+    positions = fitted.positions
+    if fitted.pooled is None:
+        positions = positions[has_another(target)[positions]]
+    else:  # which knows the classes that have no other label
+        whole = replace(whole, single_labels=0)
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        everywhere = np.full((len(target.labeled), values.shape[1]), np.nan)
+        everywhere[fitted.positions] = values
+        return everywhere
+
+    alone = list(positions[:, None])
+    held_out_by_model = {name: [HeldOut(target, coding, spread(values), alone, weight)]
                 for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised),
                                      *([("other", fitted.pooled.held_out_other)] if fitted.pooled else []))}
     for _, folds in whole.curve:
         assert fitted.refit_held_out is not None
         for name, values in zip(held_out_by_model, fitted.refit_held_out(folds), strict=True):
             held_out_by_model[name].append(HeldOut(target, coding, values, folds))
-    return by_labels(held_out, replace(whole, compared=alone), held_out_by_model)
+    return by_labels(target, replace(whole, compared=alone), held_out_by_model)
 
 
 class OddLabels(UserWarning):
@@ -367,7 +374,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 33, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 34, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, REPORT_TEXT, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

@@ -298,5 +298,5 @@ CLUSTER_KERNEL = Method(
         Step("basis", 2, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
              _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
         selection_step(5, _selection_cost, _FEWER, REPORT_TEXT),
-        models_step(10, _models_cost, _FEWER, make_models)),
+        models_step(11, _models_cost, _FEWER, make_models)),
     _scores_cost, REPORT_TEXT, (BASE,), ClusterSections, evaluator=LinearEvaluator.of)

@@ -47,12 +47,13 @@ class LabelFolds:
     """The held-out folds of l labels.
 
     compared : folds of about one label of each class, or a single one of many labels. curve : for each draw the number
-    of training labels, and one fold of all other labels. no_curve, why : the reasons if there is no curve, or no
-    comparison.
+    of training labels, and one fold of all other labels. single_labels : those that are the only one of their class,
+    which `compared` leaves out. no_curve, why : the reasons if there is no curve, or no comparison.
     """
 
     compared: list[np.ndarray]
     curve: list[tuple[int, list[np.ndarray]]]
+    single_labels: int = 0
     no_curve: str = "each of its points would need a fit to all points"
     why: str = "no class has two labels, so none can be held out"
 
@@ -69,7 +70,7 @@ class LabelFolds:
         if one_of_many and len(target.labeled) > MAX_FOLDED:
             fold = _fold_of_points(target.labeled, target.strata(), random_state)
             if len(fold):
-                return cls([fold], [], TOO_MANY)
+                return cls([fold], [], no_curve=TOO_MANY)
         return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, curve=curve)
 
     @classmethod
@@ -82,9 +83,10 @@ class LabelFolds:
         smallest = int(sizes[sizes > 1].min())
         n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest
         folds = labeled_folds(strata, max(2, n_folds), random_state)
+        single = int((sizes == 1).sum())
         if len(strata) > MAX_CURVE_LABELS:
-            return cls(folds, [], TOO_MANY)
-        return cls(folds, _draws(strata, random_state)) if curve else cls(folds, [])
+            return cls(folds, [], single, TOO_MANY)
+        return cls(folds, _draws(strata, random_state) if curve else [], single)
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int], **options: Any) -> "LabelFolds":
@@ -96,6 +98,12 @@ class LabelFolds:
     def repetitions(self) -> list[list[np.ndarray]]:
         """Return lists of disjoint folds: those compared, then each draw of the curve."""
         return [self.compared, *(folds for _, folds in self.curve)] if self.compared else []
+
+
+def has_another(target: Target) -> np.ndarray:
+    """Return which labels (l,) have another one of their class, without which no model can predict them held out."""
+    strata = target.strata()
+    return np.bincount(strata, minlength=1)[strata] > 1
 
 
 def max_repetitions(n_labels: int) -> int:
@@ -177,6 +185,7 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
     scores[name] = {**{each: baseline[each] for each in (key, "standard_error", "interval")},
                     **target_score(true, constant), "predicts": predicts}
     return {"n": len(points), "folds": len(folds.compared), "scores": scores,
+            **({"single_labels": folds.single_labels} if folds.single_labels else {}),
             **unlabeled_verdict(true, {**predicted, name: constant}), **undefined,
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 

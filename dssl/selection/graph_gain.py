@@ -27,6 +27,7 @@ MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
 ALL_LABELED = "all training points are labeled: there are no unlabeled points that could help"
+SINGLE = "are the only ones of their classes"
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -39,7 +40,8 @@ class Gain:
     difference_interval : 95 % intervals on new points; None where unknown, as that of a difference of weighted errors,
     whose test counts points. The last contains 0 exactly where the test is not significant. p_value, verdict : of the
     paired test (`comparison.compare`). without_class_sizes : whether the model has class sizes, which the held-out
-    predictions do not use. all_labeled : whether there are no unlabeled points.
+    predictions do not use. all_labeled : whether there are no unlabeled points. single_labels : those that are the only
+    one of their class, which are not among the n.
     """
 
     metric: str
@@ -55,6 +57,7 @@ class Gain:
     difference_interval: list[float] | None = None
     without_class_sizes: bool = False
     all_labeled: bool = False
+    single_labels: int = 0
 
     @property
     def helps(self) -> bool:
@@ -88,7 +91,8 @@ class Gain:
         verdict = UNCLEAR if is_same and self.verdict in (HELPED, HURT) else self.verdict
         meaning = ALL_LABELED if self.all_labeled else MEANINGS[verdict]
         then = "; " if self.all_labeled else ": "
-        return (f"the {self.n} held-out labels are predicted with {self.metric} "
+        single = "" if not self.single_labels else f" ({self.single_labels} more {SINGLE})"
+        return (f"the {self.n} held-out labels{single} are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"
                 f"{sizes}){then}{meaning}")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.base.errors import DataError, ParameterError
+from dssl.data.append import append
 from dssl.data.columns import Columns, cells_of
 from dssl.data.dataset import Dataset
 from dssl.data.ingest import ingest, open_dataset
@@ -192,6 +193,37 @@ def test_a_decimal_comma_is_found_and_told(tmp_path):
     assert data.attributes["decimal"] == ","
     with pytest.raises(DataError, match="'a' is text without a repeated value, such as '0,25'"):
         read(path, decimal=".", thousands="none", when_text="error")
+
+
+def with_marks(folder, name, delimiter, mark, rows=30):
+    """Write a table of numbers with three decimals, which could as well be thousands."""
+    header = delimiter.join(["a", "b", "y"])
+    lines = [delimiter.join([f"{i + 1}{mark}250", f"{-i - 1}{mark}500", str(i % 2)]) for i in range(rows)]
+    (folder / name).write_text("\n".join([header, *lines, ""]))
+    return folder / name
+
+
+@pytest.mark.parametrize("names", [("a.csv", "b.csv"), ("b.csv", "a.csv")])
+def test_files_with_other_decimal_marks_are_not_one_data_set(names, tmp_path):
+    with_marks(tmp_path, "a.csv", ",", ".")
+    with_marks(tmp_path, "b.csv", ";", ",")
+    first, then = (tmp_path / name for name in names)
+    message = "numbers of .* have a decimal (comma|point), those of .* a decimal (point|comma)"
+    with pytest.raises(DataError, match=message):
+        ingest([first, then], MemoryParts(), InProcess(1))
+    ingest(first, StoredParts(tmp_path / "d"), InProcess(1)).save(tmp_path / "d")
+    with pytest.raises(DataError, match=message.replace("those of .*", "those of the data set")):
+        append(then, tmp_path / "d", InProcess(1))
+    mark = "," if then.name == "b.csv" else "."
+    assert append(then, tmp_path / "d", InProcess(1), decimal=mark).X.read_all()[30:].max() == 30.25
+
+
+def test_numbers_that_no_mark_is_in_follow_those_of_other_files(tmp_path):
+    with_marks(tmp_path, "a.csv", ",", ".")
+    (tmp_path / "whole.csv").write_text("a;b;y\n" + "".join(f"{i};{i};{i % 2}\n" for i in range(30)))
+    with_marks(tmp_path, "tabs.csv", "\t", ".")
+    data = ingest([tmp_path / name for name in ("a.csv", "whole.csv", "tabs.csv")], MemoryParts(), InProcess(1))
+    assert_array_equal(data.X.read_all()[[29, 59, 89]], [[30.25, -30.5], [29, 29], [30.25, -30.5]])
 
 
 def test_options_that_are_unknown_or_do_not_apply(tmp_path):

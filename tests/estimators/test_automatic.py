@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_wine, make_friedman1, make_moons, make_swiss_roll
+from sklearn.datasets import load_digits, load_wine, make_blobs, make_friedman1, make_moons, make_swiss_roll
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
@@ -152,7 +152,24 @@ def test_the_gain_is_what_leave_one_out_says():
     assert "the unlabeled points help" in found.evidence_["in_words"]
     free = y < 0
     assert abs(gain.with_graph - (found.transduction_ != true)[free].mean()) < 0.05
-    assert "too few labels" in fitted(1)[0].evidence_["in_words"]
+    assert "no label can be held out" in fitted(1)[0].evidence_["in_words"]
+
+
+def test_the_only_label_of_a_class_is_not_held_out():
+    X, t = make_blobs(300, 5, centers=3, cluster_std=1.5, random_state=0)
+    y = np.full(300, -1)
+    y[[np.flatnonzero(t == code)[0] for code in range(3)]] = range(3)
+    model = SemiSupervisedClassifier().fit(X, y)
+    assert (model.gain_.n, model.by_labels_["n"]) == (0, 0)
+    assert model.evidence_["in_words"].startswith("no label can be held out of its class")
+    y[np.flatnonzero(t == 1)[:6]] = 1
+    model = SemiSupervisedClassifier().fit(X, y)
+    assert (model.gain_.n, model.gain_.single_labels, model.gain_.with_graph) == (6, 2, 0.0)
+    assert "the 6 held-out labels (2 more are the only ones of their classes) are" in model.evidence_["in_words"]
+    assert (model.by_labels_["n"], model.by_labels_["single_labels"]) == (6, 2)
+    assert np.sum(model.by_labels_["scores"]["model"]["confusion"], axis=1).tolist() == [0, 6, 0]
+    assert model.by_labels_["curve"][-1]["labels"] == 7
+    assert "2 more labels are the only ones of their classes" in model.report()
 
 
 @pytest.mark.slow

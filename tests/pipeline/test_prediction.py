@@ -98,6 +98,15 @@ def test_a_new_file_with_another_decimal_mark_is_read_once_the_mark_is_named(tra
                                   predict(trained, table, "points.csv"))
 
 
+def test_a_new_file_with_semicolons_and_decimal_commas_is_not_read_as_thousands(trained):
+    table = trained[2][NAMES].round(3)
+    commas = table.map(lambda value: f"{value:.3f}".replace(".", ","))
+    path = trained[0] / "semicolons.csv"
+    commas.to_csv(path, sep=";", index=False)
+    with pytest.raises(DataError, match=r"semicolons.csv have a decimal comma, those of the data set a decimal point"):
+        trained[1].rows_of(path, InProcess(1))
+
+
 def test_columns_of_plain_numbers_are_numbers_in_a_new_file_too(trained):
     """However few words or units would do there to make them another kind of column."""
     table = trained[2][NAMES].head(40)

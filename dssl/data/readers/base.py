@@ -170,6 +170,13 @@ class Reader(ABC):
         """Return the columns that cannot be features and belong into `drop`, with the reason; reads no rows."""
         return {}
 
+    def mark_against(self, mark: str = "") -> str:
+        """Return the decimal mark with which the numbers of this file were written; "" where that is not certain.
+
+        "" also where the reader has a mark, and where the layout is that of `mark`, for which no row is read.
+        """
+        return ""
+
     def settle(self, readers: Sequence["Reader"]) -> "Reader":
         """Return this reader, adapted to all files of a data set; `readers` are their scanned readers and this one."""
         return self

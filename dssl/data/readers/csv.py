@@ -23,7 +23,7 @@ from ...base.missing import MISSING
 from . import lines
 from .base import TARGET_NAMES, Scan, no_rows
 from .cell_text import NUMBER_GAPS, is_number, possible_formats, trimmed
-from .cells import CellCounts
+from .cells import CellCounts, decimal_of
 from .column_choice import Column, features_and_target
 from .compressed import scratch_file, write_stream
 from .table import RowTexts, TableReader
@@ -311,6 +311,22 @@ class CsvReader(TableReader, lines.LineReader):
 
     def _prefers(self) -> str:
         return "," if self._records.delimiter == ";" else "."
+
+    def mark_against(self, mark: str = "") -> str:
+        if self.decimal is not None or _MARKS.get(self._first_records().delimiter, mark) == mark != "":
+            return ""
+        if self._scan is None:
+            self._sizes()
+            self._columns_in_use = self._features
+        counts = [*(self._counts if self._scan else self._count_cells()).values()]
+        formats = possible_formats(None, self.thousands, self.percent)
+        marks = {decimal_of(counts, formats, prefer=each) for each in formats}
+        if len(marks) == 2:  # as of 1,200 alone
+            return _MARKS.get(self._records.delimiter, "")
+        return marks.pop() if any(count.commas or (count.plain and count.measured) for count in counts) else ""
+
+
+_MARKS = {";": ",", ",": "."}  # decimal marks by delimiter
 
 
 def _as_utf_8(path: Path, name: str, scratch: Path, encoding: str) -> tuple[Path, str]:

@@ -17,6 +17,8 @@ from .base import Block, Reader, Scan
 from .cell_text import NumberFormat
 from .cells import Cells
 
+MARKS = {",": "comma", ".": "point"}
+
 
 class JoinedReader(Reader):
     """The concatenated rows of several readers.
@@ -56,6 +58,7 @@ class JoinedReader(Reader):
     def _look(self) -> Scan:
         for reader in self.readers:
             reader.scan()
+        require_one_mark(self.readers)
         self.readers = [reader.settle(self.readers) for reader in self.readers]
         scans = [reader.scan() for reader in self.readers]
         first, first_name, has_target = scans[0], self.readers[0].name, scans[0].target is not None
@@ -181,6 +184,21 @@ class JoinedReader(Reader):
         small._starts = self._starts[first:last + 1]
         small._orders, small._names = self._orders[first:last], self._names[first:last]
         return small
+
+
+def require_one_mark(readers: Sequence[Reader], mark: str = "", origin: str = "") -> None:
+    """Raise DataError if the numbers of files, or those of `origin`, which has a decimal mark, are written differently.
+
+    A comma separates thousands in one and decimals in the other, so 10,395 would be another number.
+    """
+    for reader in readers:
+        other = reader.mark_against(mark)
+        mark, origin = (mark, origin) if mark else (other, reader.name)
+        require(other in ("", mark), f"numbers of {reader.name} have a decimal {MARKS.get(other)}, those of {origin} a "
+                f"decimal {MARKS.get(mark)}", why="10,395 is ten and a bit in one of them, and thousands in the other",
+                fix="write all files with one decimal mark; or name that of new rows: --read 'decimal=\"" + other
+                    + "\"', in Python decimal=\"" + other + "\"; if all have the same, data.read.decimal names it",
+                error=DataError)
 
 
 def require_same_arrays(name: str, scan: Scan, other: str, *, has_target: bool, has_split: bool) -> None:

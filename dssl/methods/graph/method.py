@@ -322,7 +322,7 @@ GRAPH_LEARNER = Method(
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
         Step("vertex_values", 22, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 14, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 15, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, REPORT_TEXT, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))

@@ -279,7 +279,7 @@ TRANSDUCTIVE = Method(
         Step("landmarks", 2, ("points", "labels"), LandmarkChoice.of, make_landmarks, _landmarks_cost, _FEWER_FOLDS),
         Step("selection", 1, ("points", "labels", "landmarks"), lambda params: params, make_selection,
              _selection_cost, _FEWER_FOLDS, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("models", 5, ("points", "labels", "landmarks", "selection"), lambda params: params, make_models,
+        Step("models", 6, ("points", "labels", "landmarks", "selection"), lambda params: params, make_models,
              _models_cost, _FEWER, section=transductive_section)),
     _scores_cost, REPORT_TEXT, (Baseline(
         "base", "The supervised baseline: the same support vector machine on the same landmarks, without the unlabeled "
