@@ -9,7 +9,7 @@ Each is read whole by one task: weights take 40 bytes an edge in each direction,
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from ..base.errors import BudgetError, DataError, explain, require
 from ..base.units import size_setting
 from ..base.urls import is_url
 from ..data.anndata import open_obsp
+from ..data.ingest_params import IngestParams
 from ..data.readers.compressed import require_usual
 from ..data.readers.npz import DAMAGED
 from ..data.source_files import Source
@@ -60,6 +61,7 @@ from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_range
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of
 from ..storage.foreign_zarr import ForeignArray, is_zarr, list_arrays
+from .dataset import identifier_of, rows_in_files
 from .growth import CannotGrow
 from .stage import Stage
 
@@ -274,23 +276,31 @@ def make_health(context: Context, params: NoParams) -> Health:
     return cast(Health, {**health, "vertices": described_vertices(vertices)})
 
 
-def write_unreachable(folder: Path, health: Artifact, handled: str) -> Unreachable:
+def write_unreachable(folder: Path, health: Artifact, handled: str, source: Source, read: IngestParams,
+                      dataset: Mapping[str, Any], *, safe_csv: bool = False) -> Unreachable:
     """Return what a result says of the points that no label reaches; write all of them to `unreachable.csv`, if any.
 
-    handled : what predicts them.
+    handled : what predicts them. source, read, dataset : the source, how it was read, and the attributes of that stage.
 
-    The file has a line a point: its row in the source, from 0, and the points of its component.
+    The file has a line a point: its row in the source, from 0, what the identifier of a table says there, and the
+    points of its component.
     """
     unreachable = health.attributes["unreachable"]
     file = folder / "unreachable.csv" if unreachable["count"] else None
     if file:
+        blocks = unreachable_points(health.parts, health.attributes["n"])
+        columns = dict(zip(("row", "component_size"), map(np.concatenate, zip(*blocks, strict=True)), strict=True))
+        identifier = identifier_of(dataset)
+        if identifier is not None:
+            with rows_in_files(source, read, dataset) as rows:
+                if rows is not None and identifier in rows.names:
+                    columns[identifier] = np.asarray(rows.cells(identifier, columns["row"]))
         with draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
-            lines = CsvLines(text)
-            lines.write(["row", "component_size"])
-            for rows, sizes in unreachable_points(health.parts, health.attributes["n"]):
-                lines.write_all(zip(rows.tolist(), sizes.tolist(), strict=True))
-    return {"count": unreachable["count"], "ids": unreachable["ids"][:SHOWN], "handled": handled,
-            "file": str(file) if file else None}
+            lines = CsvLines(text, safe_csv)
+            lines.write([*columns])
+            lines.write_all(zip(*(column.tolist() for column in columns.values()), strict=True))
+    return {"count": unreachable["count"], "components": unreachable.get("components", 0),
+            "ids": unreachable["ids"][:SHOWN], "handled": handled, "file": str(file) if file else None}
 
 
 def _vertices_cost(f: PlanInputs, spec: Any) -> Cost:

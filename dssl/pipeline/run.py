@@ -243,8 +243,9 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
                                            draws=redrawn_by(made.given.to_dict())).sentences
         # Not of a kind without labels, and without any label that is no news of these points.
         if "unreachable" in stages.get("health", {}) and stages["labels"].get("n_labeled") != 0:
-            result["unreachable"] = write_unreachable(folder, made.artifact("health"),
-                                                      made.kind.report_text.unreachable)
+            result["unreachable"] = write_unreachable(
+                folder, made.artifact("health"), made.kind.report_text.unreachable, made.files["source"].source,
+                made.spec.read, stages["dataset"], safe_csv=made.spec.predictions.safe_csv)
         if table := write_predictions(folder, {item.stage.name: item.artifact for item in made.stages},
                                       made.files["source"].source, made.spec.read,
                                       made.spec.predictions.ending, made.spec.predictions.safe_csv):

@@ -111,9 +111,13 @@ class StageRecord(TypedDict, total=False):
 
 
 class Unreachable(TypedDict, total=False):
-    """How many training points no label reaches, the first of them, what predicts them, and the file that lists all."""
+    """How many training points no label reaches, the first of them, what predicts them, and the file that lists all.
+
+    components : in how many components of the graph they are.
+    """
 
     count: int
+    components: int
     ids: Sequence[int]
     handled: str
     file: str | None

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -358,12 +359,27 @@ def test_points_that_no_label_reaches_are_listed_by_source_row(spec, tmp_path):
     report = Path(result.report).read_text()
     assert f"rows {', '.join(map(str, place[:10]))}, … of the source" in report
     assert "unreachable.csv" in report
+    assert "Label a point of the component of the graph that no label reaches: 25 points in 1 component" in report
+
+
+def test_points_that_no_label_reaches_are_named_by_the_identifier(tmp_path):
+    X, y = make_blobs(200, 3, centers=[[0, 0, 0], [60, 0, 0], [0, 60, 0]], random_state=0)
+    kind = np.where(np.arange(200) % 9 == 0, np.array(["x", "y", ""])[y], "")
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(cell_id=[f"c{row:04d}" for row in range(200)], kind=kind)
+    table.to_csv(tmp_path / "cells.csv", index=False)
+    spec = {"name": "cells", "data": {"source": str(tmp_path / "cells.csv"), "read": {"target": "kind"}},
+            "labels": {"given": True}, "model": {"kind": "automatic"}}
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+    listed = pd.read_csv(result.unreachable["file"])
+    assert listed.columns.tolist() == ["row", "component_size", "cell_id"]
+    assert_array_equal(listed["row"], np.flatnonzero(y == 2))
+    assert_array_equal(listed["cell_id"], table["cell_id"][y == 2])
 
 
 def test_without_islands_there_is_no_list(spec, tmp_path):
     save(spec, *blobs(160))
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
-    assert result.unreachable == {"count": 0, "ids": [], "handled": "ambient kernel", "file": None}
+    assert result.unreachable == {"count": 0, "components": 0, "ids": [], "handled": "ambient kernel", "file": None}
     assert not (tmp_path / "work" / "runs" / result.run / "unreachable.csv").exists()
 
 
