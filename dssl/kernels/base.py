@@ -296,9 +296,9 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     else:
         distances = pdist(sampled, metric)
     positive = distances[distances > 0]
-    require(positive.size > 0, f"all {len(ids)} sampled points are equal, or there is only one", error=DataError,
-            why="the median distance is then zero, and no bandwidth follows from it",
-            fix="give the bandwidth as a number, or check that the features were read correctly")
+    require(positive.size > 0, f"all {len(ids)} sampled points are equal, or nearer than 1e-150, or there is only one",
+            why="the median distance is then zero, and no bandwidth follows from it", error=DataError,
+            fix="give the bandwidth as a number, or check units and values of the features")
     return float(np.median(positive))
 
 

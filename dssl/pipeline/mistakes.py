@@ -101,7 +101,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
     if item["type"] == "missing":
         return "is missing" + (f" ({NEEDED[place]})" if place in NEEDED else "")
     if item["type"] == "dataclass_type":
-        return ("the section is empty: leave it out, or indent its keys below it" if item["input"] is None else
+        way = "" if place == ("data",) or place in NEEDED else "leave it out, or "
+        return (f"the section is empty: {way}indent its keys below it" if item["input"] is None else
                 "expected a section: keys and their values, indented below it")
     return where_it_belongs(place, kind, specs) if item["type"] == UNKNOWN else said(item)
 

@@ -293,7 +293,8 @@ def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> 
     if empty[0] >= MANY_EMPTY and empty[0] - empty[1] >= SOME_EMPTY:
         beside = f"; the last column, {last.name}, is another choice: {_options([last])}" \
             if last is not None and last is not ordered[0] else ""
-        return ordered[0].name, f"{empty[0]:.0%} of its cells are empty, far more than of any other column{beside}"
+        percent = int(1000 * empty[0]) / 10  # not 100 while some have a value
+        return ordered[0].name, f"{percent:g} % of its cells are empty, far more than of any other column{beside}"
     if empty[0] > 0 and empty[0] >= 2 * empty[1]:
         if last is None or last is ordered[0] or not _is_few(last):
             return ordered[0].name, "it has the most empty cells by far"
