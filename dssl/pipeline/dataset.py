@@ -215,6 +215,26 @@ def changed_rows(growth: Growth, workspace: Workspace, artifact: Artifact) -> st
             "rows of changed and new files are new")
 
 
+def repeated_names(growth: Growth, source: Source, read: IngestParams, attributes: Mapping[str, Any]) -> str:
+    """Return in words how many added rows have the identifier of another row; nothing where none has.
+
+    source, read : with all rows, the added ones last, and how it was read. attributes : of the stage `dataset`.
+    """
+    identifier = identifier_of(attributes)
+    if not growth.grows or growth.last is None or identifier is None:
+        return ""
+    with rows_in_files(source, read, attributes) as rows:
+        if rows is None or identifier not in rows.names:
+            return ""
+        hashes = np.concatenate([np.fromiter(map(hash, block.cells[0]), np.int64)
+                                 for block in rows.blocks([identifier])])
+    first = np.unique(hashes, return_index=True)[1]
+    count = len(hashes) - growth.last.n_rows - int((first >= growth.last.n_rows).sum())
+    return "" if count < 1 else (
+        f"{count:,} of the new rows have the {identifier} of another row: if they are the same points, they count "
+        f"twice, and labels that name rows by {identifier} are refused for these")
+
+
 def _common(one: np.ndarray, other: np.ndarray) -> int:
     """Return how many hashes two arrays have in common, each as often as in the one that has it less often."""
     (values, counts), (others, theirs) = (np.unique(each, return_counts=True) for each in (one, other))

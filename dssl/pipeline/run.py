@@ -28,7 +28,7 @@ from ..storage.array_files import begin_anew
 from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
-from .dataset import changed_rows
+from .dataset import changed_rows, repeated_names
 from .gc import note_made, remove_intermediate
 from .graphs import write_unreachable
 from .growth import CannotGrow, LastRun
@@ -223,9 +223,13 @@ def _run(made: Plan, identity: str, folder: Path, execution: Execution, estimate
     note_made(made.workspace, (item.artifact.folder for item in made.selected if item.artifact.exists))
     if not unlike:  # until a worker came later
         _tell_unlike(execution.processors, tell)
-    if made.growth and (text := changed_rows(made.growth, made.workspace, made.artifact("dataset"))):
-        of_growth.append(text)
-        tell({"event": "note", "stage": "dataset", "text": text})
+    if made.growth and made.artifact("dataset").exists:
+        dataset = made.artifact("dataset")
+        for text in filter(None, (changed_rows(made.growth, made.workspace, dataset),
+                                  repeated_names(made.growth, made.files["source"].source, made.spec.read,
+                                                 dataset.attributes))):
+            of_growth.append(text)
+            tell({"event": "note", "stage": "dataset", "text": text})
     result = _result(identity, made, list(records.values()),
                      [*unlike_notes(execution.processors), *of_growth, *of_graph])
     if result["status"] == "done" and made.growth:  # first, since the next run then needs what is intermediate

@@ -346,6 +346,23 @@ def test_drift_within_the_bound_is_told(tmp_path):
 
 
 @pytest.mark.slow
+def test_new_rows_with_the_identifier_of_others_are_counted(tmp_path):
+    growing = Growing(tmp_path)
+    names = [f"c{row:04d}" for row in range(300)]
+    table, more = points(300), points(20, 1)
+    table.insert(0, "cell_id", names)
+    more.insert(0, "cell_id", [*names[:9], names[1], *(f"d{row}" for row in range(10))])
+    growing.write(1, table[:250])
+    growing.run()
+    growing.write(2, table[250:270])
+    growing.run()
+    assert not any("of another row" in note for note in growing.notes)
+    growing.write(3, more)
+    growing.run()
+    assert any(note.startswith("10 of the new rows have the cell_id of another row") for note in growing.notes)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sections", "name"), [
     ("ridge", {"solver": {"method": "jacobi", "tol": 1e-9}}, "columns"),
     ("graph", {}, "vertex_values")])
