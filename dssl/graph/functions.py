@@ -2,7 +2,8 @@
 
 The Lanczos process computes all ridges and powers at the cost of one (`solvers/krylov.py`). Small graphs, and ridges
 that are too small for the process to converge in `max_steps`, use the solvers of `solvers/solve.py` instead: one system
-a ridge, and p solves a column.
+a ridge, and p solves a column. With 3,000 points of six columns factors take three to five times as long as the
+process, with 1,800 images of digits about as long.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
 from ..solvers.krylov import Functions, Krylov, combined, krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
-from ..solvers.method import MAX_DIRECT, Direct
+from ..solvers.method import Direct
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
@@ -26,6 +27,9 @@ from .laplacian import Laplacian
 from .regularizer import FORMED_SECONDS, LaplacianKind, system_cost
 from .weights.build import read_graph
 
+MAX_FACTORED = 2_000  # vertices, up to which the matrix of each ridge is factored
+# Measured on one core: a vertex and column of all ridges and powers by factors, and a column by the Lanczos process.
+FACTORED_SECONDS, COLUMN_SECONDS = 4e-6, 0.012
 EXACT = 0.1  # share of the tolerance of functions that a sum of polynomials may differ from theirs at the rows
 ROUNDED = 1e-6  # of a sum of functions in float32, relative to its terms
 FIRST_BLOCKS = 2  # blocks of columns that are computed before the others, to see which functions converge
@@ -75,12 +79,12 @@ def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functio
     """Return functions of the Laplacian of a graph on some columns (t,), distinct vertices, at rows (r,), vertices too.
 
     Both in the coordinates of the Laplacian: where vertices are several points, see `Laplacian.multiplicity`.
-    factored : whether the matrix is; by default where it has up to `MAX_DIRECT` vertices.
+    factored : whether the matrix is; by default where it has up to `MAX_FACTORED` vertices.
 
     Raises NotConverged if a solver is used and ends above its tolerance.
     """
     columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
-    if len(graph.vertices) <= MAX_DIRECT if factored is None else factored:
+    if len(graph.vertices) <= MAX_FACTORED if factored is None else factored:
         return _by_solves(graph, columns, rows, functions, params, execution)
     return _by_krylov(graph, columns, rows, functions, params, execution)
 
@@ -188,14 +192,15 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
-    if n <= MAX_DIRECT:
+    if n <= MAX_FACTORED:
         prepared = system_cost(n, nnz, t, [Direct], guess=guess)
         peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
         blocks = block_count(t, block)
         if again:
-            return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak)
+            return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak,
+                           FACTORED_SECONDS * n * c)
         return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
-                       n_ridges * prepared.written, peak, prepared.smallest_peak)
+                       n_ridges * prepared.written, peak, prepared.smallest_peak, FACTORED_SECONDS * n * (t + c))
     first = stored + krylov_bytes(n, r, block, m, params.max_steps, max_power)
     second = stored + 8 * nnz + 12 * n * block + (8 * params.max_steps * t + 32 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
@@ -203,7 +208,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     if again:
         return cost_of(tasks + FIRST_BLOCKS, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
     return cost_of(1 + 2 * tasks + FIRST_BLOCKS, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,
-                   solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz)
+                   solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz + COLUMN_SECONDS * t)
 
 
 def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,

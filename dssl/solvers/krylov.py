@@ -128,7 +128,12 @@ class BlockTridiagonal:
         alpha = self.alpha + no_direction[:, :, None] * np.eye(self.alpha.shape[1])
         T, moved = replace(self, alpha=alpha), np.maximum(2.0**-24 * largest, dropped**2 / np.array(functions.ridge))
         bounds = np.array(functions.ridge) - np.array(functions.power) * moved / tol
-        return np.array([not len(alpha) or bool(T.block_inverses(bound)) for bound in bounds], bool)
+        order, first = np.argsort(bounds), 0  # T plus a bound is positive for all bounds from one on
+        while len(alpha) and first < len(bounds) and not T.block_inverses(bounds[order[first]]):
+            first += 1
+        is_resolved = np.zeros(len(bounds), bool)
+        is_resolved[order[first:]] = True
+        return is_resolved
 
     def _diagonals(self, functions: Functions) -> np.ndarray:
         """Return the diagonals (m, t) of `beta_0' f(T) e_1 beta_0`, infinite where T plus the ridge is not positive."""
@@ -252,7 +257,7 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     values = np.full((len(functions), len(rows), t), np.inf)
     for place, weights in T.functions(functions):
         values[place] = 0
-        for part, weight in zip(seen, weights, strict=True):
+        for part, weight in zip(seen, weights.astype(np.float32), strict=True):
             values[place] += part @ weight
     exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
     return Krylov(np.asarray(columns), T.alpha, T.beta, values + exact, converged & np.isfinite(values).all(axis=1))
