@@ -88,10 +88,9 @@ def _print_result(result: RunResult) -> None:
     if result.predictions:
         out.print(f"predictions of all rows: {result.predictions}", soft_wrap=True, highlight=False)
     if count := result.unreachable.get("count"):
-        where = result.unreachable.get("components", 0)
-        out.print(f"{count} {'point is' if count == 1 else 'points are'} unreachable from any label, in {where} "
-                  f"{'component' if where == 1 else 'components'} of the graph, perhaps a group that nobody has "
-                  f"labeled: label a point of each in {result.unreachable['file']}", soft_wrap=True, highlight=False)
+        points = "point is" if count == 1 else "points are"
+        out.print(f"{count} {points} unreachable from any label, perhaps a group that nobody has labeled; label some: "
+                  f"{result.unreachable['file']}", soft_wrap=True, highlight=False)
     out.print(f"report: {result.report}", soft_wrap=True, highlight=False)
     disk_use = f"kept: {size_text(result.disk_bytes)} in {result.workspace}"
     if result.intermediate_bytes:

@@ -85,7 +85,8 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     for name, text in files.items():
         click.echo(text if len(files) == 1 else f"# {name}\n{text}", nl=len(files) > 1)
     if not install:
-        click.echo("nothing was installed: the job runs what --install keeps in the workspace; add --install", err=True)
+        click.echo("nothing was installed; the job works once --install has stored the schedule in the workspace",
+                   err=True)
         return
     with schedule.kept(fields, files) as paths:
         scheduler.install(scheduled, paths)

@@ -138,7 +138,7 @@ def _row_of(line: LabelLine, known: Mapping[str, Sequence[int]]) -> int:
     require(len(rows) == 1, f"{line.origin}: the source has {'no' if not rows else len(rows)} "
             f"{'row' if not rows else 'rows'} with the identifier {line.name!r}", error=DataError,
             why="a label belongs to one row", fix="write it exactly as in the source (spreadsheets drop leading "
-            "zeros); in a file with the column row, which then counts, remove this one")
+            "zeros); or, if the file also has the column row, remove this one: rows are then found by number")
     return rows[0]
 
 

@@ -23,7 +23,7 @@ from .ingest_params import IngestParams
 from .readers.base import CellError, Reader, Scan, text_is_no_label
 from .readers.cells import Reading
 from .readers.formats import FORMATS, format_of, is_table, open_reader
-from .readers.joined import JoinedReader, require_one_mark
+from .readers.joined import JoinedReader, require_decimal
 from .readers.table import TARGET
 from .refused_cells import refused_cells
 from .source_files import Source, fingerprint
@@ -49,7 +49,7 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
         fetch(file)
     takes_decimal = "decimal" in FORMATS.named(formats[0]).options
     if like is not None and like.attributes.get("decimal") and params.decimal is None and takes_decimal:
-        params = with_mark(source, params, like.attributes["decimal"], scratch)
+        params = with_decimal(source, params, like.attributes["decimal"], scratch)
     readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
                for file in source.files]
     readers = [reader.without(leave_out) if "drop" in reader.options else reader for reader in readers]
@@ -66,11 +66,11 @@ def open_source(source: Source, params: IngestParams | None = None, *, scratch: 
     return readers[0] if len(readers) == 1 else JoinedReader(readers)
 
 
-def with_mark(source: Source, params: IngestParams, mark: str, scratch: Path) -> IngestParams:
-    """Return the parameters of new rows of a data set with a decimal mark; raise DataError if a file has another."""
-    readers = [open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **params.reader_options())
-               for file in source.files]
-    require_one_mark(readers, mark, "the data set")
+def with_decimal(source: Source, params: IngestParams, mark: str, scratch: Path) -> IngestParams:
+    """Return the parameters of new rows of a data set with a decimal mark; raise DataError if a file has the other."""
+    options = params.reader_options()
+    require_decimal([open_reader(file.path, params.format, scratch=scratch, labels=file.labels, **options)
+                     for file in source.files], mark)
     return replace(params, decimal=mark)
 
 

@@ -1,11 +1,11 @@
 """What estimators on a graph are given beside labels: what another model says of the points."""
 
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
 from ..base.errors import DataError, ParameterError, require
-from ..data.frames import as_pandas
 from ..data.inputs import in_order, labels_of
 from ..execution.tasks import Execution
 from ..learners.soft_labels import as_numbers, require_embeddings, require_soft_labels, vector_probabilities
@@ -19,24 +19,30 @@ from .method import MethodEstimator
 
 def names_of(table: Any, axis: str) -> list[Any] | None:
     """Return the names of the columns or of the rows ("index") of a DataFrame; None where they only count them."""
-    if not (hasattr(table, "iloc") and hasattr(table, "columns")):
+    if not (hasattr(table, "iloc") and hasattr(getattr(table, axis, None), "tolist")):
         return None
     names: list[Any] = getattr(table, axis).tolist()
     return None if names == list(range(len(names))) else names
 
 
-def places_of(wanted: np.ndarray, names: list[Any] | None, what: str) -> list[int] | None:
-    """Return where each of the wanted names, as text, is among others; None where none of them is.
+def text_of_name(name: Any) -> str:
+    """Return a name as text, of a whole number without a fraction."""
+    is_whole = isinstance(name, Real) and not isinstance(name, (bool, np.bool_)) and float(name).is_integer()
+    return str(int(name)) if is_whole else str(name)
+
+
+def positions_of(wanted: np.ndarray, names: list[Any] | None, what: str) -> list[int] | None:
+    """Return the position of each of the wanted names among others, as text; None where none of them is there.
 
     Raises DataError: only some of them are.
     """
-    texts, asked = [str(name) for name in names or ()], [str(name) for name in wanted.tolist()]
+    texts, asked = [text_of_name(name) for name in names or ()], [text_of_name(name) for name in wanted.tolist()]
     missing = sorted(set(asked) - set(texts))
     if len(missing) == len(set(asked)):
         return None
     require(not missing, f"{what} names {texts[:8]}, and not {missing[:8]}", error=DataError,
-            why="the names say which is which, and some of those that y, classes or X has are not among them",
-            fix="correct the names, or pass an array without names, such as .to_numpy(), in the order of `classes`")
+            why="the names of a DataFrame say which of its columns or rows is of which class",
+            fix="name all of them so, or pass an array without names, .to_numpy(), in the order of `classes`")
     return [texts.index(name) for name in asked]
 
 
@@ -132,7 +138,7 @@ class SoftLabelsEstimator(MethodEstimator):
             return values if names is None else self._in_order(values, names)
         if self.class_embeddings is None:
             return None
-        table = in_order(as_pandas(self.class_embeddings), getattr(self, "feature_names_in_", ()))
+        table = in_order(labels_of(self.class_embeddings), getattr(self, "feature_names_in_", ()))
         embeddings = require_embeddings(table, rows.shape[1])
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
         assert isinstance(target, Classes)
@@ -147,19 +153,30 @@ class SoftLabelsEstimator(MethodEstimator):
         """Return the classes in the order in which the other model has them; None where nobody says.
 
         known (k,) : those of the labels. A DataFrame names them, unless its names are none of `classes` or of y.
+        Raises DataError: it has some of the names, or more than `classes` has, or texts where the classes are numbers.
         """
-        of_vectors = self._soft_labels is None
-        what = "the index of class_embeddings" if of_vectors else "soft_labels"
-        names = names_of(as_pandas(self.class_embeddings), "index") if of_vectors else self._soft_names
+        if self._soft_labels is not None:
+            what, names = "soft_labels", self._soft_names
+        else:
+            what, names = "the index of class_embeddings", names_of(labels_of(self.class_embeddings), "index")
         stated = None if self.classes is None else np.asarray(self.classes)
         wanted = known if stated is None else stated
         if names is None or not len(wanted):
             return stated if names is None else np.asarray(names)
-        places = places_of(wanted, names, what)
-        if places is None:
+        positions = positions_of(wanted, names, what)
+        if positions is None:
             return stated
-        of_place = dict(zip(places, wanted.tolist(), strict=True))
-        return np.asarray([of_place.get(place, name) for place, name in enumerate(names)])
+        others = [name for position, name in enumerate(names) if position not in positions]
+        is_number = wanted.dtype.kind in "iuf"
+        fits = not others or (stated is None and not (is_number and any(
+            not text_of_name(name).lstrip("-").isdigit() for name in others)))
+        require(fits, f"{what} names {names[:8]}, and {'classes' if stated is not None else 'y'} has "
+                f"{wanted.tolist()[:8]}", error=DataError, why="the names of a DataFrame say which of its columns or "
+                "rows is of which class", fix="name the same classes in both")
+        of_position = dict(zip(positions, wanted.tolist(), strict=True))
+        ordered = [of_position.get(position, name) for position, name in enumerate(names)]
+        convert = float if wanted.dtype.kind == "f" else int
+        return np.asarray([convert(name) for name in ordered], wanted.dtype) if is_number else np.asarray(ordered)
 
 
 class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
@@ -190,10 +207,9 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
         stated = self._stated_classes(known)
         names = np.unique(stated) if stated is not None else known if len(known) else np.arange(count)
         what = "soft_labels" if self._soft_labels is not None else "class_embeddings"
+        who = "y has" if stated is None else "its names are" if self.classes is None else "classes names"
         require(len(names) == count and (stated is None or len(stated) == count), error=DataError,
-                what=f"{what} has {count} classes, but "
-                f"{'y has' if stated is None else 'there are names of' if self.classes is None else 'classes names'} "
-                f"{len(names)} different ones",
+                what=f"{what} has {count} classes, but {who} {len(names)} different ones",
                 why="each class has one column of soft_labels, or one row of class_embeddings",
                 fix="name all of them in their order by classes=[...]")
         strange = [name for name in known.tolist() if name not in names.tolist()]
@@ -217,8 +233,8 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
             require(np.ndim(self._soft_labels) == 2 and self._soft_labels.shape[1] == len(target.names),
                     f"soft_labels has shape {np.shape(self._soft_labels)}, and y has {len(target.names)} columns",
                     why="each tag has a column of probabilities", fix="pass one column a tag", error=DataError)
-            places = places_of(np.asarray(target.names), self._soft_names, "soft_labels")
-            self._soft_labels = self._soft_labels if places is None else self._soft_labels[:, places]
+            positions = positions_of(np.asarray(target.names), self._soft_names, "soft_labels")
+            self._soft_labels = self._soft_labels if positions is None else self._soft_labels[:, positions]
 
     def _of_tag(self, column: int) -> Self:
         tag = super()._of_tag(column)

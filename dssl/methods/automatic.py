@@ -260,6 +260,8 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
     positions = fitted.positions
     if fitted.pooled is None:
         positions = positions[has_another(target)[positions]]
+        if not len(positions):
+            return {"n": 0, "why": "each label that is held out is the only one of its class"}
     else:  # which knows the classes that have no other label
         whole = replace(whole, single_labels=0)
 

@@ -223,16 +223,21 @@ def repeated_names(growth: Growth, source: Source, read: IngestParams, attribute
     identifier = identifier_of(attributes)
     if not growth.grows or growth.last is None or identifier is None:
         return ""
+    numbers, hashes, begin = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
     with rows_in_files(source, read, attributes) as rows:
-        if rows is None or identifier not in rows.names:
+        if rows is None or not rows.has(identifier):
             return ""
-        hashes = np.concatenate([np.fromiter(map(hash, block.cells[0]), np.int64)
-                                 for block in rows.blocks([identifier])])
-    first = np.unique(hashes, return_index=True)[1]
-    count = len(hashes) - growth.last.n_rows - int((first >= growth.last.n_rows).sum())
-    return "" if count < 1 else (
-        f"{count:,} of the new rows have the {identifier} of another row: if they are the same points, they count "
-        f"twice, and labels that name rows by {identifier} are refused for these")
+        for (cells,) in (block.cells for block in rows.blocks([identifier])):
+            known = np.flatnonzero(~rows.missing(cells))
+            numbers.append(begin + known)
+            hashes.append(np.fromiter((hash(cells[row]) for row in known.tolist()), np.int64))
+            begin += len(cells)
+    is_new = np.concatenate(numbers) >= growth.last.n_rows
+    first = np.unique(np.concatenate(hashes), return_index=True)[1]
+    count = int(is_new.sum() - is_new[first].sum())
+    return "" if not count else (
+        f"new rows with the {identifier} of another row: {count:,}; points that are the same count twice, and labels "
+        f"that name rows by {identifier} are refused for these")
 
 
 def _common(one: np.ndarray, other: np.ndarray) -> int:

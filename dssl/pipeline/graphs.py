@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, cast
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -288,17 +290,19 @@ def write_unreachable(folder: Path, health: Artifact, handled: str, source: Sour
     unreachable = health.attributes["unreachable"]
     file = folder / "unreachable.csv" if unreachable["count"] else None
     if file:
-        blocks = unreachable_points(health.parts, health.attributes["n"])
-        columns = dict(zip(("row", "component_size"), map(np.concatenate, zip(*blocks, strict=True)), strict=True))
-        identifier = identifier_of(dataset)
-        if identifier is not None:
-            with rows_in_files(source, read, dataset) as rows:
-                if rows is not None and identifier in rows.names:
-                    columns[identifier] = np.asarray(rows.cells(identifier, columns["row"]))
-        with draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
+        blocks = partial(unreachable_points, health.parts, health.attributes["n"])
+        with rows_in_files(source, read, dataset) as rows, draft_of(file) as draft, open(
+                draft, "w", encoding="utf-8", newline="") as text:
+            names: Iterator[list[str] | None] = repeat(None)
+            header, identifier = ["row", "component_size"], identifier_of(dataset)
+            if rows is not None and identifier is not None and rows.has(identifier):
+                names = rows.cells_of(identifier, (numbers for numbers, _ in blocks()))
+                header.insert(1, identifier)
             lines = CsvLines(text, safe_csv)
-            lines.write([*columns])
-            lines.write_all(zip(*(column.tolist() for column in columns.values()), strict=True))
+            lines.write(header)
+            for (numbers, sizes), of_block in zip(blocks(), names, strict=False):
+                columns = [numbers.tolist(), *([] if of_block is None else [of_block]), sizes.tolist()]
+                lines.write_all(zip(*columns, strict=True))
     return {"count": unreachable["count"], "components": unreachable.get("components", 0),
             "ids": unreachable["ids"][:SHOWN], "handled": handled, "file": str(file) if file else None}
 

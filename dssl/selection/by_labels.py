@@ -70,7 +70,7 @@ class LabelFolds:
         if one_of_many and len(target.labeled) > MAX_FOLDED:
             fold = _fold_of_points(target.labeled, target.strata(), random_state)
             if len(fold):
-                return cls([fold], [], no_curve=TOO_MANY)
+                return cls([fold], [], int((~has_another(target)).sum()), TOO_MANY)
         return cls.of_strata(target.strata(), random_state, a_fit_each=a_fit_each, curve=curve)
 
     @classmethod

@@ -27,7 +27,6 @@ MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
 ALL_LABELED = "all training points are labeled: there are no unlabeled points that could help"
-SINGLE = "are the only ones of their classes"
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -91,7 +90,9 @@ class Gain:
         verdict = UNCLEAR if is_same and self.verdict in (HELPED, HURT) else self.verdict
         meaning = ALL_LABELED if self.all_labeled else MEANINGS[verdict]
         then = "; " if self.all_labeled else ": "
-        single = "" if not self.single_labels else f" ({self.single_labels} more {SINGLE})"
+        more = "1 more is the only one of its class" if self.single_labels == 1 else (
+            f"{self.single_labels} more are the only ones of their classes")
+        single = f" ({more})" if self.single_labels else ""
         return (f"the {self.n} held-out labels{single} are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"

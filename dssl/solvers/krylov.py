@@ -226,7 +226,8 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     A function of a column has converged when its entry at the column's own row, off the null space, is known to `tol`
     squared (`BlockTridiagonal.errors`), and when rounding and dropped directions change it by less than `tol`
     (`BlockTridiagonal.resolved`). For inverses, entries (i, j) are then known to `tol` times the root of the entries
-    (i, i) and (j, j). The process stops when the functions of the smallest ridges have converged, or at `max_steps`.
+    (i, i) and (j, j). Products with the basis are in float32, as it is. The process stops when the functions of the
+    smallest ridges have converged, or at `max_steps`.
     Memory: `krylov_bytes`.
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
@@ -257,8 +258,10 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     values = np.full((len(functions), len(rows), t), np.inf)
     for place, weights in T.functions(functions):
         values[place] = 0
-        for part, weight in zip(seen, weights.astype(np.float32), strict=True):
+        unit = 2.0 ** np.frexp(np.abs(weights).max(initial=0.0))[1]  # which float32 may not hold
+        for part, weight in zip(seen, (weights / unit).astype(np.float32), strict=True):
             values[place] += part @ weight
+        values[place] *= unit
     exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
     return Krylov(np.asarray(columns), T.alpha, T.beta, values + exact, converged & np.isfinite(values).all(axis=1))
 

@@ -196,8 +196,15 @@ def test_a_table_names_its_classes(blobs):
     numbers = LaplaceLearning().fit(X, some_labels(y, 3), soft_labels=table.set_axis(["2", "0", "1"], axis=1))
     assert numbers.classes_.tolist() == [0, 1, 2]
     assert numbers.score(X, y) > 0.95
-    by_place = LaplaceLearning().fit(X, some_labels(y, 3), soft_labels=pd.DataFrame(P, columns=["p", "q", "r"]))
-    assert by_place.score(X, y) > 0.95
+    some = np.where(some_labels(y, 3) == 2, -1, some_labels(y, 3))
+    for known in (some, np.where(some < 0, np.nan, some)):
+        lacking = LaplaceLearning().fit(X, known, soft_labels=pd.DataFrame(P[:, order], columns=[2.0, 0.0, 1.0]))
+        assert lacking.classes_.tolist() == [0, 1, 2]
+        assert lacking.score(X, y) > 0.95
+    with pytest.raises(DataError, match="name the same classes in both"):
+        LaplaceLearning(classes=["ant", "bee"]).fit(X, soft_labels=table)
+    in_order = LaplaceLearning().fit(X, some_labels(y, 3), soft_labels=pd.DataFrame(P, columns=["p", "q", "r"]))
+    assert in_order.score(X, y) > 0.95
     with pytest.raises(DataError, match=r"soft_labels names \['cow', 'ant', 'bee'\], and not \['cat'\]"):
         LaplaceLearning(classes=["ant", "bee", "cat"]).fit(X, soft_labels=table)
 

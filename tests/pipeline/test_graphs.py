@@ -359,7 +359,7 @@ def test_points_that_no_label_reaches_are_listed_by_source_row(spec, tmp_path):
     report = Path(result.report).read_text()
     assert f"rows {', '.join(map(str, place[:10]))}, … of the source" in report
     assert "unreachable.csv" in report
-    assert "Label a point of the component of the graph that no label reaches: 25 points in 1 component" in report
+    assert "Label a point of the component of the graph that no label reaches: 25 points, perhaps a group" in report
 
 
 def test_points_that_no_label_reaches_are_named_by_the_identifier(tmp_path):
@@ -371,7 +371,7 @@ def test_points_that_no_label_reaches_are_named_by_the_identifier(tmp_path):
             "labels": {"given": True}, "model": {"kind": "automatic"}}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     listed = pd.read_csv(result.unreachable["file"])
-    assert listed.columns.tolist() == ["row", "component_size", "cell_id"]
+    assert listed.columns.tolist() == ["row", "cell_id", "component_size"]
     assert_array_equal(listed["row"], np.flatnonzero(y == 2))
     assert_array_equal(listed["cell_id"], table["cell_id"][y == 2])
 

@@ -65,7 +65,7 @@ def test_a_table_that_grows_is_that_of_all_rows_and_only_new_files_are_read(mode
         assert (found["n"], found["n_before"]) == (stop - start, start)
         predict(model, tmp_path / "part-*.csv", tmp_path / f"all.{ending}")
         pd.testing.assert_frame_equal(read(out), read(tmp_path / f"all.{ending}"))
-    assert opened.count("part-1.csv") == 8  # names and rows: once, and thrice for the whole
+    assert opened.count("part-1.csv") == 12  # names, mark and rows: once, and thrice for the whole
     before = out.read_bytes()
     opened.clear()
     again = predict(model, tmp_path / "part-*.csv", out, "--new-only")

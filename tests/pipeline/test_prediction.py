@@ -107,6 +107,15 @@ def test_a_new_file_with_semicolons_and_decimal_commas_is_not_read_as_thousands(
         trained[1].rows_of(path, InProcess(1))
 
 
+def test_options_of_a_new_file_count_where_its_decimal_mark_is_looked_for(trained):
+    folder, model, table = trained
+    (folder / "latin.txt").write_bytes((";".join(NAMES) + ";Größe\n" + "".join(
+        ";".join(map(str, row)) + ";1\n" for row in table[NAMES].round(3).to_numpy())).encode("latin-1"))
+    options = {"format": "csv", "encoding": "latin-1", "drop": ["Größe"]}
+    data = model.dataset_of(str(folder / "latin.txt"), InProcess(1), **options)
+    np.testing.assert_allclose(data.X.read_all(), table[NAMES].round(3), rtol=1e-6)
+
+
 def test_columns_of_plain_numbers_are_numbers_in_a_new_file_too(trained):
     """However few words or units would do there to make them another kind of column."""
     table = trained[2][NAMES].head(40)

@@ -170,10 +170,10 @@ class Reader(ABC):
         """Return the columns that cannot be features and belong into `drop`, with the reason; reads no rows."""
         return {}
 
-    def mark_against(self, mark: str = "") -> str:
+    def decimal_mark(self, against: str = "") -> str:
         """Return the decimal mark with which the numbers of this file were written; "" where that is not certain.
 
-        "" also where the reader has a mark, and where the layout is that of `mark`, for which no row is read.
+        "" also where the reader has a mark, and where the layout speaks for the mark `against`, and no row is read.
         """
         return ""
 

@@ -312,8 +312,8 @@ class CsvReader(TableReader, lines.LineReader):
     def _prefers(self) -> str:
         return "," if self._records.delimiter == ";" else "."
 
-    def mark_against(self, mark: str = "") -> str:
-        if self.decimal is not None or _MARKS.get(self._first_records().delimiter, mark) == mark != "":
+    def decimal_mark(self, against: str = "") -> str:
+        if self.decimal is not None or _MARKS.get(self._first_records().delimiter, against) == against != "":
             return ""
         if self._scan is None:
             self._sizes()

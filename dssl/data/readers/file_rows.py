@@ -1,6 +1,6 @@
 """Rows of tables (delimited text, Parquet, Arrow) with the file and line of each, and cells as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,16 +90,25 @@ class FileRows:
         for block in self.blocks(self.names):
             yield from block.rows()
 
+    def has(self, column: str) -> bool:
+        """Return whether all files have a column."""
+        return all(column in reader.all_names() for reader in self.readers)
+
     def cells(self, column: str, rows: np.ndarray) -> list[str]:
         """Return the cells of a column in some rows (m,), ascending; the files are read once."""
-        cells = list[str]()
-        begin = 0
-        for block in self.blocks([column]):
-            end = begin + len(block.cells[0])
-            first, last = np.searchsorted(rows, [begin, end])
-            cells += [block.cells[0][row - begin] for row in rows[first:last].tolist()]
-            begin = end
-        return cells
+        return next(self.cells_of(column, [rows]))
+
+    def cells_of(self, column: str, groups: Iterable[np.ndarray]) -> Iterator[list[str]]:
+        """Yield the cells of a column in groups of rows (m,), all ascending; the files are read once."""
+        blocks, begin, held = self.blocks([column]), 0, list[str]()
+        for rows in groups:
+            cells = []
+            for row in rows.tolist():
+                while row >= begin + len(held):
+                    begin += len(held)
+                    held = next(blocks).cells[0]
+                cells.append(held[row - begin])
+            yield cells
 
     def numbers(self, cells: Sequence[str], decimal: str | None) -> np.ndarray:
         """Return cells of text as numbers (m,), NaN where one is missing or no number; decimal : the mark, if known."""

@@ -18,6 +18,7 @@ from .cell_text import NumberFormat
 from .cells import Cells
 
 MARKS = {",": "comma", ".": "point"}
+MISREAD = "10,395 is ten and a fraction under one mark, and thousands under the other"
 
 
 class JoinedReader(Reader):
@@ -58,7 +59,7 @@ class JoinedReader(Reader):
     def _look(self) -> Scan:
         for reader in self.readers:
             reader.scan()
-        require_one_mark(self.readers)
+        require_same_decimal(self.readers)
         self.readers = [reader.settle(self.readers) for reader in self.readers]
         scans = [reader.scan() for reader in self.readers]
         first, first_name, has_target = scans[0], self.readers[0].name, scans[0].target is not None
@@ -186,19 +187,32 @@ class JoinedReader(Reader):
         return small
 
 
-def require_one_mark(readers: Sequence[Reader], mark: str = "", origin: str = "") -> None:
-    """Raise DataError if the numbers of files, or those of `origin`, which has a decimal mark, are written differently.
+def require_same_decimal(readers: Sequence[Reader]) -> None:
+    """Raise DataError if some files have decimal commas, and others decimal points."""
+    first: tuple[str, Reader] | None = None
+    for reader in readers:
+        if not (mark := reader.decimal_mark()):
+            continue
+        first = first or (mark, reader)
+        require(mark == first[0], error=DataError, why=MISREAD,
+                what=f"numbers of {reader.name} have a decimal {MARKS[mark]}, those of {first[1].name} a decimal "
+                     f"{MARKS[first[0]]}",
+                fix="write all files with one decimal mark; or, if they have one and the other separates thousands, "
+                    "name it: data.read.decimal, --read decimal=")
 
-    A comma separates thousands in one and decimals in the other, so 10,395 would be another number.
+
+def require_decimal(readers: Sequence[Reader], mark: str) -> None:
+    """Raise DataError if new rows of a data set with a decimal mark have the other one.
+
+    readers : of the files of these rows, without a mark.
     """
     for reader in readers:
-        other = reader.mark_against(mark)
-        mark, origin = (mark, origin) if mark else (other, reader.name)
-        require(other in ("", mark), f"numbers of {reader.name} have a decimal {MARKS.get(other)}, those of {origin} a "
-                f"decimal {MARKS.get(mark)}", why="10,395 is ten and a bit in one of them, and thousands in the other",
-                fix="write all files with one decimal mark; or name that of new rows: --read 'decimal=\"" + other
-                    + "\"', in Python decimal=\"" + other + "\"; if all have the same, data.read.decimal names it",
-                error=DataError)
+        other = reader.decimal_mark(against=mark)
+        require(other in ("", mark), error=DataError, why=MISREAD,
+                what=f"numbers of {reader.name} have a decimal {MARKS.get(other)}, those of the data set a decimal "
+                     f"{MARKS[mark]}",
+                fix="write the file with the mark of the others, or name its own: "
+                    f"--read 'decimal=\"{other}\"', in Python decimal=\"{other}\"")
 
 
 def require_same_arrays(name: str, scan: Scan, other: str, *, has_target: bool, has_split: bool) -> None:

@@ -20,7 +20,7 @@ from ...data.readers.stored import StoredReader
 from ...data.scaling.out_of_range import Comparison, Ranges
 from ...data.scaling.scaling import ScaledRows, Scaling
 from ...data.source_files import Source
-from ...data.source_reader import column_names_of, with_mark
+from ...data.source_reader import column_names_of, with_decimal
 from ...data.sources import find_source
 from ...data.table_cells import as_read
 from ...data.targets import MAX_NAMES
@@ -180,9 +180,6 @@ class FittedPipeline:
         fixed: dict[str, Any] = {"sparse": bool(self.dataset.get("sparse"))}
         if same and "zero_based" in known:  # a file need not show the last column, nor the first
             fixed |= {"n_columns": self.model.n_features, "zero_based": self.dataset["zero_based"]}
-        if same and self.dataset.get("decimal") and params.decimal is None and "decimal" not in options:
-            with tempfile.TemporaryDirectory() as folder:
-                params = with_mark(files, params, self.dataset["decimal"], Path(folder))
         params = replace(params, **(fixed | options))
         named = None
         if expected:
@@ -193,6 +190,9 @@ class FittedPipeline:
                 params = replace(params, target=named, drop=tuple(name for name in dropped if name != named))
         elif kind == "csv":  # of other tables a column may be a list of features
             self._require_width(files, params)
+        if same and self.dataset.get("decimal") and params.decimal is None:
+            with tempfile.TemporaryDirectory() as folder:
+                params = with_decimal(files, params, self.dataset["decimal"], Path(folder))
         if kind == StoredReader.format and not files.more:
             reader = open_reader(files.path, scratch=Path(), **params.reader_options())
             assert isinstance(reader, StoredReader)

@@ -205,7 +205,7 @@ def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any,
         return out
     with rows_in_files(source, read, dataset) as rows:
         identifier = identifier_of(dataset)
-        identifier = identifier if rows is not None and identifier in rows.names else None
+        identifier = identifier if rows is not None and identifier and rows.has(identifier) else None
         blocks = table.blocks(rows, identifier)
         first = next(blocks)
         if format == "parquet":

@@ -203,11 +203,10 @@ def _of_labels(run: RunRecord) -> list[NextStep]:
     steps, curve = [], run.by_labels.get("curve") or []
     unreachable = run.result.get("unreachable") or {}
     if count := unreachable.get("count", 0):
-        where = unreachable.get("components", 0)
-        which = "the component" if where == 1 else "each component"
-        steps.append(NextStep(
-            f"Label a point of {which} of the graph that no label reaches: {counted(count, 'point')} in "
-            f"{counted(where, 'component')}, perhaps a group that nobody has labeled.", "graph"))
+        n_components = unreachable.get("components", 1)
+        which = "the component" if n_components == 1 else f"each of the {number(n_components)} components"
+        steps.append(NextStep(f"Label a point of {which} of the graph that no label reaches: "
+                              f"{counted(count, 'point')}, perhaps a group that nobody has labeled.", "graph"))
     by = errors_among(scores_at(run.by_labels, "scores", "model"))
     before, last = (finite(row.get("model")) for row in curve[-2:]) if len(curve) > 1 else (None, None)
     if before is not None and last is not None and 0 < last < STILL_FALLS * before and not is_within_intervals(

@@ -145,7 +145,7 @@ def _evidence_of_labels(run: RunRecord) -> list[str]:
                  "the labeled points were not drawn at random, the other points may be easier or harder."]
     if single := run.by_labels.get("single_labels", 0):
         are = "is the only one of its class" if single == 1 else "are the only ones of their classes"
-        sentences.append(f"{counted(single, 'more label')} {are}, and nothing tells how well these are predicted.")
+        sentences.append(f"{counted(single, 'more label')} {are}: nothing tells how well such points are predicted.")
     n_tried = at(run.by_labels, "tried", "model") or 1
     if n_tried > 1:
         sentences.append(f"The same labels also selected the model among {counted(n_tried, 'candidate')}, so it may "
