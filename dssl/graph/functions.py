@@ -18,7 +18,7 @@ from ..execution.tasks import Execution, sums
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
 from ..solvers.krylov import Functions, Krylov, combined, krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
-from ..solvers.method import Direct
+from ..solvers.method import MAX_DIRECT, Direct
 from ..solvers.solve import Solver, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
@@ -189,13 +189,14 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     again : whether the functions are there, and only further combinations are computed.
 
     The Lanczos process takes its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second
-    with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored.
+    with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored; up to `MAX_DIRECT` vertices so
+    are functions for which the process does not converge.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
+    prepared = system_cost(n, nnz, t, [Direct], guess=guess)
+    factored = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
     if n <= MAX_FACTORED:
-        prepared = system_cost(n, nnz, t, [Direct], guess=guess)
-        peak = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
-        blocks = block_count(t, block)
+        peak, blocks = factored, block_count(t, block)
         if again:
             return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak,
                            FACTORED_SECONDS * n * c)
@@ -204,7 +205,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     first = stored + krylov_bytes(n, r, block, m, params.max_steps, max_power)
     second = stored + 8 * nnz + 12 * n * block + (8 * params.max_steps * t + 32 * n + 8 * m * t) * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
-    peak = max(70 * nnz + 60 * n, first, second)
+    peak = max(70 * nnz + 60 * n, first, second, factored if n <= MAX_DIRECT else 0)
     if again:
         return cost_of(tasks + FIRST_BLOCKS, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
     return cost_of(1 + 2 * tasks + FIRST_BLOCKS, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,

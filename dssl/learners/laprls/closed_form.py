@@ -140,8 +140,8 @@ class ClosedFormTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         shared, fold_of = self.shared.load(), self.folds.load()["fold"]
-        X, folds = ridge_features(shared, self.ratio), [
-            np.flatnonzero(fold_of == fold) for fold in range(self.lambda_A.shape[1])]
+        X = ridge_features(shared, self.ratio)
+        folds = [np.flatnonzero(fold_of == fold) for fold in range(self.lambda_A.shape[1])]
         return out.write(values=held_out_ridge_of_features(X, shared["target"], folds, self.lambda_A, shared["weight"],
                                                            self.centered))
 

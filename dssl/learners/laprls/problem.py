@@ -261,7 +261,8 @@ class PreparedLapRLS:
 
         NaN for labels outside the folds.
         """
-        begin, systems = time.perf_counter(), list[tuple[LabelLines, Penalties]]()
+        begin = time.perf_counter()
+        systems: list[tuple[LabelLines, Penalties]] = []
         for folds in repetitions:
             lines = self.problem.with_folds(folds).lines
             scale = pair.scale and replace(pair.scale, weights=lines.training_weights, remaining=())

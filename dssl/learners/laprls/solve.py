@@ -235,8 +235,8 @@ class IterativeSolver(SystemSolver):
     def held_out_pairs(self, repetitions: Sequence[tuple[LabelLines, Penalties]]) -> list[np.ndarray]:
         held_out = []
         for lines, pair in repetitions:
-            folded, systems = self.system.with_folds_of(lines, self.execution), with_folds([pair],
-                                                                                           lines.n_held_out_folds)
+            folded = self.system.with_folds_of(lines, self.execution)
+            systems = with_folds([pair], lines.n_held_out_folds)
             values, = held_out_values(folded, self._solved(folded, systems), systems, self.execution)
             held_out.append(values[:, 0])
         return held_out
