@@ -10,10 +10,9 @@ Each is read whole by one task: weights take 40 bytes an edge in each direction,
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
+from itertools import repeat, tee
 from pathlib import Path
 from typing import Any, Literal, cast
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -290,17 +289,18 @@ def write_unreachable(folder: Path, health: Artifact, handled: str, source: Sour
     unreachable = health.attributes["unreachable"]
     file = folder / "unreachable.csv" if unreachable["count"] else None
     if file:
-        blocks = partial(unreachable_points, health.parts, health.attributes["n"])
-        with rows_in_files(source, read, dataset) as rows, draft_of(file) as draft, open(
-                draft, "w", encoding="utf-8", newline="") as text:
+        blocks, identifier = unreachable_points(health.parts, health.attributes["n"]), identifier_of(dataset)
+        opened = nullcontext() if identifier is None else rows_in_files(source, read, dataset)
+        with opened as rows, draft_of(file) as draft, open(draft, "w", encoding="utf-8", newline="") as text:
             names: Iterator[list[str] | None] = repeat(None)
-            header, identifier = ["row", "component_size"], identifier_of(dataset)
+            header = ["row", "component_size"]
             if rows is not None and identifier is not None and rows.has(identifier):
-                names = rows.cells_of(identifier, (numbers for numbers, _ in blocks()))
+                blocks, again = tee(blocks)
+                names = rows.cells_of(identifier, (numbers for numbers, _ in again))
                 header.insert(1, identifier)
             lines = CsvLines(text, safe_csv)
             lines.write(header)
-            for (numbers, sizes), of_block in zip(blocks(), names, strict=False):
+            for (numbers, sizes), of_block in zip(blocks, names, strict=False):
                 columns = [numbers.tolist(), *([] if of_block is None else [of_block]), sizes.tolist()]
                 lines.write_all(zip(*columns, strict=True))
     return {"count": unreachable["count"], "components": unreachable.get("components", 0),

@@ -31,11 +31,11 @@ def begun(machines, stage, workers=2, memory="2GiB", **environment):
     return scheduler, hands, run
 
 
-def same(found, expected, more=None):
+def same(stored, expected, more=None):
     """Assert that the contents of artifacts are those of an undisturbed run; more : what names of others contain."""
-    others = {name for name in set(found) - set(expected) if more is None or more not in name}
-    assert (others, set(expected) - set(found)) == (set(), set())
-    assert [name for name in expected if found[name] != expected[name]] == []
+    others = {name for name in set(stored) - set(expected) if more is None or more not in name}
+    assert (others, set(expected) - set(stored)) == (set(), set())
+    assert [name for name in expected if stored[name] != expected[name]] == []
     assert any(name.startswith(UNTIL) for name in expected)
 
 

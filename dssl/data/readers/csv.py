@@ -310,7 +310,7 @@ class CsvReader(TableReader, lines.LineReader):
         return {field: table.column(str(field)).combine_chunks() for field in fields}
 
     def _prefers(self) -> str:
-        return "," if self._records.delimiter == ";" else "."
+        return _MARKS.get(self._records.delimiter, ".")
 
     def decimal_mark(self, against: str = "") -> str:
         if self.decimal is not None or _MARKS.get(self._first_records().delimiter, against) == against != "":
