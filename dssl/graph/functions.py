@@ -15,8 +15,9 @@ import numpy as np
 from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
+from ..solvers.block_tridiagonal import Functions
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
-from ..solvers.krylov import Functions, Krylov, combined, krylov, krylov_bytes, null_part
+from ..solvers.krylov import Krylov, combined, krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
 from ..solvers.method import MAX_DIRECT, Direct
 from ..solvers.solve import Solver, prepare

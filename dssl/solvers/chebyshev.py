@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 from scipy.linalg import eigh_tridiagonal
 
-from .krylov import BlockTridiagonal
+from .block_tridiagonal import BlockTridiagonal
 from .lanczos import SingularMatrix
 from .operators import add_row
 

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 from scipy.linalg import eigh
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from ..base.errors import require
 from ..storage.blocks import row_ranges
+from .block_tridiagonal import BlockTridiagonal, Functions, Inverses
 from .lanczos import SingularMatrix
 from .operators import add_row
 
@@ -37,150 +37,8 @@ ROWS = 2048  # of a block, which stay in the cache of a processor from one opera
 SHORT = 1e-5  # of a new direction, relative to the diagonal of L times that which it came from: rounding
 TINY = float(np.finfo(np.float32).tiny)
 CORRELATED = 1e-2  # eigenvalue of correlations below which columns are orthogonalized again
+PRODUCT_COLUMNS = 256  # of the basis, of some steps side by side, in a product with float32 sums
 RESOLVED = 1e-6  # the smallest that a Gram matrix in float32 resolves
-
-
-@dataclass(frozen=True)
-class Functions:
-    """Functions `(x + ridge)^-power` of eigenvalues x >= 0, one an entry of two lists (m,)."""
-
-    ridge: tuple[float, ...]
-    power: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.ridge)
-
-    def take(self, places: np.ndarray) -> "Functions":
-        """Return some of the functions."""
-        return Functions(tuple(self.ridge[place] for place in places), tuple(self.power[place] for place in places))
-
-    def of(self, x: np.ndarray) -> np.ndarray:
-        """Return the values (m, k) at x (k,)."""
-        return (np.maximum(x, 0.0) + np.array(self.ridge)[:, None]) ** -np.array(self.power, np.float64)[:, None]
-
-    def hardest(self) -> np.ndarray:
-        """Return the places of the smallest ridge of each power, the last to converge."""
-        return np.array([min((place for place, each in enumerate(self.power) if each == power),
-                             key=self.ridge.__getitem__) for power in sorted(set(self.power))], np.int64)
-
-
-@dataclass(frozen=True)
-class BlockTridiagonal:
-    """The matrix T, with blocks alpha (k, t, t) on the diagonal and beta[1:] below it; beta (k, t, t).
-
-    Where a Krylov space has fewer directions than columns, rows and columns of alpha and rows of beta are zero.
-    """
-
-    alpha: np.ndarray
-    beta: np.ndarray
-
-    def first(self, steps: int) -> "BlockTridiagonal":
-        """Return T after fewer steps."""
-        return BlockTridiagonal(self.alpha[:steps], self.beta[:steps])
-
-    def functions(self, functions: Functions) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the place of each function and `f(T) e_1 beta_0` (k, t, t), as long as T plus the ridge is positive."""
-        for ridge in set(functions.ridge):
-            places = [place for place, each in enumerate(functions.ridge) if each == ridge]
-            powers = self.inverse_powers(ridge, max(functions.power[place] for place in places))
-            for place in places if powers else ():
-                yield place, powers[functions.power[place] - 1]
-            powers.clear()  # before the next are made
-
-    def combined(self, functions: Functions, coef: np.ndarray) -> np.ndarray:
-        """Return the sum over functions of `f(T) e_1 beta_0 coef[f]` (k, t, c), for coef (m, t, c)."""
-        total = np.zeros((*self.alpha.shape[:2], coef.shape[2]))
-        for place, weights in self.functions(functions):
-            total += weights @ coef[place]
-        return total
-
-    def errors(self, functions: Functions) -> np.ndarray:
-        """Return bounds (m, t) of the errors of `beta_0' f(T) e_1 beta_0` on the diagonal, relative to its entries.
-
-        They are differences from Gauss-Radau quadrature with a node at -ridge / 2, below all eigenvalues: the last
-        block of T becomes `beta (T_(k - 1) + ridge / 2)^-1 beta' - ridge / 2`. Infinite where T is not positive.
-        """
-        errors, steps = np.full((len(functions), self.alpha.shape[1]), np.inf), len(self.alpha)
-        for ridge in set(functions.ridge) if steps > 1 else ():
-            places = [place for place, each in enumerate(functions.ridge) if each == ridge]
-            inverses = self.first(steps - 1).block_inverses(ridge / 2)
-            if not inverses:
-                continue
-            alpha = self.alpha.copy()
-            alpha[-1] = self.beta[-1] @ inverses.pop() @ self.beta[-1].T - ridge / 2 * np.eye(alpha.shape[1])
-            inverses.clear()
-            some = functions.take(np.array(places))
-            below, above = self._diagonals(some), replace(self, alpha=alpha)._diagonals(some)
-            known = np.isfinite(above) & np.isfinite(below) & (below > 0)
-            errors[places] = np.divide(above - below, below, where=known, out=np.where(below > 0, np.inf, 0.0))
-        return np.abs(errors)
-
-    def resolved(self, functions: Functions, tol: float, dropped: float = 0.0) -> np.ndarray:
-        """Return which functions (m,) what T leaves out changes by less than `tol`.
-
-        The basis is in float32, which moves eigenvalues x by d = 2^-24 times the largest. Directions of the length
-        `dropped` that the basis leaves out move them by up to `d = dropped^2 / r`. Both change `(x + r)^-p` by the
-        share `p d / (x + r)`, so it is enough that T plus r is above `p d / tol`.
-        """
-        diagonals = np.einsum("kii->ki", self.alpha)
-        largest = 2 * float(diagonals.max(initial=0.0))
-        no_direction = np.where(diagonals == 0, largest, 0.0)
-        alpha = self.alpha + no_direction[:, :, None] * np.eye(self.alpha.shape[1])
-        T, moved = replace(self, alpha=alpha), np.maximum(2.0**-24 * largest, dropped**2 / np.array(functions.ridge))
-        bounds = np.array(functions.ridge) - np.array(functions.power) * moved / tol
-        order, first = np.argsort(bounds), 0  # T plus a bound is positive for all bounds from one on
-        while len(alpha) and first < len(bounds) and not T.block_inverses(bounds[order[first]]):
-            first += 1
-        is_resolved = np.zeros(len(bounds), bool)
-        is_resolved[order[first:]] = True
-        return is_resolved
-
-    def _diagonals(self, functions: Functions) -> np.ndarray:
-        """Return the diagonals (m, t) of `beta_0' f(T) e_1 beta_0`, infinite where T plus the ridge is not positive."""
-        diagonals = np.full((len(functions), self.alpha.shape[1]), np.inf)
-        for place, values in self.functions(functions):
-            diagonals[place] = np.einsum("ij,ij->j", self.beta[0], values[0])
-        return diagonals
-
-    def block_inverses(self, ridge: float) -> list[np.ndarray]:
-        """Return for each step the last block (t, t) of the inverse of `T + ridge I` up to it, in k t^3 flops.
-
-        The list is empty if the matrix is not positive definite.
-        """
-        inverses, added = list[np.ndarray](), ridge * np.eye(self.alpha.shape[1])
-        for alpha, beta in zip(self.alpha, self.beta, strict=True):
-            S = alpha + added
-            if inverses:
-                S -= beta @ inverses[-1] @ beta.T
-            factor, failed = dpotrf(S, lower=True)
-            if failed:
-                return []
-            lower = dpotri(factor, lower=True)[0]  # zero above the diagonal
-            inverses.append(lower + lower.T - np.diag(lower.diagonal()))
-        return inverses
-
-    def inverse_powers(self, ridge: float, power: int) -> list[np.ndarray]:
-        """Return `(T + ridge I)^-p e_1 beta_0` (k, t, t) for p from 1 to `power`; none if T is not positive definite.
-
-        By block elimination, in k t^3 flops a power.
-        """
-        k, t = self.alpha.shape[:2]
-        if not k:  # all columns lie in the null space
-            return [np.zeros((0, t, t))] * power
-        inverses = self.block_inverses(ridge)
-        if not inverses:
-            return []
-        X, powers = np.zeros((k, t, t)), list[np.ndarray]()
-        X[0] = self.beta[0]
-        for _ in range(power):
-            X = X.copy()
-            for step in range(1, k):
-                X[step] -= self.beta[step] @ (inverses[step - 1] @ X[step - 1])
-            X[-1] = inverses[-1] @ X[-1]
-            for step in range(k - 2, -1, -1):
-                X[step] = inverses[step] @ (X[step] - self.beta[step + 1].T @ X[step + 1])
-            powers.append(X)
-        return powers
 
 
 @dataclass(frozen=True)
@@ -232,38 +90,63 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
             why="convergence is first checked there", fix="leave it at its default")
-    t, check, last = len(columns), float(FIRST_CHECK), list(functions.hardest())
+    t, check, hardest, ended = len(columns), float(FIRST_CHECK), list(functions.hardest()), False
     seen, alphas, betas, dropped = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), [0.0]
+    inverses: Inverses = {}
+    side_by_side = max(PRODUCT_COLUMNS // max(t, 1), 1)
     for Q, alpha, beta in basis(A, columns, dropped):
-        seen.append(Q[rows])
+        place = len(alphas) % side_by_side
+        if not place:
+            seen.append(np.empty((len(rows), side_by_side * t), np.float32))
+        seen[-1][:, place * t:(place + 1) * t] = Q[rows]
         alphas.append(alpha)
         betas.append(beta)
-        if len(seen) < max_steps:
-            if len(seen) < int(check):
-                continue
-            check *= GROWTH
-            T, known = BlockTridiagonal(np.array(alphas), np.array(betas)), 0
-            while known < len(last) and (T.errors(functions.take(np.array(last[known:known + 1]))) <= tol**2).all():
-                known += 1
-            if known < len(last):
-                last.insert(0, last.pop(known))  # checked first the next time, since it is the last to converge
-                continue
-        ended = False
-        break
+        if len(alphas) == max_steps:
+            break
+        if len(alphas) < int(check):
+            continue
+        check *= GROWTH
+        T = BlockTridiagonal(np.array(alphas), np.array(betas))
+        errors = ((place, T.errors(functions.ridge[place], [functions.power[place]], inverses)) for place in hardest)
+        last = next((place for place, bounds in errors if not (bounds <= tol**2).all()), None)
+        if last is None:
+            break
+        hardest.insert(0, hardest.pop(hardest.index(last)))  # checked first the next time
+        ridge = functions.ridge[last]
+        inverses = {each: inverses[each] for each in (ridge, ridge / 2) if each in inverses}
     else:
         ended = True  # the space has no further directions, so that T leaves out nothing but `dropped`
     T = BlockTridiagonal(np.array(alphas).reshape(-1, t, t), np.array(betas).reshape(-1, t, t))
-    converged = np.ones((len(functions), t), bool) if ended else T.errors(functions) <= tol**2
+    converged, values = np.ones((len(functions), t), bool), np.full((len(functions), len(rows), t), np.inf)
+    for ridge, places in functions.by_ridge().items():
+        inverses, powers = {}, [functions.power[place] for place in places]
+        solved = T.inverse_powers(ridge, max(powers), inverses)
+        if not ended:
+            converged[places] = T.errors(ridge, powers, inverses, solved) <= tol**2
+        if solved:
+            values[places] = _at_rows(seen, [solved[power - 1] for power in powers], len(rows))
+        solved.clear()  # before the next are made
     converged &= T.resolved(functions, tol, max(dropped))[:, None]
-    values = np.full((len(functions), len(rows), t), np.inf)
-    for place, weights in T.functions(functions):
-        values[place] = 0
-        unit = 2.0 ** np.frexp(np.abs(weights).max(initial=0.0))[1]  # which float32 may not hold
-        for part, weight in zip(seen, (weights / unit).astype(np.float32), strict=True):
-            values[place] += part @ weight
-        values[place] *= unit
     exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
     return Krylov(np.asarray(columns), T.alpha, T.beta, values + exact, converged & np.isfinite(values).all(axis=1))
+
+
+def _at_rows(seen: list[np.ndarray], weights: list[np.ndarray], n_rows: int) -> np.ndarray:
+    """Return the sums (p, n_rows, t) of the basis times each of p weights (k, t, t).
+
+    seen : rows of the basis (n_rows, at most `PRODUCT_COLUMNS`, or t) float32, some steps side by side.
+    Products are in float32, and sums of them in float64.
+    """
+    k, t = weights[0].shape[:2]
+    units = [2.0 ** np.frexp(np.abs(each).max(initial=0.0))[1] for each in weights]  # which float32 may not hold
+    total, first = np.zeros((n_rows, len(weights) * t)), 0
+    for part in seen:
+        last = min(first + part.shape[1] // t, k)
+        of_part = np.concatenate([each[first:last].reshape(-1, t) / unit
+                                  for each, unit in zip(weights, units, strict=True)], axis=1)
+        total += part[:, :len(of_part)] @ of_part.astype(np.float32)
+        first = last
+    return np.array([total[:, index * t:(index + 1) * t] * unit for index, unit in enumerate(units)])
 
 
 def combined(A: SingularMatrix, process: Krylov, weights: np.ndarray) -> np.ndarray:
@@ -287,8 +170,9 @@ def null_part(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef
 
 def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int, max_power: int) -> int:
     """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with all powers."""
-    of_T = 8 * max_steps * t * t  # alpha and beta twice, another alpha, inverses, and powers with one in the making
-    return 12 * n * t + (4 * max_steps + 28 * n_functions) * n_rows * t + (7 + max_power) * of_T
+    # Alpha and beta twice, inverses of two functions, and powers with half of them again.
+    of_T = 8 * max_steps * t * t * (9 + max_power + (max_power + 1) // 2)
+    return 12 * n * t + (4 * max_steps + 28 * n_functions) * n_rows * t + of_T
 
 
 def basis(A: SingularMatrix, columns: np.ndarray,

@@ -59,7 +59,7 @@ from dssl.learners.target.target import Classes
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
 from dssl.pipeline.sentinels import extents_of, find_sentinels
-from dssl.solvers.krylov import Functions
+from dssl.solvers.block_tridiagonal import Functions
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.artifacts import parts_in
 from dssl.storage.blocks import ArrayRows, write_dense

@@ -12,7 +12,8 @@ from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import functions as module
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
-from dssl.solvers.krylov import Functions, combined
+from dssl.solvers.block_tridiagonal import Functions
+from dssl.solvers.krylov import combined
 from tests.learners.on_graph.problems import graph_of_weights
 
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1), (1, 2)), strict=True))

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.graph.laplacian import Laplacian
+from dssl.solvers.block_tridiagonal import Functions
 from dssl.solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
-from dssl.solvers.krylov import Functions, krylov, null_part
+from dssl.solvers.krylov import krylov, null_part
 from dssl.solvers.lanczos import SingularMatrix
 
 from .test_krylov import exact, laplacian

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.graph.laplacian import Laplacian
-from dssl.solvers.krylov import BlockTridiagonal, Functions, Krylov, basis, combined, krylov, krylov_bytes, null_part
+from dssl.solvers.block_tridiagonal import BlockTridiagonal, Functions
+from dssl.solvers.krylov import Krylov, basis, combined, krylov, krylov_bytes, null_part
 from dssl.solvers.lanczos import SingularMatrix
 from tests.memory import traced_peak
 
@@ -197,7 +198,28 @@ def test_the_true_diagonal_lies_within_the_bounds_of_its_error(random_state, t, 
     lower = np.array([np.einsum("ij,ij->j", T.beta[0], dict(T.functions(FUNCTIONS))[place][0])
                       for place in range(len(FUNCTIONS))])
     assert (lower <= expected * (1 + 1e-4)).all()
-    assert (expected <= lower * (1 + T.errors(FUNCTIONS)) * (1 + 1e-4)).all()
+    errors = np.concatenate([T.errors(ridge, [power], {}) for ridge, power in zip(FUNCTIONS.ridge, FUNCTIONS.power,
+                                                                                  strict=True)])
+    assert (expected <= lower * (1 + errors) * (1 + 1e-4)).all()
+
+
+def test_bounds_of_errors_are_those_of_the_changed_matrix_with_what_is_known_or_without():
+    rng, k, t = np.random.default_rng(0), 6, 3
+    alpha, beta, known = rng.normal(size=(k, t, t)), 0.3 * rng.normal(size=(k, t, t)), {}
+    T = BlockTridiagonal(alpha @ alpha.transpose(0, 2, 1) + 2 * np.eye(t), beta)
+    for steps in range(2, k + 1):  # as T grows
+        first, ridge = T.first(steps), 0.5
+        changed = first.alpha.copy()
+        node = first.first(steps - 1).block_inverses(ridge / 2)[-1]
+        changed[-1] = beta[steps - 1] @ node @ beta[steps - 1].T - ridge / 2 * np.eye(t)
+        below, above = ([np.diag(beta[0].T @ power[0]) for power in each.inverse_powers(ridge, 5)]
+                        for each in (first, BlockTridiagonal(changed, first.beta)))
+        expected = np.abs(np.array(above) / below - 1)
+        assert_allclose(first.errors(ridge, range(1, 6), known), expected, rtol=1e-9, atol=1e-13)
+        assert_allclose(first.errors(ridge, [3, 1], {}), expected[[2, 0]], rtol=1e-9, atol=1e-13)
+        solved = first.inverse_powers(ridge, 5, known)
+        assert_allclose(first.errors(ridge, [5], known, solved), expected[[4]], rtol=1e-9, atol=1e-13)
+    assert np.isinf(BlockTridiagonal(T.alpha - 9 * np.eye(t), beta).errors(0.5, [1], {})).all()
 
 
 def test_a_chain_of_groups_with_weak_edges_is_not_taken_for_one_group():

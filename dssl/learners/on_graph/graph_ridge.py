@@ -19,7 +19,7 @@ from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, graph_functions, laplacian_of
 from ...graph.graph import Graph
 from ...graph.spectral_concentration import POWER, RIDGE, matrix_concentration
-from ...solvers.krylov import Functions
+from ...solvers.block_tridiagonal import Functions
 from ...storage.blocks import block_rng
 from ..average import LabelColumns, Member, fit_member, shares_of
 from ..target.target import Target

@@ -317,10 +317,10 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 14, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+        Step("selection", 15, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("vertex_values", 23, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 24, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
         Step("models", 15, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
