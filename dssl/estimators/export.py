@@ -9,7 +9,6 @@ import json
 import zipfile
 from functools import singledispatch
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration
 from ..learners.target.coding import ClassCoding, TagCoding
+from ..storage.csr import Points
 from ..storage.files import draft_of, names_in_zip, path_at, read_file, require_replaceable
 from . import numpy_model
 from .onnx_model import PRODUCER, write_onnx
@@ -121,7 +121,7 @@ def _unknown(what: str) -> DsslError:
 
 
 @singledispatch
-def _node(model: Any, at: str) -> Described:
+def _node(model: Model, at: str) -> Described:
     """Return the node of a model whose arrays are named from `at` on."""
     raise _unknown(f"a {type(model).__name__} cannot be exported")
 
@@ -182,5 +182,5 @@ def _named(at: str, **arrays: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{at}.{name}": np.asarray(array) for name, array in arrays.items()}
 
 
-def _dense(points: Any) -> np.ndarray:
+def _dense(points: Points) -> np.ndarray:
     return points.toarray() if hasattr(points, "toarray") else np.asarray(points)

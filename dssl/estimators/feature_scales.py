@@ -19,10 +19,10 @@ first if its squared residuals are lower by more than `SIGNIFICANT` standard err
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
@@ -37,7 +37,7 @@ from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
 from ..learners.target.target import Target
 from ..storage.blocks import Rows, block_rng
-from ..storage.csr import as_rows
+from ..storage.csr import Points, as_rows
 
 DENSE: tuple[ScalingKind, ...] = ("none", "standardize", "unit_range")
 SPARSE: tuple[ScalingKind, ...] = ("none", "max_abs", "unit_norm")
@@ -54,7 +54,7 @@ CHUNK_BYTES = 32 << 20  # of distances in the search for the nearest labels
 
 def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execution, random_state: int,
                  categories: np.ndarray | None = None, metric: AnyMetric = Euclidean.name,
-                 feature_names: list[str] | None = None) -> tuple[Scaling, dict[str, Any]]:
+                 feature_names: list[str] | None = None) -> tuple[Scaling, JsonObject]:
     """Return the scaling of rows (n, d), and the evidence: `ranges`, and `label_losses`, E for each label.
 
     Of more than `MAX_BLENDED` labels the losses are mean squared residuals. metric : of the graph, and of the nearest
@@ -69,7 +69,7 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
                         feature_names=feature_names, categories=categories)
     first = made["auto"].kind
     made[first] = made["auto"]  # which has more attributes
-    evidence: dict[str, Any] = {"ranges": made["auto"].attributes["ranges"]}
+    evidence: JsonObject = {"ranges": made["auto"].attributes["ranges"]}
     by_nearest = len(target.labeled) > MAX_BLENDED
     max_labels = labels_searched(rows.shape[1], metric) if by_nearest else MAX_LABELS
     drawn = block_rng(random_state, SCALE_STREAM).permutation(len(target.labeled))[:max_labels]
@@ -99,13 +99,13 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     return made[best], evidence
 
 
-def _separates(Z: Any, scaling: Scaling) -> bool:
+def _separates(Z: Points, scaling: Scaling) -> bool:
     """Return whether scaled rows (m, d) differ, and each has a direction if rows get length 1."""
     return bool(rows_differ(Z, Z[np.zeros(Z.shape[0], int)]).any()) and not (
         scaling.kind == "unit_norm" and int(scaling.attributes["zero_rows"]))
 
 
-def _losses_by_kernels(Z: Any, labels: Target, random_state: int) -> np.ndarray:
+def _losses_by_kernels(Z: Points, labels: Target, random_state: int) -> np.ndarray:
     """Return L_m of each kernel (m,), from scaled rows: those of the labels, then of other points."""
     n_labels = len(labels.labeled)
     kernels = LabelKernels.of(as_rows(Z), np.arange(n_labels, Z.shape[0]), labels.labeled, random_state)
@@ -134,7 +134,7 @@ def labels_searched(d: int, metric: AnyMetric = Euclidean.name) -> int:
     return max(MAX_HELD_OUT, int(SEARCH_NS / (MAX_HELD_OUT * (PAIR_NS + rule.column_ns * d))))
 
 
-def losses_by_nearest(Z: Any, labels: Target, held_out: np.ndarray, execution: Execution,
+def losses_by_nearest(Z: Points, labels: Target, held_out: np.ndarray, execution: Execution,
                       metric: AnyMetric = Euclidean.name) -> np.ndarray:
     """Return the squared residuals of the labels `held_out` (h,) by their three nearest others among scaled rows."""
     Y, rows = labels.indicators(), as_rows(Z)

@@ -1,13 +1,15 @@
 """Nearest neighbors as a transformer of scikit-learn, for what takes a matrix of precomputed distances."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..base.errors import DataError, require
+from ..base.types import MatrixLike
 from ..execution.current import current_execution
 from ..knn.index import NeighborIndex
 from ..knn.lists import distance_matrix
@@ -58,7 +60,8 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sav
            [0., 2., 0.]], dtype=float32)
     """
 
-    def __init__(self, n_neighbors: int = 10, *, metric: Any = Euclidean.name, metric_params: Any = None,
+    def __init__(self, n_neighbors: int = 10, *, metric: str | Callable[..., float] = Euclidean.name,
+                 metric_params: Mapping[str, ArrayLike] | None = None,
                  method: str = "auto", recall: float = 0.95, random_state: int = 0):
         self.n_neighbors, self.metric, self.metric_params, self.method = n_neighbors, metric, metric_params, method
         self.recall, self.random_state = recall, random_state
@@ -77,7 +80,7 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sav
     def _n_features_out(self) -> int:
         return len(self.index_)
 
-    def fit(self, X: Any, y: Any = None) -> "NeighborTransformer":
+    def fit(self, X: MatrixLike | Rows, y: object = None) -> "NeighborTransformer":
         """Index points, so that `transform` finds the neighbors of others among them.
 
         Parameters
@@ -108,7 +111,7 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sav
         self._index(rows, self._search(len(rows)))
         return self
 
-    def transform(self, X: Any) -> sp.csr_array:
+    def transform(self, X: MatrixLike | Rows) -> sp.csr_array:
         """Return the distances of points to their nearest points of the fit, exactly.
 
         Parameters
@@ -137,7 +140,7 @@ class NeighborTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Sav
         distances, ids = self.index_.nearest(rows.read_all(), min(self.n_neighbors + 1, len(self.index_)))
         return distance_matrix(ids, distances.astype(np.float32), len(self.index_))
 
-    def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
+    def fit_transform(self, X: MatrixLike | Rows, y: object = None) -> sp.csr_array:
         """Return the distances of points to their nearest other points, by the search `method`.
 
         Parameters

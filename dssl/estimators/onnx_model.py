@@ -9,9 +9,11 @@ whose missing cells became the means of their columns.
 import json
 from itertools import combinations
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..base.digest import JsonObject
 from ..base.errors import ParameterError, explain, require
@@ -20,6 +22,7 @@ OPSET = 17
 PRODUCER = "dssl"
 IR_VERSION = 8  # of the first release with this opset, so that older runtimes read the file
 LARGEST = (1 << 31) - (1 << 20)  # bytes of the numbers of a model; protobuf ends at 2 GiB
+Described = tuple[str, str, list[str | int]]  # an output by its name, its type and its shape
 FIX = "export to a .zip, which NumPy alone predicts with, or fit LapSVC, LapRLSClassifier or LapRLSRegressor"
 
 
@@ -52,7 +55,7 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
     if None not in fills and fills:
         X = graph.add("Where", graph.add("IsNaN", X), np.array(fills, np.float64), X)
     values = _kernel_values(graph, node, _scaled(graph, X, described, arrays), arrays)
-    outputs: list[tuple[str, str, list[Any]]] = [("values", "FLOAT", ["n", len(arrays[f"{node['at']}.intercept"])])]
+    outputs: list[Described] = [("values", "FLOAT", ["n", len(arrays[f"{node['at']}.intercept"])])]
     if described["classes"] is None:
         graph.add("Cast", values, name="values", to=onnx.TensorProto.FLOAT)
     else:
@@ -72,10 +75,10 @@ def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray])
 class _Graph:
     """Nodes in their order, and the constants that they read; values are named by what they are."""
 
-    def __init__(self, onnx: Any):
+    def __init__(self, onnx: ModuleType):
         self.onnx, self.nodes, self.constants = onnx, list[Any](), list[Any]()
 
-    def add(self, operator: str, *inputs: Any, name: str | None = None, **attributes: Any) -> str:
+    def add(self, operator: str, *inputs: str | ArrayLike, name: str | None = None, **attributes: float) -> str:
         """Add a node; return the name of its output. Inputs are names, or arrays and numbers, which become constants.
         """
         output = name or f"{operator.lower()}_{len(self.nodes)}"
@@ -83,7 +86,7 @@ class _Graph:
         self.nodes.append(self.onnx.helper.make_node(operator, read, [output], **attributes))
         return output
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: ArrayLike) -> str:
         """Add a constant; floats are float64."""
         array = np.asarray(value)
         array = np.ascontiguousarray(array, np.float64) if array.dtype.kind == "f" else array
@@ -133,7 +136,7 @@ def _kernel_values(graph: _Graph, node: JsonObject, X: str, arrays: dict[str, np
     return graph.add("Gemm", block, coef, intercept[None])
 
 
-def _classes(graph: _Graph, described: JsonObject, values: str) -> list[tuple[str, str, list[Any]]]:
+def _classes(graph: _Graph, described: JsonObject, values: str) -> list[Described]:
     """Add the label and the probabilities or scores of values; return what describes these outputs."""
     proto = graph.onnx.TensorProto
     names = np.array(described["classes"], described["classes_dtype"])

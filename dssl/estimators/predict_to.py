@@ -4,18 +4,20 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, require
+from ..base.types import MatrixLike
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..learners.model import Model, Output, predict_blocks, rejected_rows
 from ..learners.probabilities import Calibration, TagCalibration
 from ..learners.target.coding import margins_of
-from ..storage.blocks import Rows
-from ..storage.csr import as_rows
+from ..storage.blocks import Receipt, Rows
+from ..storage.csr import Points, as_rows
 from ..storage.files import has_folder, path_at
 from ..storage.foreign_zarr import publish_array
 from ..storage.lease import require_exclusive
@@ -34,12 +36,12 @@ class Entries(Output):
     reject: bool
     outliers: Rows | None = None
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         model, = models.values()
         shape = model.coding.entries(np.zeros((1, model.n_columns))).shape[1:]
         return {"predictions": (shape, model.coding.entry_type)}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         entries, empty = model.coding.entries(values), rejected_rows(unsupported & self.reject, self.outliers, start)
@@ -59,11 +61,11 @@ class Probabilities(Output):
     calibration: Calibration | TagCalibration
     outliers: Rows | None = None
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         model, = models.values()
         return {"predictions": ((len(model.coding.classes),), np.float64)}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         empty = rejected_rows(unsupported & self.reject, self.outliers, start)
@@ -74,9 +76,9 @@ class Probabilities(Output):
             "summary": model.coding.summary(model.coding.entries(values)[~empty])}
 
 
-def predict_to_zarr(model: Model, X: Any, out: str | Path, execution: Execution | None = None, *,
+def predict_to_zarr(model: Model, X: MatrixLike | Rows, out: str | Path, execution: Execution | None = None, *,
                     reject: bool = False, calibration: Calibration | TagCalibration | None = None,
-                    outliers: Rows | None = None) -> dict[str, Any]:
+                    outliers: Rows | None = None) -> JsonObject:
     """Write the predictions of X (n, d) to a Zarr array (n,), or (n, c) of several targets.
 
     Classes that are numbers are written as such; of others their codes are, and the attribute `classes` of the array

@@ -28,6 +28,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .. import __version__
+from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, ParameterError, explain, require
 from ..kernels.base import MercerKernel, kernel_from_dict
 from ..knn.index import NeighborIndex
@@ -106,7 +107,7 @@ class _Writer:
     def __init__(self, archive: zipfile.ZipFile, report: bool):
         self.archive, self.report, self.names = archive, report, set[str]()
 
-    def described(self, value: Any, at: str) -> Any:
+    def described(self, value: object, at: str) -> Any:
         """Return a value as JSON; at : what it is, for errors."""
         if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, np.generic)):
             return value
@@ -131,8 +132,9 @@ class _Writer:
         if isinstance(value, Path):
             return {"path": str(value)}
         if type(value).__name__ in SPARSE:
-            parts = [self.array(array) for array in (value.data, value.indices, value.indptr)]
-            return {"sparse": type(value).__name__, "arrays": parts, "shape": list(value.shape)}
+            matrix: Any = value
+            parts = [self.array(array) for array in (matrix.data, matrix.indices, matrix.indptr)]
+            return {"sparse": type(value).__name__, "arrays": parts, "shape": list(matrix.shape)}
         if isinstance(value, MercerKernel):
             return {"kernel": self.described(value.to_dict(), at)}
         if isinstance(value, Model):
@@ -144,7 +146,7 @@ class _Writer:
                     "arrays": {name: self.array(array) for name, array in value.to_arrays().items()}}
         return self.of_object(value, at)
 
-    def of_object(self, value: Any, at: str) -> Any:
+    def of_object(self, value: Any, at: str) -> JsonObject:
         """Describe an estimator or a dataclass of dssl."""
         cls = type(value)
         if not _is_of_dssl(cls):
@@ -219,7 +221,7 @@ class _Reader:
     def __init__(self, archive: zipfile.ZipFile, source: str):
         self.archive, self.source, self.arrays = archive, source, dict[str, np.ndarray]()
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: object) -> Any:
         """Return the value of a node of the tree."""
         if isinstance(node, list):
             return [self.value(each) for each in node]
@@ -237,51 +239,51 @@ class _Reader:
                 self.arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
         return self.arrays[name]
 
-    def _array(self, node: Any) -> np.ndarray:
+    def _array(self, node: JsonObject) -> np.ndarray:
         return self.array(node["array"])
 
-    def _scalar(self, node: Any) -> Any:
+    def _scalar(self, node: JsonObject) -> Any:
         return self.array(node["scalar"])[()]
 
-    def _float(self, node: Any) -> float:
+    def _float(self, node: JsonObject) -> float:
         return float(node["float"])
 
-    def _masked(self, node: Any) -> Any:
+    def _masked(self, node: JsonObject) -> np.ma.MaskedArray:
         return np.ma.masked_array(*map(self.value, node["masked"]))
 
-    def _objects(self, node: Any) -> np.ndarray:
+    def _objects(self, node: JsonObject) -> np.ndarray:
         objects = np.empty(len(node["objects"]), object)
         objects[:] = self.value(node["objects"])
         return objects.reshape(node["shape"])
 
-    def _tuple(self, node: Any) -> tuple:
+    def _tuple(self, node: JsonObject) -> tuple:
         return tuple(map(self.value, node["tuple"]))
 
-    def _dict(self, node: Any) -> dict:
+    def _dict(self, node: JsonObject) -> dict:
         return {self.value(key): self.value(each) for key, each in node["dict"]}
 
-    def _dtype(self, node: Any) -> np.dtype:
+    def _dtype(self, node: JsonObject) -> np.dtype:
         return np.dtype(node["dtype"])
 
-    def _path(self, node: Any) -> Path:
+    def _path(self, node: JsonObject) -> Path:
         return path_at(node["path"])
 
-    def _sparse(self, node: Any) -> Any:
+    def _sparse(self, node: JsonObject) -> sparse.sparray | sparse.spmatrix:
         return SPARSE[node["sparse"]](tuple(map(self.array, node["arrays"])), shape=tuple(node["shape"]))
 
-    def _kernel(self, node: Any) -> MercerKernel:
+    def _kernel(self, node: JsonObject) -> MercerKernel:
         return kernel_from_dict(self.value(node["kernel"]))
 
-    def _model(self, node: Any) -> Model:
+    def _model(self, node: JsonObject) -> Model:
         attributes = self.value(node["model"])
         return model_type(attributes).from_arrays({name: self.array(array) for name, array in node["arrays"].items()},
                                                   attributes)
 
-    def _index(self, node: Any) -> NeighborIndex:
+    def _index(self, node: JsonObject) -> NeighborIndex:
         return NeighborIndex.from_arrays({name: self.array(array) for name, array in node["arrays"].items()},
                                          self.value(node["index"]))
 
-    def _object(self, node: Any) -> Any:
+    def _object(self, node: JsonObject) -> object:
         module, _, name = node["object"].partition(":")
         known = module.partition(".")[0] == "dssl"
         try:
