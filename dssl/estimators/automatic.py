@@ -6,28 +6,32 @@ from functools import partial
 from typing import Any, ClassVar, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..base.digest import JsonObject
 from ..base.errors import explain, require
 from ..base.units import budget_of
 from ..data.dataset import Dataset
 from ..data.frames import index_labels
 from ..data.scaling.outliers import warn_outlier_rows
-from ..data.scaling.scaling import Scaling
+from ..data.scaling.scaling import Scaling, ScalingKind
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..knn.index import require_index
 from ..learners.class_prior import ClassWeight
-from ..learners.metrics import require_decisions
+from ..learners.metrics import ClassScoring, require_decisions
 from ..learners.on_graph.automatic import Loss, label_limit
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
+from ..learners.probabilities import Calibration
 from ..learners.target.tags import Tags
-from ..learners.target.target import Classes
+from ..learners.target.target import Classes, Target
 from ..methods.automatic import AUTOMATIC, AutomaticParams
 from ..methods.step import Context, HeldOutValues
 from ..methods.tags import evidence_of_tags
 from ..selection.graph_gain import Gain
 from ..selection.scoring import with_scoring
 from ..storage.blocks import Rows
+from .arguments import GraphLike, Learnable, OtherModel, PointsLike, PriorLike, SizesLike, WeightLike
 from .base import PointRegressor
 from .feature_scales import choose_scale
 from .soft_labels import SoftLabelsClassifier, SoftLabelsEstimator
@@ -54,14 +58,11 @@ class AutomaticEstimator(SoftLabelsEstimator):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
     predicts_by_lists = True
     model_: Any
-    graph: Any
-    scale: Any
-    class_sizes: Any = None  # of a classifier
-    scoring: Any = None  # of a classifier
-    loss: Any = "squared"  # of a regressor
+    class_sizes: SizesLike = None  # of a classifier
+    scoring: ClassScoring | None = None  # of a classifier
+    loss: Loss = "squared"  # of a regressor
     gain_: Gain
     _held_out: HeldOutValues | None
-    random_state: int
 
     def _params(self) -> AutomaticParams:
         require(self.loss in get_args(Loss), f"loss={self.loss!r}", why="it says how residuals count",
@@ -76,8 +77,8 @@ class AutomaticEstimator(SoftLabelsEstimator):
     def _comparing(self, params: AutomaticParams, compares: bool) -> AutomaticParams:
         return replace(params, compares=compares)
 
-    def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
-                        execution: Execution) -> tuple[Scaling, dict[str, Any]]:
+    def _chosen_scaling(self, X: PointsLike, rows: Rows, target: Learnable, graph: GraphLike | None,
+                        execution: Execution) -> tuple[Scaling, JsonObject]:
         if graph is not None or self._scaling_params().kind != "auto":
             return super()._chosen_scaling(X, rows, target, graph, execution)
         self._warn_of_identifiers(rows)
@@ -88,19 +89,18 @@ class AutomaticEstimator(SoftLabelsEstimator):
         warn_outlier_rows(scaling.attributes.get("outliers"), self._column_names or None, partial(index_labels, X))
         return scaling, tried
 
-    def _learn(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: AutomaticParams,
-               execution: Execution) -> None:
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None,
+               params: AutomaticParams, execution: Execution) -> None:
         require_index(rows, params.graph.distance, execution.memory_budget)
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
-        never = target.coding.unpredicted_classes(self._transduction)
+        never = target.coding.unpredicted_classes(self.transduction_)
         self.evidence_ |= {"in_words": self.evidence_["in_words"] + never_in_words(never), "never_predicted": never}
         if self.gain_.all_labeled:
             fix = "mark unlabeled points, or use a supervised model"
             if isinstance(target, Classes) and "-1" in target.names.tolist():  # NumPy makes text of -1 among texts
                 fix = "'-1' is a class here: pass unlabeled='-1' if it marks unlabeled points"
-            warnings.warn(explain("all training points are labeled",
-                                  why="there are no unlabeled points that could help", fix=fix), UserWarning,
-                          stacklevel=3)
+            warnings.warn(explain("all training points are labeled", fix=fix,
+                                  why="there are no unlabeled points that could help"), UserWarning, stacklevel=3)
         elif "other_model" not in self.evidence_:
             self._warn_if_it_hurts()
 
@@ -110,7 +110,7 @@ class AutomaticEstimator(SoftLabelsEstimator):
                                   fix="check the features, graph.n_neighbors and the metric, or use a supervised model"
                                   ), GraphDoesNotHelp, stacklevel=4)
 
-    def _evidence(self, context: Context, params: AutomaticParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: AutomaticParams) -> JsonObject:
         choice = context.attributes("models")["choice"]
         self.gain_ = Gain(**choice["gain"])
         self._held_out = context.side.held_out if context.side is not None else None
@@ -275,10 +275,11 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     """
     regressor = "SemiSupervisedRegressor"
 
-    def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", class_sizes: Any = None,
-                 class_prior: Any = None, class_weight: Any = None, scoring: str | None = None,
-                 base_estimator: Any = None, class_embeddings: Any = None, classes: Any = None,
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, graph: KNNGraph | None = None, *, scale: ScalingKind = "auto", class_sizes: SizesLike = None,
+                 class_prior: PriorLike = None, class_weight: WeightLike = None, scoring: ClassScoring | None = None,
+                 base_estimator: OtherModel | None = None, class_embeddings: ArrayLike | None = None,
+                 classes: ArrayLike | None = None, memory_budget: int | str | None = None, unlabeled: object = None,
+                 random_state: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
         self.class_prior, self.class_weight, self.scoring = class_prior, class_weight, scoring
         self.base_estimator, self.class_embeddings, self.classes = base_estimator, class_embeddings, classes
@@ -287,13 +288,13 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     def _decided(self, target: Classes) -> Classes:
         return with_scoring(super()._decided(target), self.scoring)
 
-    def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
-        assert self._transduction is not None
+    def _evidence_of_tags(self, target: Tags) -> JsonObject:
+        assert not isinstance(self.calibration_, Calibration)
         self.gain_, evidence = evidence_of_tags(target, [tag._held_out for tag in self._learned], self.calibration_,
-                                                len(self._transduction))
+                                                len(self.transduction_))
         if self.base_estimator is None and self._soft_labels is None:
             self._warn_if_it_hurts()
-        never = self.model_.coding.unpredicted_classes(self._transduction)
+        never = self.model_.coding.unpredicted_classes(self.transduction_)
         absent = "".join(f". {line[0].upper()}{line[1:]}" for line in target.not_learned())
         learned = self.model_.coding.classes[target.learnable].tolist()
         return {**super()._evidence_of_tags(target), **evidence, "never_predicted": never, "in_words": evidence[
@@ -392,8 +393,8 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     True
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, scale: str = "auto", loss: str = "squared",
-                 base_estimator: Any = None, memory_budget: int | str | None = None, unlabeled: Any = None,
-                 random_state: int = 0):
+    def __init__(self, graph: KNNGraph | None = None, *, scale: ScalingKind = "auto", loss: Loss = "squared",
+                 base_estimator: OtherModel | None = None, memory_budget: int | str | None = None,
+                 unlabeled: object = None, random_state: int = 0):
         self.graph, self.scale, self.loss, self.base_estimator = graph, scale, loss, base_estimator
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state

@@ -9,8 +9,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.digest import require_random_state
+from ..base.digest import JsonObject, require_random_state
 from ..base.errors import DataError, explain, require
+from ..base.types import MatrixLike
 from ..data.inputs import labels_of
 from ..data.scaling.scaling import Scaling, scaled
 from ..execution.tasks import Execution, on_one_thread
@@ -20,6 +21,7 @@ from ..learners.target.target import Quantities, Target
 from ..selection.duplicates import labeled_duplicates, repeated_in_words, rows_hashed
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
+from .arguments import GraphLike, LabelsLike, Learnable, NumbersLike, PointsLike
 from .points import PointPredictor
 from .targets import quantities_of, require_unequal, weighed
 
@@ -29,12 +31,13 @@ MAX_SEARCHED = 5000  # labeled points that are searched for duplicates
 class PointEstimator(PointPredictor):
     """An estimator whose fitted function of points is a `Model`, `model_`."""
 
-    evidence_: dict[str, Any]
-    unlabeled: Any
+    evidence_: JsonObject
+    unlabeled: object
     random_state: int
 
     @on_one_thread
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
+    def fit(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None,
+            graph: GraphLike | None = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
 
         Parameters
@@ -85,7 +88,7 @@ class PointEstimator(PointPredictor):
         self._check(target)
         require_unequal(rows)
         self.scaling_, tried = self._chosen_scaling(X, rows, target, graph, execution)
-        self._fit_X: Any = X
+        self._fit_X: PointsLike = X
         self._transduction: np.ndarray | None = None
         self._learn_from(scaled(rows, self.scaling_, execution), target, weight, graph, params, execution)
         self.evidence_ |= {"scale": {**self.scaling_.to_arrays()[1], **tried}, "n_labeled": len(target.labeled),
@@ -93,7 +96,7 @@ class PointEstimator(PointPredictor):
         self._note_duplicates(rows, target, execution.memory_budget)
         return self
 
-    def _note_duplicates(self, rows: Rows, target: Any, budget: int) -> None:
+    def _note_duplicates(self, rows: Rows, target: Learnable, budget: int) -> None:
         """Add to the evidence how many labeled points equal another one, unless labels are many or tags."""
         height = rows_hashed(rows.row_bytes, budget)
         if isinstance(target, Target) and 0 < len(target.labeled) <= MAX_SEARCHED and height:
@@ -102,8 +105,8 @@ class PointEstimator(PointPredictor):
             if (repeated := repeated_in_words(counts)) and "in_words" in self.evidence_:
                 self.evidence_["in_words"] += f"; {repeated}"
 
-    def _chosen_scaling(self, X: Any, rows: Rows, target: Any, graph: Any,
-                        execution: Execution) -> tuple[Scaling, dict[str, Any]]:
+    def _chosen_scaling(self, X: PointsLike, rows: Rows, target: Learnable, graph: GraphLike | None,
+                        execution: Execution) -> tuple[Scaling, JsonObject]:
         """Return the scaling of the training points, and the evidence for it."""
         return self._scaling_of(X, rows, execution, graph), {}
 
@@ -112,24 +115,25 @@ class PointEstimator(PointPredictor):
         """Return the parameters of what learns; raise ParameterError where one is out of range."""
 
     @abstractmethod
-    def _target(self, y: Any, n: int) -> Any:
+    def _target(self, y: MatrixLike | None, n: int) -> Learnable:
         """Return what n points say that is to be learned: a `Target`, or of a classifier `Tags`."""
 
-    def _known(self, y: Any, n: int) -> Any:
+    def _known(self, y: MatrixLike | None, n: int) -> Learnable:
         """Return what n points say that predictions are compared with."""
         return self._target(y, n)
 
-    def _check(self, target: Any) -> None:
+    def _check(self, target: Learnable) -> None:
         """Raise DataError where the target cannot be learned."""
 
     @abstractmethod
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: Any,
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None, params: Any,
                execution: Execution) -> None:
         """Set `model_` and `evidence_`, and what else the estimator keeps of a fit."""
 
-    def _learn_from(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: Any,
-                    execution: Execution) -> None:
+    def _learn_from(self, rows: Rows, target: Learnable, weight: np.ndarray | None, graph: GraphLike | None,
+                    params: Any, execution: Execution) -> None:
         """Do the same with whatever `_target` returns."""
+        assert isinstance(target, Target)
         self._learn(rows, target, weight, graph, params, execution)
 
     @property
@@ -149,7 +153,7 @@ class PointEstimator(PointPredictor):
             del self._fit_X
         return self._transduction
 
-    def _transduced(self, X: Any) -> np.ndarray:
+    def _transduced(self, X: PointsLike) -> np.ndarray:
         """Return what is predicted for the points X of the fit."""
         return self.predict(X)
 
@@ -157,14 +161,14 @@ class PointEstimator(PointPredictor):
         if hasattr(self, "_fit_X"):
             _ = self.transduction_
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in super().__getstate__().items() if name != "_fit_X"}
 
-    def _graph(self, rows: Rows, given: Any, execution: Execution) -> Graph:
+    def _graph(self, rows: Rows, given: GraphLike | None, execution: Execution) -> Graph:
         """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
         return graph_of(rows, self.group("graph"), execution, given)
 
-    def _labels(self, X: Any, y: Any) -> Any:
+    def _labels(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike | None:
         """Return y in this process, or the target of X where X is a Dataset and y is None."""
         y = X if y is None and getattr(X, "y", None) is not None and hasattr(X, "targets") else y
         require(y is not None, f"{type(self).__name__} requires y to be passed, but the target y is None",
@@ -172,7 +176,8 @@ class PointEstimator(PointPredictor):
                 error=DataError)
         return labels_of(y)
 
-    def _compared(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    def _compared(self, X: PointsLike, y: LabelsLike | None,
+                  sample_weight: NumbersLike | None) -> tuple[Learnable, np.ndarray, np.ndarray | None]:
         """Return the labels (l,) of some points, what is predicted for those that have one, and their weights."""
         execution = self._execution()
         rows, y = self._new_rows(X, execution), self._labels(X, y)
@@ -185,13 +190,13 @@ class PointEstimator(PointPredictor):
 class PointRegressor(RegressorMixin, PointEstimator):
     """An estimator of one or several targets."""
 
-    def _target(self, y: Any, n: int) -> Quantities:
+    def _target(self, y: MatrixLike | None, n: int) -> Quantities:
         return quantities_of(y, self.unlabeled, n, warns=True)
 
-    def _known(self, y: Any, n: int) -> Quantities:
+    def _known(self, y: MatrixLike | None, n: int) -> Quantities:
         return quantities_of(y, self.unlabeled, n)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None) -> float:
         """Return the coefficient of determination over labeled points.
 
         Parameters

@@ -1,6 +1,5 @@
 """Probabilities of classifiers, calibrated on scores of labeled points without their own labels."""
 
-from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -8,6 +7,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..learners.target.target import Classes
+from .arguments import Learnable, PointsLike
 from .classifier import PointClassifier
 from .targets import require_per_class
 
@@ -15,9 +15,7 @@ from .targets import require_per_class
 class CalibratedClassifier(PointClassifier):
     """A classifier whose `fit` calibrates held-out scores."""
 
-    model_: Any
-
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: PointsLike) -> np.ndarray:
         """Return the probability of each class.
 
         Parameters
@@ -52,7 +50,7 @@ class CalibratedClassifier(PointClassifier):
                                  "calibrated on them: fit again with a larger memory_budget, or use decision_function")
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: PointsLike) -> np.ndarray:
         """Return the logarithms of the probabilities of the classes.
 
         Parameters
@@ -76,7 +74,7 @@ class ClassifierCalibratedOnRequest(PointClassifier):
 
     probability: bool
 
-    def _check(self, target: Any) -> None:
+    def _check(self, target: Learnable) -> None:
         super()._check(target)
         if self.probability and isinstance(target, Classes):
             require_per_class(target, 2, "one labeled point, and probabilities are calibrated on points held out",
@@ -89,7 +87,7 @@ class ClassifierCalibratedOnRequest(PointClassifier):
         return True
 
     @available_if(_calibrates)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: PointsLike) -> np.ndarray:
         """Return the probability of each class.
 
         Parameters
@@ -120,7 +118,7 @@ class ClassifierCalibratedOnRequest(PointClassifier):
         return self.calibration_.probabilities(self._coding.margins(self._values(X)))
 
     @available_if(_calibrates)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: PointsLike) -> np.ndarray:
         """Return the logarithms of the probabilities of the classes.
 
         Parameters

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from ..base.digest import is_whole
 from ..base.errors import ParameterError, explain, require
+from ..data.scaling.scaling import ScalingKind
 from ..graph.knn_graph import KNNGraph
 from ..methods.evaluation import Group
 from ..selection.halving import Search
@@ -18,6 +19,7 @@ from .automatic import AutomaticEstimator
 from .method import SearchedEstimator
 
 Values = dict[str, Any]
+ParamGrid = Mapping[str, Sequence[Any] | np.ndarray]  # the values of each parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,8 @@ class Candidate:
         return self.estimator.group("graph") if "graph" in self.estimator.groups else None
 
 
-def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_state: int) -> list[Candidate]:
+def candidates_of(estimator: object, param_grid: ParamGrid | Sequence[ParamGrid], n_candidates: int | None,
+                  random_state: int) -> list[Candidate]:
     """Return the combinations that are tried, in the order of the grid; raise ParameterError where one is wrong."""
     if isinstance(estimator, type):
         raise ParameterError(explain(f"estimator={estimator.__name__} is a class", why="copies of an estimator are "
@@ -73,14 +76,14 @@ def candidates_of(estimator: Any, param_grid: Any, n_candidates: Any, random_sta
     return candidates
 
 
-def _listed(name: str, values: Any) -> Sequence[Any]:
+def _listed(name: str, values: Sequence[Any] | np.ndarray) -> Sequence[Any]:
     listed = isinstance(values, (list, tuple, range)) or getattr(values, "ndim", 0) == 1
     require(listed and len(values) > 0, f"{name}={values!r} in a grid",
             why="a grid is a list of values for each parameter", fix=f"use {{{name!r}: [value, ...]}}")
     return list(values)
 
 
-def groups_of(candidates: Sequence[Candidate]) -> list[tuple[str, Group]]:
+def groups_of(candidates: Sequence[Candidate]) -> list[tuple[ScalingKind, Group]]:
     """Return the groups of candidates that one evaluation serves, each with its scale; those of one graph together."""
     members: list[tuple[Values, list[int]]] = []  # no dict: values of parameters need not be hashable
     for number, candidate in enumerate(candidates):
@@ -89,7 +92,7 @@ def groups_of(candidates: Sequence[Candidate]) -> list[tuple[str, Group]]:
         if numbers is None:
             members.append((shared, numbers := []))
         numbers.append(number)
-    by_graph: dict[tuple[KNNGraph | None, str], list[tuple[str, Group]]] = {}
+    by_graph: dict[tuple[KNNGraph | None, ScalingKind], list[tuple[ScalingKind, Group]]] = {}
     for _, numbers in members:
         first = candidates[numbers[0]]
         group = Group(first.estimator.method, {number: candidates[number].estimator._params() for number in numbers},

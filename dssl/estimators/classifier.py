@@ -8,18 +8,22 @@ import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, DsslError, ParameterError, explain, require
+from ..base.types import MatrixLike
 from ..execution.tasks import Execution
 from ..learners.class_prior import ClassWeight
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.on_graph.tags import TagModel, with_shared_index
+from ..learners.probabilities import Calibration, TagCalibration
 from ..learners.target.coding import ClassCoding, TagCoding
 from ..learners.target.tags import Tags, is_indicator
 from ..learners.target.target import Classes
 from ..methods.step import Method
 from ..methods.tags import calibration_of_tags
 from ..storage.blocks import Rows
+from .arguments import GraphLike, LabelsLike, Learnable, NumbersLike, PointsLike, PriorLike, WeightLike
 from .base import PointEstimator
 from .targets import classes_of, prior_of, require_classes, require_per_class, tags_of
 
@@ -33,14 +37,14 @@ class PointClassifier(ClassifierMixin, PointEstimator):
     """
 
     classes_: np.ndarray
-    class_prior: Any
-    class_weight: Any
+    class_prior: PriorLike
+    class_weight: WeightLike
     regressor: ClassVar[str]  # the estimator that does the same for quantities
     method: ClassVar[Method]
-    calibration_: Any
-    estimators_: list[Any]  # None of tags that are not learned
+    calibration_: Calibration | TagCalibration | None
+    estimators_: list[Self | None]  # None of tags that are not learned
 
-    def _target(self, y: Any, n: int) -> Classes | Tags:
+    def _target(self, y: MatrixLike | None, n: int) -> Classes | Tags:
         if not is_indicator(y):
             return self._decided(classes_of(y, self.unlabeled, n))
         return tags_of(y, self.unlabeled, n)
@@ -49,11 +53,12 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         """Return labels with what parameters say of the frequencies of their classes."""
         return replace(target, prior=prior_of(self.class_prior, getattr(self, "class_sizes", None)))
 
-    def _known(self, y: Any, n: int) -> Classes | Tags:
+    def _known(self, y: MatrixLike | None, n: int) -> Classes | Tags:
         """Return the labels of n points, which may lack a class or the marker that `fit` determined."""
         if isinstance(getattr(self, "model_", None), TagModel):
-            require(is_indicator(y) and np.shape(y)[1] == len(self.classes_), error=DataError,
-                    what=f"y has shape {np.shape(y)}, and the fit was of {len(self.classes_)} tags",
+            shape = () if y is None else np.shape(y)
+            require(is_indicator(y) and shape[1] == len(self.classes_), error=DataError,
+                    what=f"y has shape {shape}, and the fit was of {len(self.classes_)} tags",
                     why="each tag is compared with its column", fix="pass a column for each tag, in their order")
             tags = self._target(y, n)
             require(not hasattr(y, "columns") or tags.names.tolist() == self.classes_.tolist(), error=DataError,
@@ -65,10 +70,11 @@ class PointClassifier(ClassifierMixin, PointEstimator):
             marker = np.nan if self.classes_.dtype.kind in "iuf" and -1 in self.classes_ else -1
         return classes_of(y, marker, n, occurs=False)
 
-    def _check(self, target: Any) -> None:
+    def _check(self, target: Learnable) -> None:
         if isinstance(target, Tags):
             self._check_tags(target)
         else:
+            assert isinstance(target, Classes)
             require_classes(target.names, self.regressor)
             require_per_class(target, 1, "no labeled point of weight > 0",
                               "mark its points unlabeled, or raise a weight")
@@ -85,8 +91,8 @@ class PointClassifier(ClassifierMixin, PointEstimator):
                     fix="leave it out, or fit one estimator a column with graph=KNNGraph().build(X)")
         target.require_learnable()
 
-    def _learn_from(self, rows: Rows, target: Any, weight: np.ndarray | None, graph: Any, params: Any,
-                    execution: Execution) -> None:
+    def _learn_from(self, rows: Rows, target: Learnable, weight: np.ndarray | None, graph: GraphLike | None,
+                    params: Any, execution: Execution) -> None:
         """Learn; of tags by an estimator of each, on the same rows and, where there is one, graph."""
         if not isinstance(target, Tags):
             self.__dict__.pop("estimators_", None)  # of an earlier fit
@@ -151,8 +157,8 @@ class PointClassifier(ClassifierMixin, PointEstimator):
                 setattr(tag, name, getattr(self, name))
         return tag
 
-    def _learn_tag(self, rows: Rows, target: Classes, weights: np.ndarray | None, graph: Any, params: Any,
-                   execution: Execution) -> Self:
+    def _learn_tag(self, rows: Rows, target: Classes, weights: np.ndarray | None, graph: GraphLike | None,
+                   params: Any, execution: Execution) -> Self:
         """Fit to the labels of one tag, with weights (n,); return self."""
         target = self._decided(target)
         self._check(target)
@@ -162,12 +168,12 @@ class PointClassifier(ClassifierMixin, PointEstimator):
                            "n_unlabeled": len(rows) - len(target.labeled)}
         return self
 
-    def _transduced(self, X: Any) -> np.ndarray:
+    def _transduced(self, X: PointsLike) -> np.ndarray:
         if isinstance(self.model_, TagModel):
             return self._of_all([tag.transduction_ for tag in self._learned])
         return super()._transduced(X)
 
-    def _evidence_of_tags(self, target: Tags) -> dict[str, Any]:
+    def _evidence_of_tags(self, target: Tags) -> JsonObject:
         """Return what is known of the fits of all tags."""
         names = target.names[target.learnable].tolist()
         evidence = dict(zip(names, (tag.evidence_ for tag in self._learned), strict=True))
@@ -177,7 +183,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         """Return whether what a warning says of single tags is said of all together."""
         return False
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None) -> float:
         """Return the share of right predictions among labeled points.
 
         Parameters
@@ -211,7 +217,7 @@ class PointClassifier(ClassifierMixin, PointEstimator):
         right = (predicted == target.coded).all(axis=1)[whole]
         return float(np.average(right, weights=None if weight is None else weight[whole]))
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: PointsLike) -> np.ndarray:
         """Return the scores of the classes.
 
         Parameters

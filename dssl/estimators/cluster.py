@@ -3,15 +3,15 @@
 `ClusterKernelFeatures`: the virtual samples of that kernel, as a transformer of scikit-learn.
 """
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from ..base.digest import require_random_state
+from ..base.digest import JsonObject, require_random_state
 from ..base.units import budget_of
-from ..data.scaling.scaling import scaled
-from ..kernels.base import BaseKernels
+from ..data.scaling.scaling import ScalingKind, scaled
+from ..kernels.base import BaseKernels, Kernel
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
@@ -22,13 +22,22 @@ from ..learners.linear.features import SampleModel, sample_model
 from ..learners.target.coding import Values
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context
+from .arguments import PointsLike, PriorLike, WeightLike
 from .calibrated import CalibratedClassifier
 from .method import LinearEstimator
 from .points import KernelReader
 from .targets import prior_of, require_unequal
 
 
-def base_kernels(estimator: Any) -> BaseKernels:
+class InKernel(Protocol):
+    """An estimator with a base kernel."""
+
+    kernel: str | Kernel
+    bandwidth: float | str | None
+    random_state: int
+
+
+def base_kernels(estimator: InKernel) -> BaseKernels:
     """Return the base kernel of an estimator."""
     bandwidth = estimator.bandwidth if isinstance(estimator.kernel, str) else None
     return BaseKernels(estimator.kernel, {}, (bandwidth,), estimator.random_state)
@@ -171,16 +180,16 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
     groups: ClassVar[dict[str, type]] = {"transfer": TransferParams, "landmarks": LandmarkParams}
     basis_: ClusterBasis
 
-    def __init__(self, kernel: Any = "rbf", *,
+    def __init__(self, kernel: str | Kernel = "rbf", *,
                  bandwidth: float | str | None = ClusterKernel.bandwidth,
                  approximation: str | StochasticParams = ClusterModel.approximation,
                  transfer: str | TransferParams = ClusterModel.transfer,
                  C: float = ClusterModel.C, loss: str = ClusterModel.loss,
-                 class_prior: Any = None, class_weight: Any = None,
+                 class_prior: PriorLike = None, class_weight: WeightLike = None,
                  landmarks: float | str | LandmarkParams = ClusterModel.landmarks,
                  rank: int | str | None = ClusterModel.rank,
-                 degrees: str = ClusterModel.degrees, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 degrees: str = ClusterModel.degrees, scale: ScalingKind = "auto",
+                 memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.class_prior, self.class_weight = class_prior, class_weight
@@ -196,7 +205,7 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
             weight=ClassWeight.of(self.class_weight),
             random_state=self.random_state)
 
-    def _basis(self, context: Context, params: ClusterKernelParams) -> dict[str, Any]:
+    def _basis(self, context: Context, params: ClusterKernelParams) -> JsonObject:
         self.basis_ = basis_in(context, params, 0)
         return self.basis_.attributes
 
@@ -291,19 +300,19 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
     model_: SampleModel
     basis_: ClusterBasis
 
-    def __init__(self, kernel: Any = "rbf", *,
+    def __init__(self, kernel: str | Kernel = "rbf", *,
                  bandwidth: float | str | None = ClusterKernel.bandwidth,
                  approximation: str | StochasticParams = ClusterModel.approximation,
                  transfer: str | TransferParams = ClusterModel.transfer,
                  landmarks: float | str | LandmarkParams = ClusterModel.landmarks,
                  rank: int | str | None = ClusterModel.rank,
-                 degrees: str = ClusterModel.degrees, scale: str = "auto",
+                 degrees: str = ClusterModel.degrees, scale: ScalingKind = "auto",
                  memory_budget: int | str | None = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.approximation, self.transfer = kernel, bandwidth, approximation, transfer
         self.landmarks, self.rank, self.degrees, self.scale = landmarks, rank, degrees, scale
         self.memory_budget, self.random_state = memory_budget, random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: PointsLike, y: object = None) -> Self:
         """Compute the eigenpairs of all points.
 
         Parameters
@@ -340,7 +349,7 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         self.evidence_ = {**self.basis_.attributes, "features": samples.width}
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: PointsLike) -> np.ndarray:
         """Return the virtual samples of points.
 
         Parameters

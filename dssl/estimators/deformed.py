@@ -1,18 +1,19 @@
 """Estimators in the kernel deformed by the graph of all points: `LapSVC` and `LapKernelRidge`."""
 
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ..base.digest import BANDWIDTH
+from ..base.digest import BANDWIDTH, JsonObject
 from ..base.errors import explain
 from ..base.units import budget_of
+from ..data.scaling.scaling import ScalingKind
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
-from ..kernels.base import BaseKernels
+from ..kernels.base import BaseKernels, Kernel
 from ..kernels.deformed import Eta
 from ..learners.class_prior import ClassWeight
 from ..learners.deformed import GraphCovariance
@@ -25,6 +26,7 @@ from ..methods.deformed.sections import DeformedKernelParams, DeformedModel, Rid
 from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
+from .arguments import GraphLike, PointsLike, PriorLike, WeightLike
 from .base import PointRegressor
 from .calibrated import CalibratedClassifier
 from .method import SearchedEstimator
@@ -39,17 +41,17 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
     sections: ClassVar[type[DeformedModel]] = RidgeModel
     kept_steps = ("system",)
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
+    defaults: ClassVar[dict[str, dict[str, float]]] = {"graph": {"width": KERNEL_WIDTH}}
     model_: KernelModel
-    eta: Any
-    C: Any
+    eta: Eta
+    C: float
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
+    def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
                  graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
                  n_landmarks: int | str = DeformedModel.n_landmarks,
-                 tol: float = SolverParams.tol, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 tol: float = SolverParams.tol, scale: ScalingKind = "auto",
+                 memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.eta, self.scale = kernel, bandwidth, C, eta, scale
         self.graph, self.regularizer, self.n_landmarks, self.tol = graph, regularizer, n_landmarks, tol
@@ -65,8 +67,8 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
             random_state=self.random_state, prior=prior_of(model.class_prior, None),
             weight=ClassWeight.of(model.class_weight))
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: DeformedKernelParams,
-               execution: Execution) -> None:
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None,
+               params: DeformedKernelParams, execution: Execution) -> None:
         if len(target.labeled) >= params.n_landmarks and len(rows) > params.n_landmarks:
             warnings.warn(explain(
                 f"{len(target.labeled)} labeled points and n_landmarks={params.n_landmarks}",
@@ -75,7 +77,7 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
                     ", or memory_budget" if self.n_landmarks == "auto" else "")), UserWarning, stacklevel=3)
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
 
-    def _evidence(self, context: Context, params: DeformedKernelParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: DeformedKernelParams) -> JsonObject:
         covariance = covariance_of(context, params)
         self.landmarks_ = covariance.landmarks
         assert context.fit is not None
@@ -87,7 +89,7 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
                 "spectral_concentration": covariance.concentration[params.regularizer.power]}
 
     def _at_other_points(self, context: Context, function: Expansion, covariance: GraphCovariance,
-                         power: int) -> Any:
+                         power: int) -> tuple[KernelModel, np.ndarray, np.ndarray] | None:
         """Return what predicts the points of the fit that are no landmarks; None where all are.
 
         A model at these points, the values of least energy at the vertices, and the vertex of each point.
@@ -100,10 +102,10 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
         return (expand(off, function.points, function.coef, model.intercept, model.coding),
                 covariance.minimum_energy(values, power, context.execution), covariance.vertices.vertex)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in super().__getstate__().items() if name != "_on_graph"}
 
-    def _transduced(self, X: Any) -> np.ndarray:
+    def _transduced(self, X: PointsLike) -> np.ndarray:
         if self._on_graph is None:
             return super()._transduced(X)
         off, values, vertex = self._on_graph
@@ -245,14 +247,12 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
 
     sections, regressor = SvmModel, "LapKernelRidge"
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
-                 C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
-                 loss: str = SvmModel.loss, class_prior: Any = None, class_weight: Any = None,
-                 graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
-                 n_landmarks: int | str = DeformedModel.n_landmarks,
-                 tol: float = SolverParams.tol, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None,
-                 random_state: int = 0):
+    def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = DeformedModel.C,
+                 eta: Eta = DeformedModel.eta, loss: str = SvmModel.loss, class_prior: PriorLike = None,
+                 class_weight: WeightLike = None, graph: KNNGraph | None = None,
+                 regularizer: RegularizerParams | None = None, n_landmarks: int | str = DeformedModel.n_landmarks,
+                 tol: float = SolverParams.tol, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
+                 unlabeled: object = None, random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, C=C, eta=eta, graph=graph, regularizer=regularizer,
                          n_landmarks=n_landmarks, tol=tol, scale=scale, memory_budget=memory_budget,
                          unlabeled=unlabeled, random_state=random_state)

@@ -3,12 +3,14 @@
 import warnings
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..base.digest import BANDWIDTH
+from ..base.digest import BANDWIDTH, JsonObject
 from ..base.errors import DataError, explain, require
+from ..data.scaling.scaling import ScalingKind
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..kernels.base import BaseKernels
@@ -22,6 +24,7 @@ from ..methods.graph.method import GRAPH_LEARNER
 from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
+from .arguments import GraphLike, LabelsLike, NumbersLike, OtherModel, PointsLike, PriorLike, SizesLike, WeightLike
 from .base import PointRegressor
 from .method import SearchedEstimator
 from .soft_labels import SoftLabelsClassifier, SoftLabelsEstimator
@@ -44,7 +47,7 @@ class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
     predicts_by_lists = True
     model_: GraphModel
-    graph: Any
+    graph: KNNGraph | None
     random_state: int
 
     @abstractmethod
@@ -61,8 +64,8 @@ class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
     def _comparing(self, params: GraphLearnerParams, compares: bool) -> GraphLearnerParams:
         return replace(params, compares=compares)
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: GraphLearnerParams,
-               execution: Execution) -> None:
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None,
+               params: GraphLearnerParams, execution: Execution) -> None:
         self._run(rows, target, weight, self._graph(rows, graph, execution), params, execution)
         assert self._transduction is not None
         coding, unreachable = self.model_.coding, self.evidence_["unreachable"]
@@ -75,7 +78,7 @@ class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
                 fix="label a point there, raise n_neighbors, or use an estimator with a base kernel, such as LapSVC"),
                 UnreachablePoints, stacklevel=3)
 
-    def _evidence(self, context: Context, params: GraphLearnerParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: GraphLearnerParams) -> JsonObject:
         attributes = context.attributes("vertex_values")
         return {**context.graph().attributes,
                 **{name: value for name, value in attributes.items() if name != CALIBRATION}}
@@ -85,9 +88,9 @@ class GraphClassifier(SoftLabelsClassifier, GraphEstimator):
     """A classifier on the graph, with probabilities; scores of points without a prediction are NaN."""
 
     regressor = "LaplaceLearningRegressor"
-    class_sizes: Any
+    class_sizes: SizesLike
 
-    def _values(self, X: Any) -> np.ndarray:
+    def _values(self, X: PointsLike) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)
         values, unsupported = self.model_.values_and_unsupported(rows, execution)
@@ -98,7 +101,7 @@ class GraphClassifier(SoftLabelsClassifier, GraphEstimator):
 class GraphRegressor(PointRegressor, GraphEstimator):
     """A regressor on the graph."""
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None) -> float:
         """Return the coefficient of determination over labeled points.
 
         Parameters
@@ -133,10 +136,11 @@ class OneSystemClassifier(GraphClassifier):
 
     learner: ClassVar[LearnerName]
 
-    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: Any = None, class_prior: Any = None,
-                 class_weight: Any = None, base_estimator: Any = None, class_embeddings: Any = None,
-                 classes: Any = None, tol: float = 1e-5, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: SizesLike = None,
+                 class_prior: PriorLike = None, class_weight: WeightLike = None,
+                 base_estimator: OtherModel | None = None, class_embeddings: ArrayLike | None = None,
+                 classes: ArrayLike | None = None, tol: float = 1e-5, scale: ScalingKind = "auto",
+                 memory_budget: int | str | None = None, unlabeled: object = None, random_state: int = 0):
         self.class_prior, self.class_weight = class_prior, class_weight
         self.base_estimator, self.class_embeddings, self.classes = base_estimator, class_embeddings, classes
         self.graph, self.class_sizes, self.tol, self.scale = graph, class_sizes, tol, scale

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..data.scaling.scaling import ScalingKind
 from ..graph.functions import FunctionParams
 from ..graph.knn_graph import KNNGraph
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..methods.graph.learner import GraphLearner
 from ..solvers.solver_params import SolverParams
+from .arguments import OtherModel, PriorLike, SizesLike, WeightLike
 from .graph import GraphClassifier, GraphEstimator, GraphRegressor
 
 
@@ -20,9 +23,9 @@ class GraphKernelRidgeBase(GraphEstimator):
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
-                 weighting: str = "loo", laplacian: str = "normalized", base_estimator: Any = None, tol: float = 0.1,
-                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
-                 random_state: int = 0):
+                 weighting: str = "loo", laplacian: str = "normalized", base_estimator: OtherModel | None = None,
+                 tol: float = 0.1, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
+                 unlabeled: object = None, random_state: int = 0):
         self.base_estimator = base_estimator
         self.graph, self.ridge, self.power, self.by_degree = graph, ridge, power, by_degree
         self.penalty, self.weighting, self.laplacian, self.tol = penalty, weighting, laplacian, tol
@@ -174,10 +177,11 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
 
     def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
-                 weighting: str = "loo", laplacian: str = "normalized", class_sizes: Any = None,
-                 class_prior: Any = None, class_weight: Any = None, base_estimator: Any = None,
-                 class_embeddings: Any = None, classes: Any = None, tol: float = 0.1, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+                 weighting: str = "loo", laplacian: str = "normalized", class_sizes: SizesLike = None,
+                 class_prior: PriorLike = None, class_weight: WeightLike = None,
+                 base_estimator: OtherModel | None = None, class_embeddings: ArrayLike | None = None,
+                 classes: ArrayLike | None = None, tol: float = 0.1, scale: ScalingKind = "auto",
+                 memory_budget: int | str | None = None, unlabeled: object = None, random_state: int = 0):
         super().__init__(graph, ridge=ridge, power=power, by_degree=by_degree, penalty=penalty, weighting=weighting,
                          laplacian=laplacian, base_estimator=base_estimator, tol=tol, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)

@@ -23,8 +23,10 @@ from ..selection.folds import held_out_folds
 from ..selection.halving import EvaluatedRung, Repetitions, Search, evaluated_by_rungs, require_factor
 from ..selection.held_out_scores import require_scoring
 from ..storage.artifacts import Workspace
+from .arguments import Folds, GraphLike, LabelsLike, NumbersLike, PointsLike
 from .base import require_unequal
-from .candidates import Candidate, candidates_of, groups_of
+from .candidates import Candidate, ParamGrid, candidates_of, groups_of
+from .method import SearchedEstimator
 from .saved import SavedEstimator
 from .targets import weighed
 
@@ -151,15 +153,17 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
     1.0
     """
 
-    def __init__(self, estimator: Any, param_grid: Any, *, cv: Any = 5, n_candidates: int | None = None,
-                 scoring: str | None = None, one_standard_error: bool = False, factor: float | None = None,
-                 refit: bool = True, workspace: str | Path | None = None, random_state: int = 0):
+    def __init__(self, estimator: SearchedEstimator, param_grid: ParamGrid | Sequence[ParamGrid], *, cv: Folds = 5,
+                 n_candidates: int | None = None, scoring: str | None = None, one_standard_error: bool = False,
+                 factor: float | None = None, refit: bool = True, workspace: str | Path | None = None,
+                 random_state: int = 0):
         self.estimator, self.param_grid, self.cv = estimator, param_grid, cv
         self.scoring, self.one_standard_error, self.factor = scoring, one_standard_error, factor
         self.n_candidates, self.refit, self.workspace, self.random_state = n_candidates, refit, workspace, random_state
 
     @on_one_thread
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None) -> Self:
+    def fit(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None,
+            graph: GraphLike | None = None) -> Self:
         """Search, then fit the best candidate.
 
         Parameters
@@ -216,11 +220,12 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         target, weight = weighed(estimator._target(y, len(rows)), sample_weight, len(rows))
         require(isinstance(target, Target), "y has several columns", error=DataError,
                 why="candidates are compared by one label a point", fix="search for each column of y by itself")
+        assert isinstance(target, Target)
         estimator._check(target)
         require_scoring(self.scoring, classes=isinstance(target, Classes), n_classes=target.n_strata)
         rule = SelectionRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
         require_unequal(rows)
-        of_scale: dict[str, Any] = {each.estimator._scaling_params().kind: each.estimator for each in candidates}
+        of_scale = {each.estimator._scaling_params().kind: each.estimator for each in candidates}
         scalings = {scale: each._scaling_of(X, rows, execution, graph) for scale, each in of_scale.items()}
         if graph is not None:
             graph = graph_of(rows, estimator.group("graph"), execution, graph)
@@ -289,7 +294,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
             self.cv_results_["mean_test_score"][self.best_index_])
         return best
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: PointsLike) -> np.ndarray:
         """Return what the best estimator predicts.
 
         Parameters
@@ -305,7 +310,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         return self._best.predict(X)
 
     @_has("decision_function")
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: PointsLike) -> np.ndarray:
         """Return the scores of the best estimator.
 
         Parameters
@@ -321,7 +326,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         return self._best.decision_function(X)
 
     @_has("predict_proba")
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: PointsLike) -> np.ndarray:
         """Return the probabilities of the best estimator.
 
         Parameters
@@ -336,7 +341,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         """
         return self._best.predict_proba(X)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None) -> float:
         """Return the score of the best estimator on labeled points.
 
         Parameters
@@ -361,7 +366,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         return self._best.transduction_
 
     @property
-    def _best(self) -> Any:
+    def _best(self) -> SearchedEstimator:
         check_is_fitted(self, "cv_results_")
         if not self.refit:
             raise ParameterError(explain("refit=False keeps no estimator", why="there is nothing that predicts",

@@ -23,7 +23,7 @@ class GroupedParams(SavedEstimator):
     """
 
     groups: ClassVar[dict[str, type]] = {}
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # of fields of a group that is not given whole
+    defaults: ClassVar[dict[str, dict[str, float]]] = {}  # of fields of a group that is not given whole
     random_state: int
 
     def group(self, name: str) -> Any:
@@ -69,7 +69,7 @@ class GroupedParams(SavedEstimator):
                           for field in fields(self.groups[name])}
         return params
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters by name, and fields of groups as `group__field`.
 
         Parameters

@@ -1,19 +1,19 @@
 """`KernelKMeans`: clusters of all points in a kernel, which predict the cluster of a new point."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..base.digest import BANDWIDTH, require_random_state
+from ..base.digest import BANDWIDTH, JsonObject, require_random_state
 from ..base.errors import require
 from ..base.units import budget_of
-from ..data.scaling.scaling import scaled
+from ..data.scaling.scaling import ScalingKind, scaled
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.regularizer import RegularizerParams
-from ..kernels.base import BaseKernels
+from ..kernels.base import BaseKernels, Kernel
 from ..learners.feature_maps import ETA, GRAPH_MAPS, FeatureMapParams
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
@@ -26,6 +26,7 @@ from ..report.record import RunRecord
 from ..report.sections.data import data_section
 from ..report.sections.sample import clusters_section
 from ..selection.number_of_clusters import number_rule
+from .arguments import GraphLike, PointsLike
 from .points import KernelReader, PointPredictor
 from .targets import require_unequal
 
@@ -132,12 +133,12 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph, "regularizer": RegularizerParams}
     model_: Model
     labels_: np.ndarray
-    _attributes: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
+    _attributes: dict[str, JsonObject]  # the attributes of what the steps made, by step
 
-    def __init__(self, n_clusters: int | str = 8, *, feature_map: str = "graph", kernel: Any = "rbf",
+    def __init__(self, n_clusters: int | str = 8, *, feature_map: str = "graph", kernel: str | Kernel = "rbf",
                  bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
                  regularizer: RegularizerParams | None = None, n_landmarks: int | str = "auto", n_init: int = 10,
-                 max_clusters: int = 20, scale: str = "auto", memory_budget: int | str | None = None,
+                 max_clusters: int = 20, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
                  random_state: int = 0):
         self.n_clusters, self.feature_map, self.kernel = n_clusters, feature_map, kernel
         self.bandwidth, self.eta = bandwidth, eta
@@ -145,7 +146,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         self.max_clusters, self.scale = max_clusters, scale
         self.memory_budget, self.random_state = memory_budget, random_state
 
-    def fit(self, X: Any, y: Any = None, graph: Any = None) -> Self:
+    def fit(self, X: PointsLike, y: object = None, graph: GraphLike | None = None) -> Self:
         """Cluster the points.
 
         Parameters

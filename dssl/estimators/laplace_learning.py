@@ -1,10 +1,11 @@
 """`LaplaceLearning`: harmonic functions on the graph."""
 
-from typing import Any
 
+from ..data.scaling.scaling import ScalingKind
 from ..graph.knn_graph import KNNGraph
 from ..methods.graph.learner import GraphLearner
 from ..solvers.solver_params import SolverParams
+from .arguments import OtherModel
 from .graph import GraphRegressor, OneSystemClassifier
 
 
@@ -204,8 +205,8 @@ class LaplaceLearningRegressor(GraphRegressor):
     True
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, base_estimator: Any = None, tol: float = 1e-5,
-                 scale: str = "auto", memory_budget: int | str | None = None, unlabeled: Any = None,
+    def __init__(self, graph: KNNGraph | None = None, *, base_estimator: OtherModel | None = None, tol: float = 1e-5,
+                 scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):
         self.graph, self.base_estimator, self.tol, self.scale = graph, base_estimator, tol, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state

@@ -7,12 +7,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import explain, require
 from ..base.units import budget_of
+from ..data.scaling.scaling import ScalingKind
 from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..graph.weights.rules import KERNEL_WIDTH
-from ..kernels.base import BaseKernels
+from ..kernels.base import BaseKernels, Kernel
 from ..kernels.landmarks import LandmarkParams
 from ..learners.class_prior import ClassWeight
 from ..learners.laprls.params import SystemParams
@@ -28,6 +30,7 @@ from ..selection.candidates import CandidateScores, SelectionRule, cv_results
 from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..selection.laprls import MostProbable
 from ..storage.blocks import Rows
+from .arguments import Folds, GraphLike, PriorLike, WeightLike
 from .calibrated import CalibratedClassifier
 from .method import SearchedEstimator
 from .points import KernelReader
@@ -40,14 +43,14 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
     method, vectorized = LAPRLS, PENALTIES
     tie: ClassVar[Literal["rmse", "loss"]] = "rmse"  # by what a search tells classes of equal errors apart
     groups: ClassVar[dict[str, type]] = {"landmarks": LandmarkParams, "graph": KNNGraph, "solver": SystemParams}
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {"graph": {"width": KERNEL_WIDTH}}
+    defaults: ClassVar[dict[str, dict[str, float]]] = {"graph": {"width": KERNEL_WIDTH}}
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
+    def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
                  landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
-                 solver: str | SystemParams = "auto", cv: Any = 5, fit_intercept: bool = True, scale: str = "auto",
-                 memory_budget: int | str | None = None,
-                 unlabeled: Any = None, random_state: int = 0):
+                 solver: str | SystemParams = "auto", cv: Folds = 5, fit_intercept: bool = True,
+                 scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
+                 random_state: int = 0):
         self.kernel, self.bandwidth, self.gamma_A, self.gamma_I = kernel, bandwidth, gamma_A, gamma_I
         self.landmarks, self.graph, self.solver = landmarks, graph, solver
         self.cv, self.fit_intercept, self.scale = cv, fit_intercept, scale
@@ -74,8 +77,8 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
     def _loss(self) -> SmoothLoss:
         return SQUARES
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: PenaltyParams,
-               execution: Execution) -> None:
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None,
+               params: PenaltyParams, execution: Execution) -> None:
         if not params.laprls.chosen and params.laprls.n_pairs * len(params.numbers) > 1:
             params = replace(params, cv=GivenFolds(held_out_folds(self.cv, target, self.random_state)))
         made = self._graph(rows, graph, execution) if params.laprls.uses_graph else None
@@ -85,7 +88,7 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
         vertices = self.group("graph").vertices(rows, execution) if made is None else None
         self._run(rows, target, weight, made, params, execution, vertices)
 
-    def _evidence(self, context: Context, params: PenaltyParams) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: PenaltyParams) -> JsonObject:
         selection, models = context.attributes("selection"), context.attributes("models")
         assert isinstance(self.model_, KernelModel)
         self.bandwidth_ = getattr(self.model_.kernel, "bandwidth", None)
@@ -245,19 +248,20 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
 
     regressor = "LapRLSRegressor"
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = CHOSEN,
+    def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
-                 landmarks: float | str | LandmarkParams = "auto", class_prior: Any = None, class_weight: Any = None,
-                 graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Any = 5,
-                 fit_intercept: bool = True, scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, random_state: int = 0):
+                 landmarks: float | str | LandmarkParams = "auto", class_prior: PriorLike = None,
+                 class_weight: WeightLike = None, graph: KNNGraph | None = None,
+                 solver: str | SystemParams = "auto", cv: Folds = 5, fit_intercept: bool = True,
+                 scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
+                 random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
                          graph=graph, solver=solver, cv=cv, fit_intercept=fit_intercept, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)
         self.class_prior, self.class_weight = class_prior, class_weight
 
 
-def _results(selection: dict[str, Any], params: PenaltyParams) -> dict[str, Any]:
+def _results(selection: JsonObject, params: PenaltyParams) -> dict[str, Any]:
     """Return `cv_results_` of a selection, with bandwidths as numbers where there are several."""
     tried = [CandidateScores.from_json(row) for row in selection.get("grid", {}).get("model", [])]
     if not tried:

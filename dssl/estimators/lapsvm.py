@@ -1,15 +1,17 @@
 """`LapSVM`: support vector machine with the graph as a penalty, for up to millions of points."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..base.digest import BANDWIDTH
+from ..data.scaling.scaling import ScalingKind
 from ..graph.knn_graph import KNNGraph
+from ..kernels.base import Kernel
 from ..kernels.landmarks import LandmarkParams
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import Penalty
 from ..learners.losses import SmoothLoss, smooth_loss
 from ..methods.laprls.method import LAPSVM
+from .arguments import Folds, PriorLike, WeightLike
 from .calibrated import CalibratedClassifier
 from .laprls import LapRLSEstimator
 
@@ -156,12 +158,13 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
     fit_intercept = True
     method, tie = LAPSVM, "loss"
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH,
+    def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",
                  gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
-                 class_prior: Any = None, class_weight: Any = None, graph: KNNGraph | None = None,
-                 solver: str | SystemParams = "auto", cv: Any = 5, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None, random_state: int = 0):
+                 class_prior: PriorLike = None, class_weight: WeightLike = None,
+                 graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Folds = 5,
+                 scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
+                 random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,
                          graph=graph, solver=solver, cv=cv, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)

@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ..base.digest import JsonObject
 from ..base.errors import explain, require
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
@@ -16,7 +17,7 @@ from ..graph.vertices import Vertices
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
 from ..learners.on_graph.tags import TagModel
-from ..learners.probabilities import CALIBRATION, Calibration
+from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration
 from ..learners.target.target import Target
 from ..methods.evaluation import MemoryWorkspace
 from ..methods.linear import LinearParams
@@ -27,6 +28,7 @@ from ..report.sections.answer import answer_section, in_order
 from ..report.sections.quality import HELD_OUT, quality_section, tags_answer, tags_section
 from ..report.sections.scores import curve_section
 from ..storage.blocks import Rows
+from .arguments import GraphLike
 from .base import PointEstimator
 
 
@@ -35,13 +37,13 @@ class MethodEstimator(PointEstimator):
 
     method: ClassVar[Method]
     kept_steps: ClassVar[tuple[str, ...]] = ()  # intermediate steps whose arrays `_evidence` reads
-    calibration_: Any  # of a classifier: a Calibration, of tags (several labels a point) a TagCalibration, or None
+    calibration_: Calibration | TagCalibration | None  # of a classifier; the latter of tags (several labels a point)
     model_: Model
-    _attributes: dict[str, dict[str, Any]]  # the attributes of what the steps made, by step
-    estimators_: list[Any]  # of tags, the fit of each
+    _attributes: dict[str, JsonObject]  # the attributes of what the steps made, by step
+    estimators_: list[Self | None]  # of tags, the fit of each
     _last: LastKernelRows | None = None  # while tags are learned
     _begun: tuple[MemoryWorkspace, Any] | None  # what the comparison with the baseline goes on from
-    _by_labels: dict[str, Any] | None
+    _by_labels: JsonObject | None
 
     def _run(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Graph | None, params: Any,
              execution: Execution, vertices: Vertices | None = None) -> None:
@@ -66,7 +68,7 @@ class MethodEstimator(PointEstimator):
             self.calibration_ = Calibration.from_dict(described[CALIBRATION]) if CALIBRATION in described else None
 
     @property
-    def by_labels_(self) -> dict[str, Any]:
+    def by_labels_(self) -> JsonObject:
         """What held-out labels say of the model and of its supervised baseline.
 
         `scores` of the model, the baseline (`base`) and the most frequent class, or of a regressor the mean; the `gain`
@@ -105,7 +107,7 @@ class MethodEstimator(PointEstimator):
         if report and getattr(self, "_begun", None) is not None:
             _ = self.by_labels_
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return super().__getstate__() | {"_begun": None}
 
     def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
@@ -117,7 +119,7 @@ class MethodEstimator(PointEstimator):
         return replace(params, baselines=("base",) if compares else ())
 
     @abstractmethod
-    def _evidence(self, context: Context, params: Any) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: Any) -> JsonObject:
         """Keep what the steps have made beside the model, and return what is known of it, for `evidence_`."""
 
     def report(self, path: str | Path | None = None) -> str:
@@ -157,7 +159,7 @@ class MethodEstimator(PointEstimator):
 
     def _report(self, of: str) -> Page:
         points = {"scaling": self.scaling_.to_arrays()[1], "scale": self.evidence_["scale"]}
-        counts, classes = dict[str, Any](), getattr(self, "classes_", None)
+        counts, classes = JsonObject(), getattr(self, "classes_", None)
         # Predictions are counted where nothing says how good they are; a stored estimator may lack them.
         if classes is not None and not self.by_labels_.get("n") and (
                 self._transduction is not None or hasattr(self, "_fit_X")):
@@ -182,23 +184,23 @@ class LinearEstimator(SearchedEstimator):
 
     without_graph: ClassVar[str]  # why it takes none
     groups: ClassVar[dict[str, type]] = {}
-    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
+    defaults: ClassVar[dict[str, dict[str, float]]] = {}
 
     @abstractmethod
     def _params(self) -> LinearParams:
         """Return the parameters of the method."""
 
     @abstractmethod
-    def _basis(self, context: Context, params: Any) -> dict[str, Any]:
+    def _basis(self, context: Context, params: Any) -> JsonObject:
         """Keep what the step `basis` has made, and return its attributes."""
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any, params: LinearParams,
-               execution: Execution) -> None:
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None,
+               params: LinearParams, execution: Execution) -> None:
         require(graph is None, "graph is given", why=self.without_graph,
                 fix="leave it out, or use LapSVC, LapRLSClassifier or GraphKernelRidge")
         self._run(rows, target, weight, None, params, execution)
 
-    def _evidence(self, context: Context, params: Any) -> dict[str, Any]:
+    def _evidence(self, context: Context, params: Any) -> JsonObject:
         model = context.attributes("models")["models"]["model"]
         return {**self._basis(context, params),
                 **{name: model[name] for name in ("features", "contrast") if name in model}}

@@ -1,13 +1,15 @@
 """`MultiscaleKernelClassifier` and `MultiscaleKernelRegressor`: linear models in the multi-scale eigen kernel."""
 
-from typing import Any
 
+from ..base.digest import JsonObject
 from ..base.units import budget_of
+from ..data.scaling.scaling import ScalingKind
 from ..kernels.base import BaseKernels
 from ..kernels.multiscale import MultiscaleMap
 from ..learners.class_prior import ClassWeight
 from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, MultiscaleModel, map_in
 from ..methods.step import Context
+from .arguments import PriorLike, WeightLike
 from .base import PointRegressor
 from .calibrated import CalibratedClassifier
 from .method import LinearEstimator
@@ -28,8 +30,8 @@ class MultiscaleKernelEstimator(LinearEstimator):
                  n_landmarks: int | str = MultiscaleModel.n_landmarks,
                  outlier_share: float = MultiscaleModel.outlier_share,
                  unit_diagonal: bool = MultiscaleModel.unit_diagonal,
-                 C: float = MultiscaleModel.C, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None,
+                 C: float = MultiscaleModel.C, scale: ScalingKind = "auto",
+                 memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):
         self.eps_0, self.q, self.threshold, self.n_eigenpairs = eps_0, q, threshold, n_eigenpairs
         self.n_landmarks, self.outlier_share, self.unit_diagonal = n_landmarks, outlier_share, unit_diagonal
@@ -44,7 +46,7 @@ class MultiscaleKernelEstimator(LinearEstimator):
             prior=prior_of(model.class_prior, None), weight=ClassWeight.of(model.class_weight),
             random_state=self.random_state)
 
-    def _basis(self, context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
+    def _basis(self, context: Context, params: MultiscaleKernelParams) -> JsonObject:
         self.map_ = map_in(context)
         return self.map_.attributes
 
@@ -178,16 +180,14 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
 
     regressor = "MultiscaleKernelRegressor"
 
-    def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0,
-                 q: float = MultiscaleModel.q, threshold: float = MultiscaleModel.threshold,
-                 n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
+    def __init__(self, *, eps_0: float | str = MultiscaleModel.eps_0, q: float = MultiscaleModel.q,
+                 threshold: float = MultiscaleModel.threshold, n_eigenpairs: int | str = MultiscaleModel.n_eigenpairs,
                  n_landmarks: int | str = MultiscaleModel.n_landmarks,
                  outlier_share: float = MultiscaleModel.outlier_share,
-                 unit_diagonal: bool = MultiscaleModel.unit_diagonal,
-                 C: float = MultiscaleModel.C, loss: str = MultiscaleModel.loss,
-                 class_prior: Any = None, class_weight: Any = None, scale: str = "auto",
-                 memory_budget: int | str | None = None, unlabeled: Any = None,
-                 random_state: int = 0):
+                 unit_diagonal: bool = MultiscaleModel.unit_diagonal, C: float = MultiscaleModel.C,
+                 loss: str = MultiscaleModel.loss, class_prior: PriorLike = None,
+                 class_weight: WeightLike = None, scale: ScalingKind = "auto",
+                 memory_budget: int | str | None = None, unlabeled: object = None, random_state: int = 0):
         super().__init__(eps_0=eps_0, q=q, threshold=threshold, n_eigenpairs=n_eigenpairs, n_landmarks=n_landmarks,
                          outlier_share=outlier_share, unit_diagonal=unit_diagonal, C=C, scale=scale,
                          memory_budget=memory_budget, unlabeled=unlabeled, random_state=random_state)

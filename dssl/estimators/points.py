@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, require
 from ..base.units import size_of
 from ..data.dataset import Dataset
@@ -16,7 +17,7 @@ from ..data.inputs import header_of, in_order, rows_of
 from ..data.scaling.drift import Drift
 from ..data.scaling.out_of_range import warn_out_of_range
 from ..data.scaling.outliers import warn_outlier_rows
-from ..data.scaling.scaling import Scaling, ScalingParams, Unscaled, fit_scaling, scaled
+from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled
 from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess
@@ -27,6 +28,7 @@ from ..kernels.base import Kernel, kernel_from
 from ..knn.lists import Neighbors
 from ..learners.model import Model
 from ..storage.blocks import ArrayRows, Rows
+from .arguments import GraphLike, PointsLike
 from .groups import GroupedParams
 from .predict_to import predict_to_zarr
 
@@ -40,7 +42,7 @@ class PointReader(GroupedParams):
 
     model_: Model
     memory_budget: int | str | None
-    scale: Any
+    scale: ScalingKind
     scaling_: Scaling
     predicts_by_lists: ClassVar[bool] = False  # whether distances of new points are compared with those of the graph
 
@@ -53,7 +55,7 @@ class PointReader(GroupedParams):
         """The names of the columns of the fit; none where they had no names."""
         return [str(name) for name in getattr(self, "feature_names_in_", [])]
 
-    def _points(self, X: Any, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
+    def _points(self, X: PointsLike, execution: Execution, *, reset: bool, warns: bool = False) -> Rows:
         """Return the points as rows that every task can read, after checking them; sets or compares the columns.
 
         Columns of new points are put in the order of the fit by their names.
@@ -77,7 +79,7 @@ class PointReader(GroupedParams):
                               self._column_names or None)
         return execution.share_rows(rows)
 
-    def _scaling_of(self, X: Any, rows: Rows, execution: Execution, graph: Any = None) -> Scaling:
+    def _scaling_of(self, X: PointsLike, rows: Rows, execution: Execution, graph: GraphLike | None = None) -> Scaling:
         """Return the scaling of all points of a fit: that of the features of which a graph was made, or of their own.
 
         graph : what `fit` is given. Lists of neighbors that were found elsewhere are of the features as they are, which
@@ -114,12 +116,12 @@ class PointReader(GroupedParams):
         if self._column_names and isinstance(rows, ArrayRows):
             warn_identifiers(rows.array, self._column_names)
 
-    def _new_rows(self, X: Any, execution: Execution, *, warns: bool = True) -> Rows:
+    def _new_rows(self, X: PointsLike, execution: Execution, *, warns: bool = True) -> Rows:
         """Return points as the model sees them."""
         check_is_fitted(self, "model_")
         return scaled(self._points(X, execution, reset=False, warns=warns), self.scaling_, execution)
 
-    def _values(self, X: Any) -> np.ndarray:
+    def _values(self, X: PointsLike) -> np.ndarray:
         execution = self._execution()  # what it shares is gone when it is, so it outlives the rows
         rows = self._new_rows(X, execution)  # raises where there is no model yet
         return self.model_.values(rows, execution)
@@ -133,8 +135,8 @@ class PointReader(GroupedParams):
 class KernelReader(PointReader):
     """What has a base kernel, given by its name and bandwidth, or as it is."""
 
-    kernel: Any
-    bandwidth: Any
+    kernel: str | Kernel
+    bandwidth: float | str | None
     random_state: int
 
     def _kernel(self, rows: Rows) -> Kernel:
@@ -146,7 +148,7 @@ class KernelReader(PointReader):
 class PointPredictor(PointReader):
     """What predicts points by its model."""
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: PointsLike) -> np.ndarray:
         """Return what is predicted for points.
 
         Parameters
@@ -215,7 +217,7 @@ class PointPredictor(PointReader):
         return export_model(path, self.model_, self.scaling_, getattr(self, "calibration_", None),
                             None if names is None else list(map(str, names)), overwrite=overwrite)
 
-    def drift(self, X: Any) -> Drift:
+    def drift(self, X: PointsLike) -> Drift:
         """Return how the distribution of new points differs from that of the points of the fit.
 
         Parameters
@@ -261,7 +263,7 @@ class PointPredictor(PointReader):
         assert seen is not None
         return seen.compare(self._points(X, execution, reset=False), execution).require_drift()
 
-    def predict_to(self, X: Any, out: str | Path) -> dict[str, Any]:
+    def predict_to(self, X: PointsLike, out: str | Path) -> JsonObject:
         """Write what `predict(X)` returns to a new Zarr array, in blocks, where the tasks run.
 
         Parameters
@@ -294,7 +296,7 @@ class PointPredictor(PointReader):
         rows = self._new_rows(X, execution)
         return predict_to_zarr(self.model_, rows, out, execution)
 
-    def support(self, X: Any) -> np.ndarray:
+    def support(self, X: PointsLike) -> np.ndarray:
         """Return how near each point is to what the model has seen.
 
         Parameters

@@ -4,8 +4,10 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..base.errors import DataError, ParameterError, require
+from ..base.types import MatrixLike
 from ..data.inputs import in_order, labels_of
 from ..execution.tasks import Execution
 from ..learners.soft_labels import as_numbers, require_embeddings, require_soft_labels, vector_probabilities
@@ -13,11 +15,12 @@ from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import base_estimator_of
 from ..storage.blocks import Rows
+from .arguments import GraphLike, LabelsLike, Learnable, NumbersLike, OtherModel, PointsLike
 from .calibrated import CalibratedClassifier
 from .method import MethodEstimator
 
 
-def names_of(table: Any, axis: str) -> list[Any] | None:
+def names_of(table: object, axis: str) -> list[Any] | None:
     """Return the names of the columns or of the rows ("index") of a DataFrame; None where they only count them."""
     if not (hasattr(table, "iloc") and hasattr(getattr(table, axis, None), "tolist")):
         return None
@@ -53,14 +56,15 @@ class SoftLabelsEstimator(MethodEstimator):
     fitted to the labels; classes : the names of the columns of the first two. A DataFrame names them itself.
     """
 
-    base_estimator: Any
-    class_embeddings: Any = None  # of a classifier
-    classes: Any = None  # of a classifier
+    base_estimator: OtherModel | None
+    class_embeddings: ArrayLike | None = None  # of a classifier
+    classes: ArrayLike | None = None  # of a classifier
     random_state: int
-    _soft_labels: Any = None
+    _soft_labels: np.ndarray | None = None
     _soft_names: list[Any] | None = None  # of its columns
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, graph: Any = None, soft_labels: Any = None) -> Self:
+    def fit(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None,
+            graph: GraphLike | None = None, soft_labels: NumbersLike | None = None) -> Self:
         """Fit on all points, labeled and unlabeled; return self.
 
         Parameters
@@ -188,9 +192,9 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
         given = self._soft_labels if self._soft_labels is not None else self.class_embeddings
         if given is None or np.ndim(given) != 2:
             return None
-        return np.shape(given)[0] if given is self.class_embeddings else np.shape(given)[1]
+        return np.shape(given)[0 if self._soft_labels is None else 1]
 
-    def _labels(self, X: Any, y: Any) -> Any:
+    def _labels(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike | None:
         if y is None and self._n_opinions is not None and getattr(X, "y", None) is None:
             return None
         return super()._labels(X, y)
@@ -218,7 +222,7 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
                 fix="add them to classes, or correct y")
         return names
 
-    def _with_all_classes(self, y: Any, target: Any) -> Any:
+    def _with_all_classes(self, target: Classes) -> Classes:
         """Return the labels of a target as codes of all classes that another model knows."""
         names = self._class_names(target.names)
         return target if names is None else target.of_names(names)
@@ -248,17 +252,16 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
         finally:
             self._soft_labels = None
 
-    def _target(self, y: Any, n: int) -> Classes | Tags:
-        if y is not None:
-            target = super()._target(y, n)
-            return target if isinstance(target, Tags) else self._with_all_classes(y, target)
-        nothing = np.full(n, -1 if self.unlabeled is None else self.unlabeled)
-        return self._with_all_classes(y, super()._target(nothing, n))
+    def _target(self, y: MatrixLike | None, n: int) -> Classes | Tags:
+        marker = -1 if self.unlabeled is None else self.unlabeled
+        target = super()._target(np.full(n, marker) if y is None else y, n)
+        return target if isinstance(target, Tags) else self._with_all_classes(target)
 
-    def _check(self, target: Any) -> None:
+    def _check(self, target: Learnable) -> None:
         if self._n_opinions is None or isinstance(target, Tags):
             super()._check(target)
             return
+        assert isinstance(target, Classes)
         require(len(target.names) >= 2, f"one class, {target.names.tolist()}", error=DataError,
                 why="a classifier tells at least two classes apart",
                 fix="pass the probabilities of two classes or more")

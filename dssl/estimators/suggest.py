@@ -1,8 +1,8 @@
 """`suggest_labels`: which points to label next, from a graph of all points or a fitted estimator."""
 
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..base.errors import DataError, require
@@ -12,18 +12,21 @@ from ..data.inputs import in_order, labels_of, rows_of
 from ..data.scaling.scaling import ScalingParams, fit_scaling, scaled
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
+from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.vertices import find_vertices
 from ..learners.on_graph.tags import TagModel
 from ..learners.target.tags import is_indicator
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
 from ..storage.blocks import Rows
+from .arguments import GraphLike, LabelsLike, PointsLike
 from .targets import classes_of, quantities_of, tags_of
 
 
-def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criterion = "auto", model: Any = None,
-                   graph: Any = None, params: SuggestParams | None = None, memory_budget: int | str | None = None,
-                   unlabeled: Any = None, random_state: int = 0) -> Suggestion:
+def suggest_labels(X: PointsLike, y: LabelsLike | None = None, *, count: int = 10, criterion: Criterion = "auto",
+                   model: BaseEstimator | None = None, graph: GraphLike | KNNGraph | None = None,
+                   params: SuggestParams | None = None, memory_budget: int | str | None = None,
+                   unlabeled: object = None, random_state: int = 0) -> Suggestion:
     """Return which points to label next, and how much better each is than the others.
 
     Parameters
@@ -115,7 +118,7 @@ def suggest_labels(X: Any, y: Any = None, *, count: int = 10, criterion: Criteri
     return suggest(points, made, rows, labeled, params, execution, None if scores is None else scores[points.first])
 
 
-def _labeled(y: Any, unlabeled: Any, n: int) -> np.ndarray:
+def _labeled(y: LabelsLike | None, unlabeled: object, n: int) -> np.ndarray:
     """Return the numbers of the points that have a label."""
     if y is None:
         return np.arange(0)
@@ -128,15 +131,16 @@ def _labeled(y: Any, unlabeled: Any, n: int) -> np.ndarray:
     return classes_of(y, unlabeled, n, occurs=False).labeled
 
 
-def _graph(rows: Rows, model: Any, given: Any, execution: Execution) -> Any:
+def _graph(rows: Rows, model: BaseEstimator | None, given: GraphLike | KNNGraph | None,
+           execution: Execution) -> Graph:
     """Return the graph of the points: the given one, or one with the given parameters or those of the model."""
     if isinstance(given, KNNGraph):
         return given.of_scaled(rows, execution)
-    params = model.group("graph") if "graph" in getattr(model, "groups", ()) else KNNGraph()
+    params = model.group("graph") if model is not None and "graph" in getattr(model, "groups", ()) else KNNGraph()
     return graph_of(rows, params, execution, given)
 
 
-def _scores(model: Any, X: Any) -> np.ndarray | None:
+def _scores(model: BaseEstimator, X: PointsLike) -> np.ndarray | None:
     """Return the scores of classes (n, c) of a fitted model; None of one that has no classes."""
     check_is_fitted(model)
     if not hasattr(model, "classes_"):

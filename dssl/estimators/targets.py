@@ -1,7 +1,7 @@
 """What estimators learn from: labels or quantities of any input, and their weights."""
 
 import warnings
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,19 +9,19 @@ from sklearn.utils.validation import column_or_1d
 
 from ..base.errors import DataError, explain, require
 from ..base.missing import missing_values
+from ..base.types import MatrixLike
 from ..data.inputs import labels_of
 from ..graph.equal_rows import rows_differ
 from ..graph.vertices import require_distinct
 from ..learners.class_prior import ClassPrior
 from ..learners.target.encoding import encode_labels, require_no_quantities, require_within
 from ..learners.target.tags import Tags, encode_tags
-from ..learners.target.target import Classes, Quantities, Target
+from ..learners.target.target import Classes, Quantities
 from ..storage.blocks import Rows
+from .arguments import Learnable, NumbersLike, PriorLike, SizesLike
 
-AnyTarget = TypeVar("AnyTarget", bound=Target)
 
-
-def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classes:
+def classes_of(y: MatrixLike | None, unlabeled: object, n: int, *, occurs: bool = True) -> Classes:
     """Return the labels of n points; occurs : whether a marker that does not occur is refused.
 
     Raises DataError: y is of another length, or its labels are of no one kind; see `encode_labels`.
@@ -33,7 +33,7 @@ def classes_of(y: Any, unlabeled: Any, n: int, *, occurs: bool = True) -> Classe
     return Classes.of(codes, names)
 
 
-def tags_of(y: Any, unlabeled: Any, n: int) -> Tags:
+def tags_of(y: MatrixLike | None, unlabeled: object, n: int) -> Tags:
     """Return the tags of n points; raise DataError if y is of another length, or as `encode_tags` does."""
     codes, names = encode_tags(y, unlabeled)
     require(len(codes) == n, f"y has {len(codes)} rows for {n} points", error=DataError,
@@ -41,7 +41,7 @@ def tags_of(y: Any, unlabeled: Any, n: int) -> Tags:
     return Tags.of(codes, names)
 
 
-def prior_of(class_prior: Any, class_sizes: Any) -> ClassPrior:
+def prior_of(class_prior: PriorLike, class_sizes: SizesLike) -> ClassPrior:
     """Return how frequent classes are, by shares or by sizes; raise ParameterError where both are given."""
     require(class_sizes is None or class_prior is None, "class_prior and class_sizes", fix="leave class_prior out",
             why="the sizes say how frequent the classes are")
@@ -63,7 +63,7 @@ def require_per_class(target: Classes, min_labels: int, what: str, fix: str) -> 
             why="a learner does not know a class that it has not seen", fix=fix)
 
 
-def quantities_of(y: Any, unlabeled: Any, n: int, *, warns: bool = False) -> Quantities:
+def quantities_of(y: MatrixLike | None, unlabeled: Any, n: int, *, warns: bool = False) -> Quantities:
     """Return the targets of n points, (l, c) of those without NaN.
 
     warns : whether to warn of points that have some of several targets only, as a fit does.
@@ -71,9 +71,9 @@ def quantities_of(y: Any, unlabeled: Any, n: int, *, warns: bool = False) -> Qua
     Raises DataError: y is of another length, holds infinite values, values beyond `LARGEST_VALUE` or no number, or
     integers with an unnamed -1.
     """
-    nullable = pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None))
+    nullable: Any = y if pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None)) else None
     try:
-        given = y.to_numpy(np.float64, na_value=np.nan) if nullable else np.asarray(y)
+        given = np.asarray(y) if nullable is None else nullable.to_numpy(np.float64, na_value=np.nan)
         targets = given
         if given.dtype.kind == "O":
             targets = np.where(missing_values(given), np.nan, given).astype(np.float64)
@@ -84,7 +84,7 @@ def quantities_of(y: Any, unlabeled: Any, n: int, *, warns: bool = False) -> Qua
     require(given.dtype.kind in "biufO", f"y holds values of type {given.dtype}, expected real numbers",
             error=DataError, why="a target is a quantity",
             fix="convert y to floats, with NaN where a target is unknown")
-    whole = pd.api.types.is_integer_dtype(y.dtype) if nullable else given.dtype.kind in "iu"
+    whole = given.dtype.kind in "iu" if nullable is None else pd.api.types.is_integer_dtype(nullable.dtype)
     marked = whole and bool((given == -1).any())
     require(unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,
             why="NaN marks unknown targets here, so -1 would be fitted as a value",
@@ -110,7 +110,7 @@ def quantities_of(y: Any, unlabeled: Any, n: int, *, warns: bool = False) -> Qua
     return target
 
 
-def weighed(target: AnyTarget, sample_weight: Any, n: int) -> tuple[AnyTarget, np.ndarray | None]:
+def weighed(target: Learnable, sample_weight: NumbersLike | None, n: int) -> tuple[Learnable, np.ndarray | None]:
     """Return the target without the points of weight 0, and the weights (l,) of the others; None where none are given.
 
     Raises DataError: not one weight a point, or one of a labeled point that is negative or not finite, which is named.

@@ -1,15 +1,16 @@
 """`TransductiveSVC`: support vector machine whose boundary avoids the unlabeled points, without a graph."""
 
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from ..base.digest import BANDWIDTH
+from ..base.digest import BANDWIDTH, JsonObject
 from ..base.errors import explain, require
 from ..base.units import budget_of
+from ..data.scaling.scaling import ScalingKind
 from ..execution.tasks import Execution
-from ..kernels.base import BaseKernels
+from ..kernels.base import BaseKernels, Kernel
 from ..kernels.landmarks import LandmarkParams
 from ..learners.class_prior import ClassWeight
 from ..learners.linear.kernel_model import KernelModel
@@ -18,6 +19,7 @@ from ..methods.step import Context
 from ..methods.transductive.method import TRANSDUCTIVE, TransductiveModel
 from ..methods.transductive.steps import TransductiveKernelParams
 from ..storage.blocks import Rows
+from .arguments import GraphLike, PriorLike, SizesLike, WeightLike
 from .calibrated import ClassifierCalibratedOnRequest
 from .method import SearchedEstimator
 from .points import KernelReader
@@ -148,12 +150,12 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
     regressor = "LapRLSRegressor"
     model_: KernelModel
 
-    def __init__(self, kernel: Any = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = TransductiveModel.C,
-                 unlabeled_weight: float = TransductiveModel.unlabeled_weight,
-                 landmarks: float | str | LandmarkParams = "auto",
-                 class_sizes: Any = None, class_prior: Any = None, class_weight: Any = None,
-                 probability: bool = False, scale: str = "auto", memory_budget: int | str | None = None,
-                 unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = BANDWIDTH,
+                 C: float = TransductiveModel.C, unlabeled_weight: float = TransductiveModel.unlabeled_weight,
+                 landmarks: float | str | LandmarkParams = "auto", class_sizes: SizesLike = None,
+                 class_prior: PriorLike = None, class_weight: WeightLike = None,
+                 probability: bool = False, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
+                 unlabeled: object = None, random_state: int = 0):
         self.kernel, self.bandwidth, self.C, self.unlabeled_weight = kernel, bandwidth, C, unlabeled_weight
         self.landmarks, self.class_sizes, self.probability = landmarks, class_sizes, probability
         self.class_prior, self.class_weight = class_prior, class_weight
@@ -169,7 +171,7 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
             probability=self.probability, prior=prior_of(self.class_prior, self.class_sizes),
             weight=ClassWeight.of(self.class_weight), random_state=self.random_state)
 
-    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: Any,
+    def _learn(self, rows: Rows, target: Target, weight: np.ndarray | None, graph: GraphLike | None,
                params: TransductiveKernelParams, execution: Execution) -> None:
         require(graph is None, "a graph is given", why="TransductiveSVC uses the margins of unlabeled points, no graph",
                 fix="leave it out, or fit LapSVM, which penalizes by the graph")
@@ -178,6 +180,6 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
                                   fix="mark unlabeled points"), UserWarning, stacklevel=3)
         self._run(rows, target, weight, None, params, execution)
 
-    def _evidence(self, context: Context, params: TransductiveKernelParams) -> dict[str, Any]:
-        evidence: dict[str, Any] = context.attributes("models")["evidence"]
+    def _evidence(self, context: Context, params: TransductiveKernelParams) -> JsonObject:
+        evidence: JsonObject = context.attributes("models")["evidence"]
         return {**context.attributes("landmarks"), **evidence}

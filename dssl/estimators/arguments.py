@@ -1,0 +1,68 @@
+"""Types of what estimators are given: points, labels, graphs, and the parameters that several of them have."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from ..base.types import MatrixLike
+from ..data.dataset import Dataset
+from ..graph.graph import Graph
+from ..knn.lists import Neighbors
+from ..learners.class_prior import ClassNumbers, ClassSizes
+from ..learners.target.tags import Tags
+from ..learners.target.target import Target
+from ..storage.blocks import Rows
+
+
+class Table(Protocol):
+    """A table of any library: pandas, polars, PyArrow, DuckDB, Dask, ..."""
+
+    @property
+    def columns(self) -> object: ...
+
+
+class Exporter(Protocol):
+    """What exports its data as Arrow does."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+class Splitter(Protocol):
+    """A splitter of scikit-learn."""
+
+    def split(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None) -> Iterable[tuple[ArrayLike, ArrayLike]]: ...
+
+
+PointsLike: TypeAlias = MatrixLike | Rows | Dataset | Table | Exporter
+"""What `dssl.data.inputs.rows_of` reads; memory maps and arrays of Zarr, HDF5 and Dask are array-like."""
+
+LabelsLike: TypeAlias = PointsLike
+"""Labels or targets, of the same kinds; of a Dataset its own, and sparse ones of tags alone."""
+
+NumbersLike: TypeAlias = ArrayLike | Rows | Table | Exporter
+"""Weights or soft labels."""
+
+GraphLike: TypeAlias = Graph | Neighbors | sparse.sparray | sparse.spmatrix | tuple[ArrayLike, ArrayLike]
+"""A graph, or what `Graph.of` takes."""
+
+Learnable: TypeAlias = Target | Tags
+"""What points say that is to be learned."""
+
+Folds: TypeAlias = (int | Literal["leave_one_out"] | Splitter
+                    | Iterable[ArrayLike] | Iterable[tuple[ArrayLike, ArrayLike]])
+"""Folds as `dssl.selection.folds.held_out_folds` takes them."""
+
+SizesLike: TypeAlias = ClassSizes | None
+"""The sizes of classes, where they are known."""
+
+PriorLike: TypeAlias = Literal["labels", "equal"] | ClassNumbers | None
+"""How frequent classes are; None is "labels"."""
+
+WeightLike: TypeAlias = Literal["balanced"] | Mapping[Any, float] | None
+"""What the labels of each class weigh; None is 1 each."""
+
+OtherModel: TypeAlias = str | BaseEstimator
+"""Another model, by its name or as an estimator of scikit-learn."""
