@@ -9,15 +9,17 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
-from ..base.digest import BANDWIDTH, multiple_of, plain, require_random_state
+from ..base.digest import BANDWIDTH, JsonObject, multiple_of, plain, require_random_state
 from ..base.errors import DataError, require
 from ..base.plugins import Registry
+from ..base.types import Matrix, MatrixLike
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows, largest_of_rows, unit_rows
 from .points import (
@@ -37,7 +39,7 @@ FLOAT32_ROWS = 1024  # of a float32 block, evaluated at a time
 class Kernel(Protocol):
     """A function of points X (b, d) and Z (m, d) that returns the block K(x_i, z_j), shape (b, m), float64."""
 
-    def __call__(self, X: Any, Z: Any, /) -> np.ndarray: ...
+    def __call__(self, X: Matrix, Z: Matrix, /) -> np.ndarray: ...
 
 
 class MercerKernel(ABC):
@@ -45,7 +47,7 @@ class MercerKernel(ABC):
 
     name: ClassVar[str]
 
-    def __call__(self, X: Any, Z: Any, /, dtype: Any = np.float64) -> np.ndarray:
+    def __call__(self, X: MatrixLike, Z: MatrixLike, /, dtype: DTypeLike = np.float64) -> np.ndarray:
         """Return K(X, Z), shape (n, m), of type `dtype`; if X is Z it is symmetric and its diagonal exact.
 
         In float32 the error of a kernel of distances is about 1e-7 times the squared distance of the points from the
@@ -65,18 +67,18 @@ class MercerKernel(ABC):
         return block.astype(dtype, copy=False)
 
     @abstractmethod
-    def _block(self, X: Any, Z: Any) -> np.ndarray:
+    def _block(self, X: Matrix, Z: Matrix) -> np.ndarray:
         """Return the block of two sets of float64 points, both arrays or both sparse."""
 
     @abstractmethod
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         """Return K(x_i, x_i), shape (n,)."""
 
     def row_bytes(self, n_features: int, n_points: int) -> int:
         """Return the bytes of one row of X in a call: its block, a float64 copy and a centered copy."""
         return 8 * n_points + 16 * n_features + 16
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the JSON form, read by `kernel_from_dict`."""
         return {**plain(self), "type": self.name}
 
@@ -93,7 +95,7 @@ class DistanceKernel(MercerKernel):
                 why="it is the distance at which two points stop being similar, in the units of the features",
                 fix='use "median" where a kernel is named, or a typical distance between neighbors')
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         return np.ones(X.shape[0])
 
 
@@ -103,7 +105,7 @@ class RBF(DistanceKernel):
 
     name: ClassVar[str] = "rbf"
 
-    def _block(self, X: Any, Z: Any) -> np.ndarray:
+    def _block(self, X: Matrix, Z: Matrix) -> np.ndarray:
         squared = squared_distances(X, Z)
         return self.of_squared_distances(squared, out=squared)
 
@@ -119,7 +121,7 @@ class LaplacianKernel(DistanceKernel):
 
     name: ClassVar[str] = "laplacian"
 
-    def _block(self, X: Any, Z: Any) -> np.ndarray:
+    def _block(self, X: Matrix, Z: Matrix) -> np.ndarray:
         block = city_block_distances(X, Z)
         block *= -1.0 / self.bandwidth
         return np.exp(block, out=block)
@@ -131,10 +133,10 @@ class Linear(MercerKernel):
 
     name: ClassVar[str] = "linear"
 
-    def _block(self, X: Any, Z: Any) -> np.ndarray:
+    def _block(self, X: Matrix, Z: Matrix) -> np.ndarray:
         return dot_products(X, Z)
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         return squared_norms(X)
 
 
@@ -154,10 +156,10 @@ class Polynomial(MercerKernel):
                 why="with other values the Gram matrix can have negative eigenvalues",
                 fix="use a whole degree >= 1, scale > 0 and offset >= 0; scale = 1 / n_features is a common start")
 
-    def _block(self, X: Any, Z: Any) -> np.ndarray:
+    def _block(self, X: Matrix, Z: Matrix) -> np.ndarray:
         return self._of_products(dot_products(X, Z))
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         return self._of_products(squared_norms(X))
 
     def _of_products(self, products: np.ndarray) -> np.ndarray:
@@ -173,11 +175,11 @@ class Cosine(MercerKernel):
 
     name: ClassVar[str] = "cosine"
 
-    def _block(self, X: Any, Z: Any) -> np.ndarray:
+    def _block(self, X: Matrix, Z: Matrix) -> np.ndarray:
         unit = unit_rows(Z)
         return dot_products(unit if X is Z else unit_rows(X), unit)
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         points = as_points(X)
         return np.where(largest_of_rows(points) > 0 if sparse.issparse(points) else points.any(axis=1), 1.0, 0.0)
 
@@ -185,7 +187,7 @@ class Cosine(MercerKernel):
 KERNELS = Registry[MercerKernel]("kernel", RBF, LaplacianKernel, Linear, Polynomial, Cosine)
 
 
-def kernel_type(name: Any) -> type[MercerKernel]:
+def kernel_type(name: object) -> type[MercerKernel]:
     """Return the kernel of a name, also from plugins; raise ParameterError if there is none."""
     return KERNELS.named(name, hint="use one of these names, or pass a function (X, Z) -> block of shape "
                                     "(len(X), len(Z))")
@@ -197,7 +199,7 @@ def has_bandwidth(name: str) -> bool:
 
 
 def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
-                rows: Rows | np.ndarray | None = None, random_state: int = 0, **parameters: Any) -> Kernel:
+                rows: Rows | np.ndarray | None = None, random_state: int = 0, **parameters: object) -> Kernel:
     """Return the kernel with this name and these parameters; a kernel or function is returned as it is.
 
     Parameters
@@ -263,7 +265,7 @@ class BaseKernels:
         return self.at(bandwidth, None)
 
 
-def kernel_from_dict(fields: dict[str, Any]) -> MercerKernel:
+def kernel_from_dict(fields: JsonObject) -> MercerKernel:
     """Return the kernel of a JSON form by `to_dict`."""
     parameters = {key: value for key, value in fields.items() if key != "type"}
     return kernel_type(fields.get("type"))(**parameters)
@@ -302,7 +304,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     return float(np.median(positive))
 
 
-def diagonal_of(kernel: Kernel, X: Any) -> np.ndarray:
+def diagonal_of(kernel: Kernel, X: Matrix) -> np.ndarray:
     """Return K(x_i, x_i), shape (n,); a function without `diagonal` is called on small square blocks."""
     if hasattr(kernel, "diagonal"):
         return kernel.diagonal(X)

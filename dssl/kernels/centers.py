@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, require
 from ..base.profiler import library
+from ..base.types import Matrix
 from ..execution.tasks import Execution, one_thread
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import squared_lengths
@@ -29,7 +31,7 @@ TASKS = 16  # of a pass, upper bound: each writes s x d sums
 SAMPLE_STREAM = 4  # of the seed
 
 
-def nearest_centers(X: Any, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def nearest_centers(X: Matrix, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (labels (b,), squared distances (b,)) of the nearest of the centers (s, d); ties go to the first.
 
     Dense points are centered at the mean of the centers first, so that a common offset costs no digits.
@@ -49,7 +51,7 @@ def nearest_centers(X: Any, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return labels, np.maximum(lengths + squared[np.arange(len(labels)), labels], 0.0)
 
 
-def cluster_sums(X: Any, labels: np.ndarray, n_clusters: int) -> np.ndarray:
+def cluster_sums(X: Matrix, labels: np.ndarray, n_clusters: int) -> np.ndarray:
     """Return the sum of the rows of X with each label, shape (s, d), float64, added in the order of the rows."""
     b = len(labels)
     sums = sparse.csr_array((np.ones(b), (labels, np.arange(b))), shape=(n_clusters, b)) @ X
@@ -98,7 +100,7 @@ class LloydTask:
         inertia = 0.0
         farthest = (0, -1.0)
         for start in range(self.start, self.stop, self.height):
-            X: Any = self.rows.read(start, min(start + self.height, self.stop))
+            X: Matrix = self.rows.read(start, min(start + self.height, self.stop))
             X = X.astype(np.float64, copy=False)
             labels, squared = nearest_centers(X, centers)
             sums += cluster_sums(X, labels, len(centers))
@@ -162,7 +164,7 @@ def lloyd_height(rows: Rows, count: int, budget: int) -> int:
 
 
 def kmeans_centers(rows: Rows, count: int, random_state: int, execution: Execution,
-                   sample_bytes: int = SAMPLE_BYTES) -> tuple[np.ndarray, dict[str, Any]]:
+                   sample_bytes: int = SAMPLE_BYTES) -> tuple[np.ndarray, JsonObject]:
     """Return dense float64 centers of k-means, shape (s, d), and as evidence the `inertia` before each pass.
 
     Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample. O(n s d) time a pass.

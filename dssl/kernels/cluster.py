@@ -24,13 +24,15 @@ grouping using the Nystrom method", PAMI 2004 (degrees from landmarks, orthogona
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 
+from ..base.digest import JsonObject
 from ..base.errors import BudgetError, DataError, require
+from ..base.types import Matrix
 from ..execution.cost import largest_within
 from ..execution.tasks import Execution, one_thread, sums
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
@@ -75,13 +77,13 @@ class AffinityTask:
         return out.write(degrees=sums)
 
 
-def tile_of(rows: Rows, start: int, stop: int) -> Any:
+def tile_of(rows: Rows, start: int, stop: int) -> Matrix:
     """Return rows [start, stop); sparse rows of few columns as an array, whose products are faster."""
     X = rows.read(start, stop)
     return X.toarray() if isinstance(X, sparse.csr_array) and X.shape[1] <= DENSE_COLUMNS else X
 
 
-def block_of(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
+def block_of(kernel: Kernel, X: Matrix, Z: Matrix) -> np.ndarray:
     """Return K(X, Z) in float32; a plain function keeps its own dtype."""
     return kernel(X, Z, dtype=np.float32) if isinstance(kernel, MercerKernel) else np.asarray(kernel(X, Z))
 
@@ -164,10 +166,10 @@ class ClusterBasis:
     """
 
     kernel: Kernel
-    points: Any
+    points: Matrix
     P: np.ndarray
     values: np.ndarray
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     def samples(self, params: TransferParams, n_labeled: int) -> "VirtualSamples":
         """Return the feature map of a transfer function, without features of eigenvalue 0."""
@@ -184,7 +186,7 @@ class ClusterBasis:
         return {**point_arrays("points", self.points), "P": self.P, "values": self.values}
 
     @classmethod
-    def from_arrays(cls, kernel: Kernel, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "ClusterBasis":
+    def from_arrays(cls, kernel: Kernel, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "ClusterBasis":
         return cls(kernel, points_of(arrays, "points"), arrays["P"], arrays["values"], attributes)
 
 
@@ -196,17 +198,17 @@ class VirtualSamples(FeatureMap):
     """
 
     kernel: Kernel
-    points: Any
+    points: Matrix
     M: np.ndarray
 
     @property
     def width(self) -> int:
         return self.M.shape[1]
 
-    def __call__(self, X: Any) -> np.ndarray:
+    def __call__(self, X: Matrix) -> np.ndarray:
         return self.of_block(self.block(X))
 
-    def block(self, X: Any) -> np.ndarray:
+    def block(self, X: Matrix) -> np.ndarray:
         """Return K(X, Z), shape (b, s)."""
         return LandmarkMap(self.kernel, self.points)(X)
 
@@ -227,7 +229,7 @@ class VirtualSamples(FeatureMap):
         return {**point_arrays("points", self.points), "M": self.M}
 
 
-def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, degrees: Degrees, execution: Execution,
+def cluster_basis(rows: Rows, kernel: Kernel, points: Matrix, rank: int | None, degrees: Degrees, execution: Execution,
                   parts: Parts | None = None, stochastic: StochasticParams | None = None) -> ClusterBasis:
     """Return the leading eigenpairs of L of all rows (n, d) in the span of the landmarks `points` (s, d).
 
@@ -294,7 +296,7 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Any, rank: int | None, deg
             values = eigensystem.values
     P *= np.where(P[np.abs(P).argmax(axis=0), np.arange(P.shape[1])] < 0, -1.0, 1.0)  # not by LAPACK
     seconds["all"] = time.perf_counter() - begin
-    steps: dict[str, Any] = {}
+    steps: JsonObject = {}
     if eigensystem is not None and stochastic is not None:
         steps = {name: eigensystem.evidence[name] for name in ("steps", "error", "converged")}
         steps["truncated"] = len(values) >= stochastic.rank and bool(values[-1] > TRUNCATED * values[0])
@@ -312,7 +314,7 @@ def require_positive(degrees: np.ndarray, of: str) -> None:
 
 
 def _landmark_sums(rows: Rows, kernel: Kernel, shared: dict[str, np.ndarray], execution: Execution,
-                   vectors: Rows | None = None) -> dict[str, Any]:
+                   vectors: Rows | None = None) -> JsonObject:
     """Return the sums of `LandmarkSumsTask` over all rows, and the number of raised degrees."""
     s = points_of(shared, "points").shape[0]
     budget = execution.memory_budget

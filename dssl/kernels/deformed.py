@@ -7,15 +7,16 @@ with the landmarks s_i and one Cholesky factor C.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from ..base.errors import DataError, explain, require
-from ..storage.blocks import block_rng, row_ranges
+from ..base.types import Matrix, MatrixLike
+from ..storage.blocks import Rows, block_rng, row_ranges
 from ..storage.csr import as_rows, stack_points
 from .base import Kernel, diagonal_of
 from .gram import BLOCK_BYTES
@@ -26,7 +27,7 @@ MAX_ETA = 1e8
 Eta = float | str  # a number, or AUTO: the mean of the kernels of several etas
 
 
-def require_eta(eta: Any) -> None:
+def require_eta(eta: object) -> None:
     """Raise ParameterError unless eta is "auto" or valid."""
     if isinstance(eta, str):
         require(eta == AUTO, f"eta={eta!r}, expected a number or {AUTO!r}", why="it weighs the graph",
@@ -35,10 +36,10 @@ def require_eta(eta: Any) -> None:
         check_eta(eta)
 
 
-def check_eta(eta: Any) -> None:
+def check_eta(eta: object) -> None:
     """Raise ParameterError unless eta is a number from 0 to `MAX_ETA`."""
-    number = isinstance(eta, (int, float, np.number)) and not isinstance(eta, bool)
-    require(number and 0 <= eta <= MAX_ETA, f"eta={eta!r}, expected 0 to {MAX_ETA:g}",
+    number = isinstance(eta, (int, float, np.number)) and not isinstance(eta, bool) and bool(0 <= eta <= MAX_ETA)
+    require(number, f"eta={eta!r}, expected 0 to {MAX_ETA:g}",
             why="about 1 / eta of the base kernel remains, which above 1e8 is rounding error",
             fix="use 0 for the base kernel, or 1 to 1000")
 
@@ -55,12 +56,12 @@ class DeformedKernel:
     """The kernel of the space with inner product <h, g>_K + eta h' Q g at the landmarks (eq. 3)."""
 
     kernel: Kernel
-    landmarks: Any  # (m, d), an array or sparse rows
+    landmarks: Matrix  # (m, d), an array or sparse rows
     eta: float
     factor: np.ndarray | None  # (m, m), lower; None for eta 0, the base kernel
     jitter: float = 0.0  # that was added to the factored matrix, relative to its diagonal
 
-    def __call__(self, X: Any, Z: Any, /) -> np.ndarray:
+    def __call__(self, X: Matrix, Z: Matrix, /) -> np.ndarray:
         """Return K~(X, Z), shape (n, m), of arrays or sparse rows; if X is Z it is symmetric."""
         block = self.kernel(X, Z)
         if self.factor is None:
@@ -73,19 +74,19 @@ class DeformedKernel:
             np.fill_diagonal(deformed, np.maximum(np.diagonal(deformed), 0.0))
         return deformed
 
-    def features(self, Z: Any) -> np.ndarray:
+    def features(self, Z: Matrix) -> np.ndarray:
         """Return V(Z) = sqrt(eta) C^-1 K(landmarks, Z), shape (m, n)."""
         if self.factor is None:
             return np.zeros((0, Z.shape[0]))
         k = np.asarray(self.kernel(Z, self.landmarks), np.float64).T
         return np.sqrt(self.eta) * solve_triangular(self.factor, k, lower=True, check_finite=False)
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         """Return K~(x_i, x_i), shape (n,), clipped at 0."""
         V = self.features(X)
         return np.maximum(diagonal_of(self.kernel, X) - np.einsum("ij,ij->j", V, V), 0.0)
 
-    def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
+    def expansion(self, Z: Matrix, coef: np.ndarray) -> tuple[Kernel, Matrix, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K~(z_i, .).
 
         It is sum_i coef_i K(z_i, .) - sum_j b_j K(s_j, .) with b = sqrt(eta) C^-T V(Z) coef, which needs no solves.
@@ -97,7 +98,7 @@ class DeformedKernel:
         return self.kernel, stack_points(Z, self.landmarks), np.concatenate([coef, -b])
 
 
-def deform(kernel: Kernel, X_S: Any, A: np.ndarray, eta: float) -> DeformedKernel:
+def deform(kernel: Kernel, X_S: Matrix, A: np.ndarray, eta: float) -> DeformedKernel:
     """Return the kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d), dense or sparse.
 
     eta is relative to the inverse mean diagonal of A, so that eta = 1 weights the energy of the graph and the norm of
@@ -111,7 +112,7 @@ def absolute_eta(A: np.ndarray, eta: float) -> float:
     return eta * float(np.trace(A)) / len(A)
 
 
-def check_share(diagonal: np.ndarray, base: Kernel, points: Any, eta: float) -> None:
+def check_share(diagonal: np.ndarray, base: Kernel, points: Matrix, eta: float) -> None:
     """Raise ParameterError if less than `MIN_SHARE` of the base kernel is left in a diagonal (l,) at points (l, d)."""
     left = float(diagonal.sum())
     whole = float(diagonal_of(base, points).sum())
@@ -126,7 +127,7 @@ def shuffled(A: np.ndarray, random_state: int) -> np.ndarray:
     return A[np.ix_(order, order)]
 
 
-def landmark_deformation(kernel: Kernel, X_S: Any, inverse_at_landmarks: np.ndarray,
+def landmark_deformation(kernel: Kernel, X_S: Rows | MatrixLike, inverse_at_landmarks: np.ndarray,
                          eta: float) -> DeformedKernel:
     """Return the kernel of eq. 6, K(x, z) - eta k_S(x)' (A + eta K_SS)^-1 k_S(z), with A = Q^+ at the landmarks.
 
@@ -154,7 +155,7 @@ def landmark_deformation(kernel: Kernel, X_S: Any, inverse_at_landmarks: np.ndar
     ----------
     Lever, Diethe, Shawe-Taylor, "Data-dependent kernels in nearly-linear time", AISTATS 2012, eqs. 6 and 7.
     """
-    points: Any = as_rows(X_S).read_all()
+    points: Matrix = as_rows(X_S).read_all()
     require(points.ndim == 2 and points.shape[0] > 0, f"the landmarks have shape {points.shape}", error=DataError,
             why="they are one point a row", fix="pass an array of shape (s, n_features)")
     require_finite(points, "the landmarks hold")
@@ -193,7 +194,7 @@ def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
     ))
 
 
-def _symmetric(what: str, M: Any, n: int) -> np.ndarray:
+def _symmetric(what: str, M: ArrayLike, n: int) -> np.ndarray:
     """Return M as a float64 array that is exactly symmetric.
 
     Raises
@@ -223,7 +224,7 @@ class KernelMean:
     parts: Sequence[DeformedKernel]
     weights: Sequence[float]
 
-    def __call__(self, X: Any, Z: Any, /) -> np.ndarray:
+    def __call__(self, X: Matrix, Z: Matrix, /) -> np.ndarray:
         """Return the kernel of X (n, d) and Z (m, d), arrays or sparse rows, shape (n, m); if X is Z it is symmetric.
 
         It is the only array of this size: the base kernel is evaluated once, a few rows at a time.
@@ -251,11 +252,11 @@ class KernelMean:
         np.fill_diagonal(K, np.maximum(np.diagonal(K), 0.0))
         return K
 
-    def diagonal(self, X: Any) -> np.ndarray:
+    def diagonal(self, X: Matrix) -> np.ndarray:
         """Return K(x_i, x_i), shape (n,)."""
         return np.asarray(sum(weight * part.diagonal(X) for part, weight in zip(self.parts, self.weights, strict=True)))
 
-    def expansion(self, Z: Any, coef: np.ndarray) -> tuple[Kernel, Any, np.ndarray]:
+    def expansion(self, Z: Matrix, coef: np.ndarray) -> tuple[Kernel, Matrix, np.ndarray]:
         """Return the base kernel, points and coefficients of the function sum_i coef_i K(z_i, .)."""
         of_points = np.zeros_like(coef)
         of_landmarks = None

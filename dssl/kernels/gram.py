@@ -10,12 +10,11 @@ d itemsize; a sparse Z takes 36 bytes an entry and 8 d for its index by column. 
 converted: 24 bytes a value more. `block_rows` solves this for b.
 """
 
-from typing import Any
-
 import numpy as np
 from scipy import sparse
 
 from ..base.errors import DataError, require
+from ..base.types import Matrix
 from ..storage.blocks import Rows, rows_that_fit
 from .base import Kernel
 
@@ -53,12 +52,12 @@ def held_points_bytes(X: Rows, n_points: int, sparse_entries: int | None = None)
     return 24 * n_points * X.shape[1] * (2 if X.is_sparse else 1)
 
 
-def entries_of(points: Any) -> int | None:
+def entries_of(points: Matrix) -> int | None:
     """Return the number of entries of sparse points, None of dense ones."""
-    return int(points.nnz) if sparse.issparse(points) else None
+    return None if isinstance(points, np.ndarray) else int(points.nnz)
 
 
-def kernel_block(kernel: Kernel, X: Any, Z: Any) -> np.ndarray:
+def kernel_block(kernel: Kernel, X: Matrix, Z: Matrix) -> np.ndarray:
     """Return K(X, Z), shape (n, m), of dense or sparse points.
 
     Raises

@@ -12,11 +12,12 @@ summed: Z (n x s) is written once and read once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..base.digest import JsonObject
 from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, gram_seconds, solve_seconds
 from ..execution.in_process import InProcess
@@ -41,7 +42,7 @@ class LandmarkInverse:
 
     landmarks: np.ndarray
     powers: dict[int, np.ndarray]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
 
 def stored_factors(powers: Sequence[int]) -> list[str]:
@@ -279,7 +280,7 @@ def inverse_at_landmarks(R: sp.csr_matrix, landmarks: np.ndarray, powers: Sequen
     return LandmarkInverse(landmarks, products, solve_evidence(receipts, solver.attributes))
 
 
-def solve_evidence(receipts: Sequence[Receipt], attributes: dict[str, Any]) -> dict[str, Any]:
+def solve_evidence(receipts: Sequence[Receipt], attributes: JsonObject) -> JsonObject:
     """Return the evidence of the solves: method, worst residual, iterations; JSON."""
     return {"solver": attributes, "max_residual": max(receipt["max_residual"] for receipt in receipts),
             "max_iterations": max(max(receipt["iterations"]) for receipt in receipts),

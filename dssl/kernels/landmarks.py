@@ -10,14 +10,14 @@ import math
 import warnings
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from scipy import sparse
 
-from ..base.digest import is_whole, require_random_state
+from ..base.digest import JsonObject, is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..base.profiler import library
+from ..base.types import Matrix
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng, row_ranges
@@ -94,15 +94,15 @@ class Landmarks:
     `leverage_rows` or `kmeans_centers`.
     """
 
-    points: Any
+    points: Matrix
     rows: np.ndarray | None
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {**point_arrays("points", self.points), **({} if self.rows is None else {"rows": self.rows})}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Landmarks":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Landmarks":
         return cls(points_of(arrays, "points"), arrays.get("rows"), attributes)
 
 
@@ -159,16 +159,16 @@ def uniform_rows(n: int, count: int, random_state: int, preferred: np.ndarray | 
     return np.sort(np.concatenate([first, others])).astype(np.int64)
 
 
-def first_of_each(points: Any) -> np.ndarray:
+def first_of_each(points: Matrix) -> np.ndarray:
     """Return the positions of the points (s, d) that equal none before them, ascending; 0.0 and -0.0 are equal."""
-    if sparse.issparse(points):
+    if isinstance(points, np.ndarray):
+        keys = [(row + 0.0).tobytes() for row in points]
+    else:
         points = points.copy()
         points.eliminate_zeros()
         ends = points.indptr
         keys = [points.indices[ends[i]:ends[i + 1]].tobytes() + points.data[ends[i]:ends[i + 1]].tobytes()
                 for i in range(points.shape[0])]
-    else:
-        keys = [(row + 0.0).tobytes() for row in points]
     seen: dict[bytes, int] = {}
     return np.array([i for i, key in enumerate(keys) if seen.setdefault(key, i) == i], np.int64)
 
@@ -202,7 +202,7 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
         require(low >= 0 and high < n, f"preferred rows span {low} to {high}", why=f"the rows are 0 to {n - 1}",
                 fix="pass the numbers of the labeled rows, np.flatnonzero(labeled)")
     ids: np.ndarray | None = None
-    evidence: dict[str, Any] = {}
+    evidence: JsonObject = {}
     if params.method == "kmeans":
         points, evidence = kmeans_centers(rows, count, params.random_state, execution)
     else:
@@ -250,7 +250,7 @@ def landmarks_cost(method: LandmarkMethod, n: int, v: int, s: int, row_bytes: in
                    kernels * s * (row_bytes + 8), peak, max(smallest, 24 * q * q))
 
 
-def without_outliers(points: Any, share: float) -> np.ndarray:
+def without_outliers(points: Matrix, share: float) -> np.ndarray:
     """Return the numbers, ascending, of the landmarks (s, d) that are no outliers, by single linkage.
 
     Of edges up to a shrinking length the largest component falls into parts, several where edges are equally long.

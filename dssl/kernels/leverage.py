@@ -23,13 +23,14 @@ levels (Rudi, Calandriello, Carratino, Rosasco, "On fast leverage score sampling
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, eigh
 from scipy.linalg.blas import dtrsm
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, explain, require
+from ..base.types import Matrix
 from ..execution.tasks import Execution
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_nbytes, points_of
@@ -71,7 +72,7 @@ def pilot_ridge(values: np.ndarray, squares: np.ndarray, n: int, target: float) 
     return float(np.exp(high))
 
 
-def leverage_of_block(kernel: Kernel, X: Any, J: Any, factor: np.ndarray, nu: float, weight: float,
+def leverage_of_block(kernel: Kernel, X: Matrix, J: Matrix, factor: np.ndarray, nu: float, weight: float,
                       in_pilot: np.ndarray) -> np.ndarray:
     """Return the approximate scores of one block, shape (b,), between `MIN_SCORE` and 1.
 
@@ -162,7 +163,7 @@ class DrawTask:
 
 
 def leverage_rows(rows: Rows, kernel: Kernel, count: int, random_state: int,
-                  execution: Execution) -> tuple[np.ndarray, dict[str, Any]]:
+                  execution: Execution) -> tuple[np.ndarray, JsonObject]:
     """Return `count` row numbers, (s,) ascending, drawn by leverage scores, and the evidence.
 
     The pilot has `q = min(n, 2 s, 2000)` rows. O(q^3 + n q (q + d)) time. Memory of a task in bytes: 40 q^2 for the

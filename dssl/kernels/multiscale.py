@@ -37,13 +37,14 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import eigh
 
-from ..base.digest import is_real, is_whole
+from ..base.digest import JsonObject, is_real, is_whole
 from ..base.errors import BudgetError, DataError, explain, require
+from ..base.types import Matrix, MatrixLike
 from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of, gram_seconds, largest_within
 from ..execution.tasks import Execution
@@ -149,13 +150,13 @@ class MultiscaleMap(FeatureMap):
     length. attributes : JSON evidence.
     """
 
-    points: Any
+    points: Matrix
     scales: np.ndarray
     scale: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
     unit_diagonal: bool = True
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -171,7 +172,7 @@ class MultiscaleMap(FeatureMap):
         """The median of K(x_i, x_i) over the landmarks."""
         return 1.0 if self.unit_diagonal else float(np.median(1 + self.vectors**2 @ (1 / self.values)))
 
-    def __call__(self, X: Any) -> np.ndarray:
+    def __call__(self, X: MatrixLike) -> np.ndarray:
         D = squared_distances(*matching_points(X, self.points))
         features = np.ones((len(D), self.width))
         for indices, W, degrees, factor in self._by_scale(D):
@@ -192,7 +193,7 @@ class MultiscaleMap(FeatureMap):
         """The bytes of a point in a computation of features, beside the point."""
         return 8 * (3 * self.points.shape[0] + 4 * self.width)
 
-    def unsound(self, X: Any) -> float:
+    def unsound(self, X: MatrixLike) -> float:
         """Return the share of pairs of a point and an index with a factor below `MIN_FACTOR`."""
         D = squared_distances(*matching_points(X, self.points))
         unsound = sum(int((factor < MIN_FACTOR).sum()) for *_, factor in self._by_scale(D))
@@ -217,7 +218,7 @@ class MultiscaleMap(FeatureMap):
                 "values": self.values, "vectors": self.vectors, "unit_diagonal": np.array([self.unit_diagonal])}
 
     @classmethod
-    def of(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any] | None = None) -> "MultiscaleMap":
+    def of(cls, arrays: dict[str, np.ndarray], attributes: JsonObject | None = None) -> "MultiscaleMap":
         """Return the map of its `arrays`."""
         return cls(points_of(arrays, "points"), arrays["scales"], arrays["scale"], arrays["values"],
                    arrays["vectors"], bool(arrays["unit_diagonal"][0]), attributes or {})
@@ -228,7 +229,7 @@ def weights_at(eps: float) -> RBF:
     return RBF(float(np.sqrt(2 * eps)))
 
 
-def laplacian_of(points: Any, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def laplacian_of(points: Matrix, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return (D - W) / n (n, n) of points at a scale, and the degrees (n,)."""
     L = weights_at(eps)(points, points)
     degrees = L.sum(axis=1)

@@ -10,13 +10,13 @@ Feature maps `X -> Phi (b, r)` have the kernel `Phi(X) Phi(Z)'`, and a function 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, qr
 
 from ..base.digest import is_real
 from ..base.errors import DataError, require
+from ..base.types import Matrix
 from ..storage.blocks import row_ranges
 from ..storage.csr import point_arrays, points_of
 from .base import Kernel, MercerKernel
@@ -113,7 +113,7 @@ class FeatureMap(ABC):
         """Return r."""
 
     @abstractmethod
-    def __call__(self, X: Any) -> np.ndarray:
+    def __call__(self, X: Matrix) -> np.ndarray:
         """Return Phi(X), shape (b, r), of dense or sparse points (b, d)."""
 
     @abstractmethod
@@ -130,7 +130,7 @@ class LandmarkMap(FeatureMap):
     """
 
     kernel: Kernel
-    points: Any  # Z
+    points: Matrix  # Z
     T: np.ndarray | None = None
     dtype: str = "float64"
 
@@ -138,10 +138,10 @@ class LandmarkMap(FeatureMap):
     def width(self) -> int:
         return self.points.shape[0] if self.T is None else self.T.shape[1]
 
-    def __call__(self, X: Any) -> np.ndarray:
+    def __call__(self, X: Matrix) -> np.ndarray:
         return self.of_block(self.block(X))
 
-    def block(self, X: Any) -> np.ndarray:
+    def block(self, X: Matrix) -> np.ndarray:
         """Return K(X, Z), shape (b, s)."""
         if isinstance(self.kernel, MercerKernel):
             return self.kernel(X, self.points, dtype=np.dtype(self.dtype))

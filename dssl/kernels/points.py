@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import DTypeLike
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from ..base.errors import DataError, require
+from ..base.types import Matrix, MatrixLike
 from ..storage.blocks import row_ranges
 from ..storage.csr import absolute_sums, as_csr, overlaps, products, squared_lengths, with_values
 
@@ -15,7 +17,7 @@ FEW_VALUES = 1 << 18  # of a block, up to which NumPy is as fast as compiled cod
 VALUES_AT_ONCE = 1 << 10  # of these, with an array beside them
 
 
-def as_points(X: Any, dtype: Any = np.float64) -> Any:
+def as_points(X: MatrixLike, dtype: DTypeLike = np.float64) -> Matrix:
     """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied.
 
     Raises
@@ -32,14 +34,14 @@ def as_points(X: Any, dtype: Any = np.float64) -> Any:
     return np.ascontiguousarray(points, dtype)
 
 
-def require_finite(points: Any, what: str) -> None:
+def require_finite(points: Matrix, what: str) -> None:
     """Raise DataError saying that `what` ("the points hold") NaN or infinite values, if points (n, d) have any."""
     values = points.data if sparse.issparse(points) else points
     require(bool(np.isfinite(values).all()), f"{what} NaN or infinite values", error=DataError,
             why="no distance, mean or kernel value of such a point is a number", fix="drop or impute these rows first")
 
 
-def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
+def matching_points(X: MatrixLike, Z: MatrixLike, dtype: DTypeLike = np.float64) -> tuple[Matrix, Matrix]:
     """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z.
 
     Raises DataError : they have different numbers of features.
@@ -54,7 +56,7 @@ def matching_points(X: Any, Z: Any, dtype: Any = np.float64) -> tuple[Any, Any]:
     return points, others
 
 
-def squared_distances(X: Any, Z: Any) -> np.ndarray:
+def squared_distances(X: Matrix, Z: Matrix) -> np.ndarray:
     """Return |x_i - z_j|^2, shape (n, m), by one matrix product; symmetric with zero diagonal if X is Z.
 
     Dense points are centered at the mean of Z first, so the absolute error is about 1e-16 times the squared distance
@@ -97,7 +99,7 @@ def _compiled_squares(block, xx, zz):
             block[i, j] = 0.0 if value < 0.0 else value
 
 
-def city_block_distances(X: Any, Z: Any) -> np.ndarray:
+def city_block_distances(X: Matrix, Z: Matrix) -> np.ndarray:
     """Return the sum over columns of |x_ic - z_jc|, shape (n, m).
 
     For sparse rows the absolute error is below (e + 3) 2^-52 (|x|_1 + |z|_1) with e entries in the longest row, and the
@@ -110,12 +112,12 @@ def city_block_distances(X: Any, Z: Any) -> np.ndarray:
     return np.maximum(block, 0, out=block)
 
 
-def dot_products(X: Any, Z: Any) -> np.ndarray:
+def dot_products(X: Matrix, Z: Matrix) -> np.ndarray:
     """Return x_i . z_j, shape (n, m)."""
     return products(X, Z) if sparse.issparse(X) else X @ Z.T
 
 
-def squared_norms(X: Any) -> np.ndarray:
+def squared_norms(X: MatrixLike) -> np.ndarray:
     """Return |x_i|^2, shape (n,)."""
     points = as_points(X)
     return squared_lengths(points) if sparse.issparse(points) else np.einsum("ij,ij->i", points, points)

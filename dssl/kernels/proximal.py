@@ -10,12 +10,12 @@ Random Fourier features `Phi` (n, a) have `E Phi Phi' = K` for a kernel of x - z
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, qr
 
 from ..base.errors import require
+from ..base.types import Matrix
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, block_rng, row_ranges
 from .base import RBF, DistanceKernel, Kernel, LaplacianKernel
 from .nystrom import CUTOFF
@@ -101,7 +101,7 @@ def fourier_frequencies(kernel: DistanceKernel, d: int, n_features: int, random_
     return frequencies
 
 
-def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:
+def write_features(X: Matrix, frequencies: np.ndarray, scale: np.ndarray, out: np.ndarray) -> None:
     """Write `scale Phi(X)` to out (b, a): cosines, then sines; features whose phase overflows are NaN.
 
     X : (b, d), float64, dense or sparse. scale : (b,), the norm of each row.
@@ -114,7 +114,7 @@ def write_features(X: Any, frequencies: np.ndarray, scale: np.ndarray, out: np.n
     out *= (scale / np.sqrt(half))[:, None]
 
 
-def factor_and_features(U: np.ndarray, X: Any, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+def factor_and_features(U: np.ndarray, X: Matrix, scale: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     """Return [U, zeta] (b, r + a), float64, of a factor U (b, r), points X (b, d) and D^-1/2 (b,)."""
     r = U.shape[1]
     features = np.empty((len(U), r + 2 * frequencies.shape[1]))

@@ -22,11 +22,10 @@ that its rounding errors do not accumulate. Features are computed again in each 
 import itertools
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..base.digest import is_real, is_whole, require_random_state
+from ..base.digest import JsonObject, is_real, is_whole, require_random_state
 from ..base.errors import BudgetError, DataError, require
 from ..execution.cost import STEP_BYTES, largest_within
 from ..execution.tasks import Execution, one_thread, sums
@@ -131,7 +130,7 @@ class Eigensystem:
     values: np.ndarray
     lowered: np.ndarray
     vectors: Rows
-    evidence: dict[str, Any]
+    evidence: JsonObject
 
     @classmethod
     def of(cls, parts: Parts) -> "Eigensystem":
