@@ -71,8 +71,7 @@ MAX_LANDMARKS = 2000  # by "auto": 2 s of a core a scale
 MIN_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the landmarks, at least a hundred
 MAX_SCALES = 1000
 BATCH = 8  # scales whose eigenvalues are computed at a time
-SAMPLE = 200  # points at which denominators are checked
-STREAM = 21  # of the seed, for this sample
+SAMPLE, STREAM = 200, 21  # points at which denominators are checked, and the stream of the seed for them
 TIED = 1e-6  # relative tolerance of equal differences, so that degenerate eigenvalues have one scale
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # error of an eigenvalue, relative to the largest
 
