@@ -4,11 +4,11 @@ A product of matrices counts those in common, exactly: sums of ones are whole nu
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
+from ..base.types import Matrix
 from ..storage.blocks import row_ranges
 from ..storage.csr import largest_of_rows, with_values
 from .pair_metrics import PairMetric
@@ -29,31 +29,31 @@ class BinaryMetric(PairMetric):
 
     @staticmethod
     @abstractmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         """Return the distance of rows of d columns with x and z ones, of which some are in common; any if equal."""
 
-    def undefined(self, rows: Any) -> np.ndarray:
-        if sparse.issparse(rows):
-            other = with_values(rows, ((rows.data != 0) & (rows.data != 1)).astype(np.float32))
-            return np.asarray(largest_of_rows(other) > 0)
-        return np.asarray(((rows != 0) & (rows != 1)).any(axis=1))
+    def undefined(self, rows: Matrix) -> np.ndarray:
+        if isinstance(rows, np.ndarray):
+            return np.asarray(((rows != 0) & (rows != 1)).any(axis=1))
+        other = with_values(rows, ((rows.data != 0) & (rows.data != 1)).astype(np.float32))
+        return np.asarray(largest_of_rows(other) > 0)
 
-    def between(self, X: Any, Z: Any) -> np.ndarray:
+    def between(self, X: Matrix, Z: Matrix) -> np.ndarray:
         product = X @ Z.T
-        common = product.toarray() if sparse.issparse(product) else product
+        common = product if isinstance(product, np.ndarray) else product.toarray()
         return self._distances(_ones(X)[:, None], _ones(Z)[None], common.astype(np.float64), X.shape[1])
 
-    def of_candidates(self, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+    def of_candidates(self, X: Matrix, Z: Matrix, candidates: np.ndarray) -> np.ndarray:
         (n, width), d, ones = candidates.shape, X.shape[1], _ones(Z)
         distances = np.empty((n, width))
         for start, stop in row_ranges(n, max(1, CANDIDATE_ENTRIES // (width * d))):
             rows = np.maximum(candidates[start:stop], 0)
             block = X[start:stop]
-            if sparse.issparse(X):
+            if isinstance(block, np.ndarray):
+                common = np.einsum("rd,rcd->rc", block, Z[rows])
+            else:
                 repeated = block[np.repeat(np.arange(stop - start), width)]
                 common = np.asarray(repeated.multiply(Z[rows.ravel()]).sum(axis=1)).reshape(rows.shape)
-            else:
-                common = np.einsum("rd,rcd->rc", block, Z[rows])
             distances[start:stop] = self._distances(_ones(block)[:, None], ones[rows], common.astype(np.float64), d)
         distances[candidates < 0] = np.inf
         return distances
@@ -64,7 +64,7 @@ class BinaryMetric(PairMetric):
         return np.where(x + z == 2 * common, 0.0, distances)
 
 
-def _ones(rows: Any) -> np.ndarray:
+def _ones(rows: Matrix) -> np.ndarray:
     return np.asarray(rows.sum(axis=1), np.float64)
 
 
@@ -74,7 +74,7 @@ class Jaccard(BinaryMetric):
     name = "jaccard"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         return (x + z - 2 * common) / (x + z - common)
 
 
@@ -84,7 +84,7 @@ class Dice(BinaryMetric):
     name = "dice"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         return (x + z - 2 * common) / (x + z)
 
 
@@ -94,7 +94,7 @@ class Matching(BinaryMetric):
     name = "matching"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         return (x + z - 2 * common) / d
 
 
@@ -104,7 +104,7 @@ class Kulsinski(BinaryMetric):
     name = "kulsinski"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         return (x + z - 3 * common + d) / (x + z - 2 * common + d)
 
 
@@ -114,7 +114,7 @@ class RogersTanimoto(BinaryMetric):
     name = "rogerstanimoto"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         differing = x + z - 2 * common
         return 2 * differing / (d + differing)
 
@@ -125,7 +125,7 @@ class RussellRao(BinaryMetric):
     name = "russellrao"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         return (d - common) / d
 
 
@@ -141,7 +141,7 @@ class SokalSneath(BinaryMetric):
     name = "sokalsneath"
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         differing = x + z - 2 * common
         return differing / (common / 2 + differing)
 
@@ -153,7 +153,7 @@ class Yule(BinaryMetric):
     takes_sparse = False
 
     @staticmethod
-    def of_counts(x: Any, z: Any, common: Any, d: int) -> Any:
+    def of_counts(x: np.ndarray, z: np.ndarray, common: np.ndarray, d: int) -> np.ndarray:
         mixed = (x - common) * (z - common)
         return np.where(mixed == 0, 0.0, 2 * mixed / (common * (d - x - z + common) + mixed))
 

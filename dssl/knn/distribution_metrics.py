@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import njit
 
 from ..base.errors import require
-from .embedded_metrics import MATRIX_COLUMNS, Matrix, no_distribution, require_square
+from ..base.types import Matrix
+from .embedded_metrics import MATRIX_COLUMNS, SquareValues, no_distribution, require_square
 from .pair_metrics import PairMetric
 
 
@@ -22,7 +22,7 @@ class DistributionMetric(PairMetric):
     undefined_why = "a distribution has shares of at least 0 whose sum is positive"
     undefined_fix = 'drop these rows, use scale="none" where scaling made values negative, or metric="euclidean"'
 
-    def undefined(self, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Matrix) -> np.ndarray:
         return no_distribution(rows)
 
 
@@ -54,7 +54,7 @@ class Wasserstein(DistributionMetric):
 class Kantorovich(DistributionMetric):
     """The least cost of moving one distribution to the other, with the cost (d, d) between columns; 0 to itself."""
 
-    cost: Matrix
+    cost: SquareValues
     name = "kantorovich"
     column_ns = 3000.0
 
@@ -76,7 +76,7 @@ class Kantorovich(DistributionMetric):
 
 
 @cache
-def _with_costs(least_cost: Callable[..., float], cost: Matrix) -> Callable[..., float]:
+def _with_costs(least_cost: Callable[..., float], cost: SquareValues) -> Callable[..., float]:
     costs = np.array(cost)
 
     @njit(nogil=True)

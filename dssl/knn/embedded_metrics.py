@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from ..base.errors import require
+from ..base.types import Matrix
 from ..storage.blocks import row_ranges
 from ..storage.csr import absolute_sums, largest_of_rows, unit_rows, with_values
 
@@ -18,7 +20,7 @@ MATRIX_COLUMNS = 256  # of a matrix that each task carries
 ROUNDING = 1e-8  # of the eigenvalues of a matrix, relative to the largest
 
 Values = tuple[float, ...]
-Matrix = tuple[tuple[float, ...], ...]
+SquareValues = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Metric(ABC):
         """Return the sparse rows with the values that `embedded` gives the dense ones."""
         raise NotImplementedError
 
-    def undefined(self, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Matrix) -> np.ndarray:
         """Return which of some rows (n, d), dense or sparse, have no distance to others, (n,) bool."""
         return np.zeros(rows.shape[0], bool)
 
@@ -128,9 +130,8 @@ class CosineDistance(Metric):
     def embedded_sparse(self, rows: sparse.csr_array) -> sparse.csr_array:
         return unit_rows(rows)
 
-    def undefined(self, rows: Any) -> np.ndarray:
-        zero: np.ndarray = largest_of_rows(rows) == 0 if sparse.issparse(rows) else ~rows.any(axis=1)
-        return zero
+    def undefined(self, rows: Matrix) -> np.ndarray:
+        return np.asarray(largest_of_rows(rows) == 0 if sparse.issparse(rows) else ~rows.any(axis=1))
 
 
 class Correlation(Metric):
@@ -146,7 +147,7 @@ class Correlation(Metric):
             centered[start:stop] -= centered[start:stop].mean(axis=1, keepdims=True)
         return CosineDistance().embedded(centered)
 
-    def undefined(self, rows: Any) -> np.ndarray:
+    def undefined(self, rows: np.ndarray) -> np.ndarray:
         constant: np.ndarray = rows.max(axis=1) == rows.min(axis=1)
         return constant
 
@@ -165,9 +166,9 @@ class Spearman(Correlation):
         return super().embedded(ranks)
 
 
-def no_distribution(rows: Any) -> np.ndarray:
+def no_distribution(rows: Matrix) -> np.ndarray:
     """Return which rows (n, d), dense or sparse, are negative somewhere or zero, (n,) bool."""
-    if not sparse.issparse(rows):
+    if isinstance(rows, np.ndarray):
         return np.asarray((rows.min(axis=1) < 0) | ~rows.any(axis=1))
     signed = with_values(rows, (rows.data < 0).astype(np.float32))
     return np.asarray((largest_of_rows(signed) > 0) | (largest_of_rows(rows) == 0))
@@ -195,7 +196,7 @@ class Hellinger(Metric):
         sums = np.repeat(absolute_sums(rows), np.diff(rows.indptr))
         return with_values(rows, np.sqrt(rows.data / (2 * sums)))
 
-    def undefined(self, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Matrix) -> np.ndarray:
         return no_distribution(rows)
 
 
@@ -234,7 +235,7 @@ class StandardizedEuclidean(Metric):
 class Mahalanobis(Metric):
     """The root of (x - z)' VI (x - z), with the inverse VI of a matrix of covariances, symmetric and not negative."""
 
-    VI: Matrix
+    VI: SquareValues
     name = "mahalanobis"
     takes_scaled = False
     scaled_by_default = False
@@ -277,13 +278,13 @@ def _add_products(rows, matrix, products):
                 products[row, entry] += rows[row, column] * matrix[column, entry]
 
 
-def require_vector(values: Any, key: str, what: str) -> None:
+def require_vector(values: object, key: str, what: str) -> None:
     """Raise ParameterError unless the value of a metric's parameter is a list of numbers, one a column."""
     require(isinstance(values, tuple) and len(values) > 0 and np.ndim(values) == 1, f"metric_params.{key}={values!r}",
             why=f"it is {what} of each column", fix="pass a list of numbers, as long as a row")
 
 
-def require_square(values: Any, key: str) -> None:
+def require_square(values: ArrayLike, key: str) -> None:
     """Raise ParameterError unless the value of a metric's parameter is a symmetric matrix."""
     shape = tuple[int, ...](np.shape(values))
     require(len(shape) == 2 and shape[0] == shape[-1], f"metric_params.{key} of shape {shape}", why="it is a matrix of "

@@ -15,11 +15,12 @@ of W change, since the scale of a point enters all its weights; 202,000 rows of 
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, explain, require
+from ..base.types import Matrix
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt, Rows, RowStream, row_ranges, rows_that_fit
@@ -149,7 +150,7 @@ class GrowTask:
             lambda tied: self._measured(queries[near[tied]], ids[near[tied]]))
         return lists
 
-    def _measured(self, queries: Any, ids: np.ndarray) -> np.ndarray:
+    def _measured(self, queries: Matrix, ids: np.ndarray) -> np.ndarray:
         """Return the squared distances (r, k_old) from rows to their listed neighbors."""
         squared = np.empty(ids.shape)
         for run, used in within(np.arange(len(ids)), [ids], self.max_measured_rows):
@@ -224,7 +225,7 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
 
 def _grow(X: Rows, new: Rows, base: Neighbors, points: SearchedPoints | None,
           searched: SearchedPoints | None, params: NeighborParams, execution: Execution,
-          parts: Parts) -> dict[str, Any]:
+          parts: Parts) -> JsonObject:
     """Write the lists; return their attributes. The lists of new rows are written to `new` within the parts first."""
     (n, m), k, metric, budget = (len(X), len(new)), params.n_neighbors, params.distance, execution.memory_budget
     new_parts = parts.within("new")

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from ..base.errors import BudgetError, DataError, require
+from ..base.types import Matrix
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
@@ -68,7 +69,7 @@ class NeighborIndex:
         return cls._dense(searched.held.load(), metric, searched.search)
 
     @classmethod
-    def _by_pairs(cls, points: Any, metric: AnyMetric) -> "NeighborIndex":
+    def _by_pairs(cls, points: Matrix, metric: AnyMetric) -> "NeighborIndex":
         return cls(pair_points(as_rows(points), metric, SPARSE_BUDGET), points.shape[1])
 
     @classmethod
@@ -84,14 +85,14 @@ class NeighborIndex:
         """Return the metric and the search; JSON, unless the metric is a function, which no file holds."""
         return {**described_metric(self.searched.metric), "search": self.searched.search}
 
-    def nearest(self, X: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def nearest(self, X: Matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the distances (q, k) float64 and ids (q, k) of the points nearest to rows X (q, d), ascending.
 
         Raises DataError if a row of X is not finite, or zero under the cosine metric.
         """
         if self.searched.rows.is_sparse:
             X = csr_array(X)
-        elif issparse(X):
+        elif not isinstance(X, np.ndarray):
             X = X.toarray()
         values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,

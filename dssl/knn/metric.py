@@ -10,6 +10,7 @@ from scipy import sparse
 from ..base.digest import canonical_json, is_real
 from ..base.errors import DataError, ParameterError, require
 from ..base.plugins import Registry
+from ..base.types import Matrix
 from ..storage.blocks import Rows
 from ..storage.csr import largest_of_rows
 from .binary_metrics import BINARY_METRICS
@@ -22,7 +23,9 @@ from .embedded_metrics import (
     Mahalanobis,
     Metric,
     Spearman,
+    SquareValues,
     StandardizedEuclidean,
+    Values,
     measured_dtype,
 )
 from .pair_metrics import PAIR_METRICS, PairMetric, of_function
@@ -33,6 +36,7 @@ METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spe
                            Mahalanobis, *PAIR_METRICS, *DISTRIBUTION_METRICS, *BINARY_METRICS)
 # A metric with its parameters: a name where it has none, a Numba function of two rows, or an instance.
 AnyMetric = str | Callable[..., float] | Metric
+MetricValue = float | Values | SquareValues  # of a parameter
 # Names of pynndescent's for metrics that have another one here, and its metrics that are refused: why, and what helps.
 SYNONYMS = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
             "linf": "chebyshev", "linfty": "chebyshev", "linfinity": "chebyshev", "spearman": "spearmanr",
@@ -52,14 +56,14 @@ REFUSED = {**dict.fromkeys(("dot", "inner_product", "direct_cosine"), _SIMILAR),
                            ("features are numbers, not packed bits", "unpack the bits, and use hamming or jaccard"))}
 
 
-class MetricParams(dict[str, Any]):
+class MetricParams(dict[str, MetricValue]):
     """The parameters of a metric by their names: numbers, and arrays as tuples, so that they have a hash."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(canonical_json(self))
 
     @classmethod
-    def of(cls, given: Any) -> "MetricParams | None":
+    def of(cls, given: object) -> "MetricParams | None":
         """Return what is given for `metric_params`; None where that is None or empty.
 
         Raises ParameterError: it is no mapping by names, or a value is neither a number nor an array.
@@ -68,10 +72,11 @@ class MetricParams(dict[str, Any]):
             return given or None
         require(isinstance(given, Mapping) and all(isinstance(name, str) for name in given),
                 f"metric_params={given!r}", why="a metric's parameters have names", fix='use {"p": 3}')
+        assert isinstance(given, Mapping)
         return cls({name: _value_of(name, value) for name, value in given.items() if value is not None}) or None
 
 
-def _value_of(name: str, value: Any) -> Any:
+def _value_of(name: str, value: object) -> MetricValue:
     """Return a number as a float, so that equal parameters have one digest, and an array as tuples of floats."""
     if is_real(value) and np.isfinite(value):
         return float(value)
@@ -98,7 +103,7 @@ def pair_metric_of(metric: AnyMetric) -> PairMetric | None:
     return rule if isinstance(rule, PairMetric) else None
 
 
-def metric_with(metric: Any, metric_params: MetricParams | None) -> AnyMetric:
+def metric_with(metric: str | Callable[..., float], metric_params: MetricParams | None) -> AnyMetric:
     """Return a metric with its parameters: the name or the function itself where it has none.
 
     Raises
@@ -141,7 +146,7 @@ def stored_metric(attributes: Mapping[str, Any]) -> AnyMetric:
     return metric_with(attributes.get("metric", Euclidean.name), MetricParams.of(attributes.get("metric_params")))
 
 
-def measurable(rows: Any, metric: AnyMetric) -> Any:
+def measurable(rows: Matrix, metric: AnyMetric) -> Matrix:
     """Return rows (n, d), dense or sparse, whose distances by `measured_by(metric)` are those of a metric."""
     rule = metric_of(metric)
     return rule.embedded_sparse(rows) if sparse.issparse(rows) else rule.embedded(rows)
@@ -152,7 +157,7 @@ def measured_by(metric: AnyMetric) -> AnyMetric:
     return metric if metric_of(metric).by_pairs else Euclidean.name
 
 
-def candidate_squares(X: Any, Z: Any, candidates: np.ndarray, metric: AnyMetric) -> np.ndarray:
+def candidate_squares(X: Matrix, Z: Matrix, candidates: np.ndarray, metric: AnyMetric) -> np.ndarray:
     """Return the squared distances of the candidates j (n, c) of each row i of measurable rows; infinite where j is -1.
     """
     rule = pair_metric_of(metric)
@@ -206,7 +211,7 @@ def check_shape(X: Rows, n_neighbors: int) -> None:
             fix=f"choose n_neighbors <= {n - 1}", error=ParameterError)
 
 
-def check_block(block: Any, first: int, metric: AnyMetric) -> float:
+def check_block(block: Matrix, first: int, metric: AnyMetric) -> float:
     """Return the largest of the absolute values of a block of rows from number `first` on, 0 where they are integers.
 
     Raises

@@ -134,11 +134,11 @@ def axes_bytes(d: int) -> int:
     return 4 * AXES * d
 
 
-def densify(points: Any, a: Any, factor: Any) -> None:
+def densify(points: tuple[Any, ...], a: int, factor: float) -> None:
     """Write the values of a point, times `factor`, to the dense row: 1 to begin pairs with it, 0 to end."""
 
 
-def pair_squared_distance(points: Any, a: Any, b: Any) -> Any:
+def pair_squared_distance(points: tuple[Any, ...], a: int, b: int) -> Any:
     """Return the squared distance of two points; the first has been densified."""
 
 

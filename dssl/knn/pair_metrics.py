@@ -8,7 +8,7 @@ Distances are never negative.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -17,8 +17,10 @@ from scipy import sparse
 
 from ..base.digest import is_real
 from ..base.errors import DataError, ParameterError, require
+from ..base.types import Matrix
 from ..storage.blocks import row_ranges
 from .embedded_metrics import Untransformed, Values, no_distribution, require_vector
+from .squared_distances import csr_parts
 
 ANGLE_ROWS = 1 << 12  # rows whose candidates are measured at a time
 ROUNDING = 1e-5  # a distance this far below 0 is rounding; of float32 sums that ought to be 0
@@ -50,12 +52,11 @@ class PairMetric(Untransformed):
         """Return the compiled distance of two sparse rows, each given by its columns and their values."""
         return _sparse_distance(self.name, n_features)
 
-    def between(self, X: Any, Z: Any) -> np.ndarray:
+    def between(self, X: Matrix, Z: Matrix) -> np.ndarray:
         """Return the distances (q, m) float64 of measurable rows X (q, d) and Z (m, d)."""
         if sparse.issparse(X):
             distances = np.empty((X.shape[0], Z.shape[0]))
-            _sparse_between(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data,
-                            self.compiled_sparse(X.shape[1]), distances)
+            _sparse_between(*csr_parts(X), *csr_parts(Z), self.compiled_sparse(X.shape[1]), distances)
         elif self.scipy_name:
             distances = self._by_scipy(X, Z)
         else:
@@ -63,12 +64,11 @@ class PairMetric(Untransformed):
             _dense_between(X, Z, self.compiled(), distances)
         return self._checked(distances)
 
-    def of_candidates(self, X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+    def of_candidates(self, X: Matrix, Z: Matrix, candidates: np.ndarray) -> np.ndarray:
         """Return the distances of the candidates j (n, c) of each row i; infinite where j is -1."""
         distances, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
         if sparse.issparse(X):
-            _sparse_candidates(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data,
-                               self.compiled_sparse(X.shape[1]), rows, distances)
+            _sparse_candidates(*csr_parts(X), *csr_parts(Z), self.compiled_sparse(X.shape[1]), rows, distances)
         elif self.scipy_name:
             for row in range(len(X)):
                 distances[row] = self._by_scipy(X[row:row + 1], Z[rows[row]])[0]
@@ -109,7 +109,7 @@ class Chebyshev(PairMetric):
     takes_sparse = True
 
 
-def require_order(p: Any) -> None:
+def require_order(p: object) -> None:
     """Raise ParameterError unless the order of a norm is one that all pairs of rows have a distance by."""
     require(is_real(p) and 1 <= p < np.inf, f"metric_params.p={p!r}, expected a number of at least 1",
             why="below 1 a detour may be shorter than the straight way", fix='use 1.5 or 3; the limit of large p is '
@@ -238,7 +238,7 @@ class BrayCurtis(PairMetric):
     undefined_fix = 'drop these rows, use scale="none" where scaling made values negative, or metric="manhattan"'
     has_domain = True
 
-    def undefined(self, rows: Any) -> np.ndarray:
+    def undefined(self, rows: Matrix) -> np.ndarray:
         return no_distribution(rows)
 
 
@@ -264,7 +264,7 @@ class Haversine(PairMetric):
     undefined_why = "a latitude is from -pi / 2 to pi / 2, a longitude from -2 pi to 2 pi"
     undefined_fix = "pass np.radians(degrees), the latitude first"
 
-    def undefined(self, rows: Any) -> np.ndarray:
+    def undefined(self, rows: np.ndarray) -> np.ndarray:
         limits = np.array([np.pi / 2, 2 * np.pi]) * (1 + 1e-6)  # float32 rounds pi up
         outside: np.ndarray = (np.abs(rows) > limits).any(axis=1)
         return outside

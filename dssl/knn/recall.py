@@ -1,11 +1,12 @@
 """Recall of neighbor lists on a sample of rows, against an exact search with one task a block of points."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import numpy as np
 
 from ..base.errors import DataError, require
+from ..base.types import MatrixLike
 from ..base.wilson import interval_of_share
 from ..execution.cost import Cost, cost_of
 from ..execution.in_process import InProcess
@@ -172,7 +173,7 @@ def recall_of(hit: np.ndarray, random_state: int) -> Recall:
             "random_state": random_state, "certified": "sample"}
 
 
-def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_state: int = 0,
+def certify_recall(X: Rows | MatrixLike, neighbors: Neighbors, sample: int = SAMPLE, random_state: int = 0,
                    execution: Execution | None = None) -> Recall:
     """Return the recall of neighbor lists, certified by an exact search for a random sample of rows.
 
@@ -183,7 +184,7 @@ def certify_recall(X: Any, neighbors: Neighbors, sample: int = SAMPLE, random_st
     -------
     Recall : with the Wilson interval of 95 %, in which each list entry is a trial.
     """
-    rows: Rows = as_rows(X)
+    rows = as_rows(X)
     n = len(rows)
     require(len(neighbors) == n, f"{len(neighbors)} lists for {n} points", error=DataError,
             why="each point has one list", fix="pass the X that the neighbors were found for")

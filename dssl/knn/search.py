@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..base.digest import require_random_state
+from ..base.digest import JsonObject, require_random_state
 from ..base.errors import explain, require
+from ..base.types import MatrixLike
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
@@ -29,6 +30,7 @@ from .metric import (
     AnyMetric,
     Euclidean,
     MetricParams,
+    MetricValue,
     check_kind,
     check_rows,
     check_shape,
@@ -40,7 +42,7 @@ from .partitioned.sizes import list_rows
 from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
 
 MetricName = Annotated[str, METRICS]
-MetricValues = dict[str, float | tuple[float, ...] | tuple[tuple[float, ...], ...]]
+MetricValues = dict[str, MetricValue]
 METHODS = ("auto", "exact", "descent", "partitioned")
 ALWAYS_EXACT_ROWS = 20_000
 PAIRS_EXACT_ROWS = 4_000  # of a metric that is a formula of two rows
@@ -99,7 +101,7 @@ class NeighborParams:
         return metric_with(self.metric, self.metric_params)  # type: ignore[arg-type]
 
 
-def neighbors(X: Any, n_neighbors: int = 10, *, method: str = "auto",
+def neighbors(X: Rows | MatrixLike, n_neighbors: int = 10, *, method: str = "auto",
               metric: str | Callable[..., float] = Euclidean.name, metric_params: Mapping[str, Any] | None = None,
               random_state: int = 0, recall: float = 0.95, execution: Execution | None = None,
               parts: Parts | None = None) -> Neighbors:
@@ -276,7 +278,7 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         method, points = "exact", plan_exact(X, k, metric, execution)[0]
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))
-    parts, attributes = parts or execution.scratch(), dict[str, Any]()
+    parts, attributes = parts or execution.scratch(), JsonObject()
     _allocate_lists(parts, n, k, height)
     tries = method == "descent" and option is not None and option.takes_at_most(FALLBACK_SLOWDOWN)
     if method == "partitioned":
@@ -297,7 +299,7 @@ def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:
 
 
 def _descend_or_plan(X: Rows, params: NeighborParams, height: int, option: ExactOption | None, execution: Execution,
-                     parts: Parts) -> tuple[dict[str, Any], SearchedPoints | None]:
+                     parts: Parts) -> tuple[JsonObject, SearchedPoints | None]:
     """Write the lists of NN-descent and return what it says of them; or return points whose exact search has to follow.
 
     Of data on which NN-descent has to be repeated an exact search is often the faster one. So where there is that

@@ -4,11 +4,11 @@ Sparse rows add their terms in the order of the columns, dense rows by halves. T
 neighbor lists of dense and sparse rows may differ where two candidates are equally near up to rounding.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from scipy import sparse
+
+from ..base.types import Matrix
 
 PAIR_VALUES = 1 << 16  # numbers of pairs that NumPy measures at a time
 COMPILED_VALUES = 1 << 25  # and from which on compiled code is ahead, even where it is made first
@@ -118,11 +118,16 @@ def _sparse_distances(indptr_x, columns_x, values_x, indptr_z, columns_z, values
             squared[row, entry] = sparse_squared_distance(columns_x[x], values_x[x], columns_z[z], values_z[z])
 
 
-def candidate_distances(X: Any, Z: Any, candidates: np.ndarray) -> np.ndarray:
+def csr_parts(rows: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where each of some sparse rows begins, and the columns and values of all, as compiled code takes them."""
+    return rows.indptr, rows.indices, rows.data
+
+
+def candidate_distances(X: Matrix, Z: Matrix, candidates: np.ndarray) -> np.ndarray:
     """Return |x_i - z_j|^2 of the candidates j (n, c) of each row i, dense or sparse; infinite where j is -1."""
     squared, rows = np.empty(candidates.shape), np.maximum(candidates, 0)
     if sparse.issparse(X):
-        _sparse_distances(X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data, rows, squared)
+        _sparse_distances(*csr_parts(X), *csr_parts(Z), rows, squared)
     else:
         _dense_distances(X, Z, rows, squared)
     squared[candidates < 0] = np.inf

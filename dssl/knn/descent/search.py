@@ -10,11 +10,11 @@ Reference: Dong, Moses, Li, "Efficient k-nearest neighbor graph construction for
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from ...base.digest import JsonObject
 from ...execution.cost import Cost, cost_of
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges
 from ...storage.csr import as_rows
@@ -166,7 +166,7 @@ class DescentTask:
         return {"filled_exactly": filled, "recall": recall_at(distances), "searches": searches}
 
     @staticmethod
-    def described(receipt: Receipt) -> dict[str, Any]:
+    def described(receipt: Receipt) -> JsonObject:
         """Return what the receipt says of the lists; JSON."""
         return {name: receipt[name] for name in ("filled_exactly", "searches", "recall")}
 

@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
+from ...base.types import Matrix
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ...storage.csr import add_products, squared_lengths
 from ..heap import empty_heaps, put, sift_down, sort_heaps
@@ -177,7 +178,7 @@ class SparsePoints:
         n, d = self.rows.shape
         return min(n, SAMPLE_ROWS) * self.rows.row_bytes * 3 + 24 * d
 
-    def nearest(self, queries: Any, query_ids: np.ndarray, k: int,
+    def nearest(self, queries: Matrix, query_ids: np.ndarray, k: int,
                 within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
 

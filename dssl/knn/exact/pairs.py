@@ -1,11 +1,11 @@
 """Exact search by the formula of a `PairMetric`: all pairs of a tile of queries and a block of points."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
 
+from ...base.types import Matrix
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ..heap import empty_heaps, put, sort_heaps
 from ..metric import AnyMetric, measurable, measured_itemsize, pair_metric_of
@@ -45,7 +45,7 @@ class PairPoints:
         """Return 0: seconds follow from the shape."""
         return 0
 
-    def nearest(self, queries: Any, query_ids: np.ndarray, k: int,
+    def nearest(self, queries: Matrix, query_ids: np.ndarray, k: int,
                 within: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the squared distances and ids (q, k) of the points nearest to rows, ascending by (distance, id).
 

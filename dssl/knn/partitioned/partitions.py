@@ -9,7 +9,6 @@ A search permutes its rows: they lie in blocks of near rows, one block after the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -175,7 +174,7 @@ class BlockPositions:
         start = int(self.starts[block])
         return start, start + int(self.counts[block])
 
-    def filled(self, block: int, array: np.ndarray, value: Any, order: np.ndarray | None = None) -> np.ndarray:
+    def filled(self, block: int, array: np.ndarray, value: float, order: np.ndarray | None = None) -> np.ndarray:
         """Return the rows of a block, in the given order, padded with `value` to the start of the next block."""
         height = int(self.starts[block + 1] - self.starts[block])
         out = np.full((height, *array.shape[1:]), value, array.dtype)

@@ -19,11 +19,10 @@ Chen, Fang, Saad, "Fast approximate kNN graph construction for high dimensional 
 JMLR 10, 2009, section 3: overlap and refinement. Dong, Moses, Li, WWW 2011: local joins.
 """
 
-from typing import Any
 
 import numpy as np
 
-from ...base.digest import plain
+from ...base.digest import JsonObject, plain
 from ...base.errors import DataError, require
 from ...execution.tasks import Execution, Steps
 from ...storage.blocks import Parts, Rows
@@ -38,7 +37,7 @@ MAX_OUTLIERS = 500  # outliers are searched exactly if there are no more than th
 
 
 def find_partitioned(X: Rows, k: int, metric: AnyMetric, random_state: int, target: float, execution: Execution,
-                     parts: Parts) -> dict[str, Any]:
+                     parts: Parts) -> JsonObject:
     """Write the neighbor lists of dense rows (n, d), and the permutation of the rows; return their attributes.
 
     target : the recall to certify.
@@ -77,7 +76,7 @@ def find_partitioned(X: Rows, k: int, metric: AnyMetric, random_state: int, targ
     return attributes
 
 
-def _searched(search: Search, target: float, parts: Parts) -> dict[str, Any]:
+def _searched(search: Search, target: float, parts: Parts) -> JsonObject:
     """Write the neighbor lists; return their attributes."""
     n = len(search.X)
     projection = search.fit_projection()
