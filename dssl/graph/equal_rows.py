@@ -95,7 +95,7 @@ def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.
     return np.diff((left != right).tocsr().indptr) > 0
 
 
-def first_equal(block: Any, keys: np.ndarray) -> np.ndarray:
+def first_equal(block: np.ndarray | sparse.csr_array, keys: np.ndarray) -> np.ndarray:
     """Return the first equal row (b,) of each row of a block (b, d) with these hashes."""
     _, first_of_key, key = np.unique(keys, return_index=True, return_inverse=True)
     first = first_of_key[key]

@@ -8,10 +8,10 @@ process, with 1,800 images of digits about as long.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
@@ -72,7 +72,7 @@ class GraphFunctions:
 
     values: np.ndarray
     combined: Callable[[np.ndarray], np.ndarray]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
 
 def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,

@@ -1,11 +1,14 @@
 """A given graph, by its weights or by neighbor lists, checked and converted to the form of graphs made here."""
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, explain, require
 from ..execution.cost import Cost, cost_of
 from ..knn.lists import Neighbors
@@ -13,6 +16,8 @@ from ..storage.blocks import ArrayRows, PartWriter, Receipt
 from .laplacian import check_weights
 from .weights.rules import FLOOR, GIVEN
 
+# Weights (n, n), Neighbors, or a pair of ids and distances, both (n, k).
+GivenGraph: TypeAlias = sp.sparray | sp.spmatrix | Neighbors | Sequence[ArrayLike]
 NO_NEIGHBOR = -1  # the id that pads shorter lists
 SHOWN = 5
 # A graph of at least `DENSE_MIN_POINTS` points that joins a larger share of all pairs is warned of.
@@ -20,7 +25,7 @@ DENSE_SHARE, DENSE_MIN_POINTS = 0.5, 50
 LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
 
 
-def checked_weights(W: Any, n: int) -> sp.csr_array:
+def checked_weights(W: sp.sparray | sp.spmatrix, n: int) -> sp.csr_array:
     """Return given weights (n, n) as float64 CSR with sorted indices, without diagonal and stored zeros.
 
     Raises
@@ -53,7 +58,7 @@ def store_weights(W: sp.csr_array, out: PartWriter) -> Receipt:
     return {**receipt, "rows": [0, n], "n": n, "nnz": int(W.nnz), "raised": int((W.data < floor).sum()), "floor": floor}
 
 
-def described_weights(receipt: Receipt) -> dict[str, Any]:
+def described_weights(receipt: Receipt) -> JsonObject:
     """Return the attributes of stored weights, those that `weigh` returns; JSON."""
     return {"weights": GIVEN, "bandwidth": None, "width": None, "symmetrize": None,
             "entries": receipt["nnz"], **{name: receipt[name] for name in ("n", "nnz", "floor", "raised")}}
@@ -63,7 +68,7 @@ class GraphFull(UserWarning):
     """A graph joins most of all pairs of points."""
 
 
-def warn_full(attributes: dict[str, Any], stacklevel: int = 4) -> None:
+def warn_full(attributes: JsonObject, stacklevel: int = 4) -> None:
     """Warn with GraphFull if weights with these attributes join most of all pairs of points."""
     n, share = attributes["n"], attributes["nnz"] / max(1, attributes["n"] * (attributes["n"] - 1))
     if n >= DENSE_MIN_POINTS and share > DENSE_SHARE:
@@ -74,7 +79,7 @@ def warn_full(attributes: dict[str, Any], stacklevel: int = 4) -> None:
         ), GraphFull, stacklevel=stacklevel)
 
 
-def checked_neighbors(lists: Any, n: int | None = None) -> Neighbors:
+def checked_neighbors(lists: Neighbors | Sequence[ArrayLike], n: int | None = None) -> Neighbors:
     """Return given neighbor lists as Neighbors, ascending by (distance, id), in the dtype of their distances.
 
     Parameters

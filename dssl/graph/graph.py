@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from ..base.digest import JsonObject
 from ..base.errors import require
 from ..base.notebook import values_table
 from ..data.scaling.scaling import Scaling
@@ -14,7 +15,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
-from .given import checked_neighbors, checked_weights, described_weights, store_weights, warn_full
+from .given import GivenGraph, checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .vertices import Vertices
 from .weights.build import read_graph, row_receipts, weigh
 from .weights.rules import WIDTH, SelfTuned, WeightParams, warn_raised
@@ -60,13 +61,13 @@ class Graph:
     vertices: Vertices
     stored: Parts
     neighbors: Neighbors | None = None
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
     keeper: Execution | None = field(default=None, compare=False)
     scaling: Scaling | None = None
 
     @classmethod
-    def of(cls, given: Any, *, weights: str = SelfTuned.name, bandwidth: float | None = None, width: float = WIDTH,
-           symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
+    def of(cls, given: GivenGraph, *, weights: str = SelfTuned.name, bandwidth: float | None = None,
+           width: float = WIDTH, symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
         """Return the graph of given weights or neighbor lists.
 
         Each of the n points is a vertex, whether or not another point equals it.
@@ -114,7 +115,7 @@ class Graph:
         """
         execution = execution or current_execution()
         stored = execution.scratch()
-        if sp.issparse(given):
+        if isinstance(given, (sp.sparray, sp.spmatrix)):
             receipt = store_weights(checked_weights(given, given.shape[0]), PartWriter(stored, 0))
             stored.finish(0, receipt)
             lists, described_lists, described = None, {"method": "given"}, described_weights(receipt)
@@ -269,7 +270,7 @@ class Graph:
                 "indptr": W.indptr}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Graph":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Graph":
         """Return the graph that `to_arrays` and `attributes` describe.
 
         Parameters
@@ -292,7 +293,7 @@ class Graph:
         return cls(vertices, stored, lists, attributes, scaling=scaling)
 
 
-def require_graph(graph: Any) -> None:
+def require_graph(graph: object) -> None:
     """Raise ParameterError unless it is a `Graph`."""
     require(isinstance(graph, Graph), f"graph is a {type(graph).__name__}, expected a Graph",
             why="the model reads its vertices and weights", fix="pass KNNGraph().build(X), or Graph.of(weights)")

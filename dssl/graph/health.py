@@ -5,11 +5,11 @@ It is computed in blocks of the stored weights, and in blocks of points if some 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..base.digest import JsonObject
 from ..data.scaling.quantiles import median_cost, median_of_parts, runs_of
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
@@ -130,7 +130,7 @@ class HealthParts:
 
 def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, parts: Parts,
                   labeled: np.ndarray | None = None, codes: np.ndarray | None = None,
-                  neighbors: Neighbors | None = None, numbers: Rows | None = None) -> dict[str, Any]:
+                  neighbors: Neighbors | None = None, numbers: Rows | None = None) -> JsonObject:
     """Return the health of a graph, and write its unreachable points to `parts`, for `unreachable_points`.
 
     Points are counted with duplicates; degrees, edges and homophily are those of vertices.
@@ -158,7 +158,7 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
     components = find_components(weights, v, graph.height, vertices.multiplicity, execution, joined)
     medians = {name: median_of_parts(degrees, name, [stop - start for start, stop in graph.ranges], execution)
                for name in ("degree", "strength")}
-    health: dict[str, Any] = {
+    health: JsonObject = {
         "n": n, "edges": sum(receipt["entries"] for receipt in receipts) // 2,
         "components": {"count": components.count, "largest": components.largest,
                        "largest_share": components.largest[0] / n},
@@ -201,7 +201,7 @@ def unreachable_points(parts: Parts, n: int) -> Iterator[tuple[np.ndarray, np.nd
 
 def graph_health(W: sp.spmatrix | sp.sparray, labeled: np.ndarray | None = None, neighbors: Neighbors | None = None,
                  *, y: np.ndarray | None = None, vertices: Vertices | None = None,
-                 numbers: np.ndarray | None = None, parts: Parts | None = None) -> dict[str, Any]:
+                 numbers: np.ndarray | None = None, parts: Parts | None = None) -> JsonObject:
     """Return the `stored_health` of weights W (v, v) in memory.
 
     labeled : bool (n,), or the numbers of the labeled points.
@@ -235,7 +235,7 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
         tasks, 12 * nnz + 12 * n * k, 19 * n, entry * height, entry)
 
 
-def _listed(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _listed(parts: list[JsonObject]) -> JsonObject:
     ids = [i for part in parts for i in part["ids"]]
     return {"count": sum(part["count"] for part in parts), "ids": ids[:MAX_LISTED]}
 
@@ -246,7 +246,7 @@ def _spread(quantiles: list[list[float]], v: int, median: float) -> dict[str, fl
 
 
 def _hubs(graph: HealthParts, degrees: Parts, limit: float, numbers: Rows | None, execution: Execution
-          ) -> dict[str, Any]:
+          ) -> JsonObject:
     """Return the number of vertices with more edges than a limit, and the largest, named by their first points."""
     count, counted = len(graph.ranges), execution.scratch()
     receipts = execution.map([HubsTask(degrees, first, last, limit) for first, last in runs_of(count)], counted)
@@ -262,7 +262,7 @@ def _hubs(graph: HealthParts, degrees: Parts, limit: float, numbers: Rows | None
                         for name, edges in zip(names, degree[order], strict=True)]}
 
 
-def _homophily(receipts: list[Receipt], code: np.ndarray) -> dict[str, Any]:
+def _homophily(receipts: list[Receipt], code: np.ndarray) -> JsonObject:
     """Return the share of edges between labeled vertices within one class, and the share expected by chance."""
     edges, same = (sum(receipt[name] for receipt in receipts) for name in ("labeled_edges", "same"))
     counts = np.unique(code, return_counts=True)[1]

@@ -1,10 +1,11 @@
 """`KNNGraph`: how a graph of nearest neighbors is made from points."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from ..base.digest import require_random_state
 from ..base.errors import DataError, require
+from ..base.types import MatrixLike
 from ..data.scaling.scaling import ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
@@ -14,6 +15,7 @@ from ..knn.recall import certify_recall
 from ..knn.search import MetricName, MetricValues, NeighborParams, always_exact_rows, find_neighbors, lowered_neighbors
 from ..storage.blocks import Parts, Rows, write_dense
 from ..storage.csr import as_rows
+from .given import GivenGraph
 from .graph import Graph
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import weigh
@@ -160,7 +162,7 @@ class KNNGraph:
         """
         return find_vertices(rows, execution, parts) if self.duplicates == "collapse" else Vertices.distinct(len(rows))
 
-    def build(self, rows: Any, execution: Execution | None = None, parts: Parts | None = None, *,
+    def build(self, rows: Rows | MatrixLike, execution: Execution | None = None, parts: Parts | None = None, *,
               scale: ScalingKind = "auto") -> Graph:
         """Return the graph of rows, dense or sparse.
 
@@ -304,7 +306,7 @@ class KNNGraph:
         return Graph(points, parts, lists, {"neighbors": lists.attributes, "weights": described}, execution)
 
 
-def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Any = None) -> Graph:
+def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Graph | GivenGraph | None = None) -> Graph:
     """Return the graph of rows (n, d), readable by every task: the given one, or one made by `params`.
 
     given : a `Graph`, or what `Graph.of` takes; lists get the weights of `params`.

@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import require
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import Execution
@@ -92,7 +93,7 @@ class PrepareTask:
 
 def prepare_regularizer(graph: Parts, regularizer: RegularizerParams, n_columns: int, params: SolverParams,
                         execution: Execution, parts: Parts,
-                        vertices: Arrays | None = None) -> tuple[Arrays, SolverParams, dict[str, Any]]:
+                        vertices: Arrays | None = None) -> tuple[Arrays, SolverParams, JsonObject]:
     """Return the prepared solver's arrays, its parameters with the selected method, and its attributes.
 
     vertices : arrays of `Vertices` if there are duplicates; None for vertices of one point each.

@@ -1,11 +1,10 @@
 """The lowest eigenpairs of a graph's Laplacian: spectral features, clusterings and pictures are made of them."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from ..base.digest import require_random_state
+from ..base.digest import JsonObject, require_random_state
 from ..base.errors import require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
@@ -70,7 +69,7 @@ class Spectrum:
     values: np.ndarray
     vectors: np.ndarray
     residuals: np.ndarray
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     def at_points(self, graph: Graph) -> np.ndarray:
         """Return the eigenvectors at all points; duplicates have equal rows.

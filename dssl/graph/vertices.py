@@ -9,7 +9,6 @@ Equal rows are found in blocks (`equal_rows.py`) and stored as `VertexRows`, whi
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ class Vertices:
         return cls(arrays["vertex"], arrays["first"], arrays["multiplicity"])
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, int]:
         """Return the counts; JSON."""
         return {"n": len(self.vertex), "vertices": len(self), "largest_multiplicity": int(self.multiplicity.max()),
                 "copied_points": int(self.multiplicity[self.multiplicity > 1].sum())}
@@ -115,7 +114,7 @@ class VertexRows:
     duplicated: int = 0
 
     @classmethod
-    def of(cls, parts: Parts, attributes: dict[str, Any]) -> "VertexRows":
+    def of(cls, parts: Parts, attributes: dict[str, int]) -> "VertexRows":
         """Return the vertices whose arrays are in parts, as `attributes` describes them."""
         n, v = attributes["n"], attributes["vertices"]
         return cls(parts if v < n else None, n, v, attributes["largest_multiplicity"], attributes["copied_points"])
@@ -129,7 +128,7 @@ class VertexRows:
         return self.parts is not None
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, int]:
         """Return the counts; JSON."""
         return {"n": self.n, "vertices": self.v, "largest_multiplicity": self.largest, "copied_points": self.duplicated}
 

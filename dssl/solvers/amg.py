@@ -8,13 +8,13 @@ float64.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from scipy.linalg import eigh
 
+from ..base.digest import JsonObject
 from ..base.profiler import library
 from .method import PREPARED_SECONDS, VECTOR_PASSES, Iterative
 from .operators import ScaledMatrix
@@ -84,7 +84,7 @@ class Multigrid(Iterative):
         return 500 * plain, self.A.data.size * (1 + 1.5 * self.work) + 2 * VECTOR_PASSES * self.A.n
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> JsonObject:
         return {"level_sizes": [level.A.shape[0] for level in self.levels] + [len(self.coarsest)],
                 "work_per_cycle": round(self.work, 3)}
 

@@ -8,7 +8,6 @@ eliminated by degree. A few of the edges between two vertices stay apart and are
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -86,7 +85,7 @@ class Cholesky(Iterative):
         return ELIMINATION_COST * self.fill * plain, plain + 2 * FACTOR_COST * len(self.rows) + VECTOR_PASSES * self.A.n
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, float]:
         return {"factor_entries": len(self.rows), "fill": round(self.fill, 3)}
 
     def to_arrays(self) -> dict[str, np.ndarray]:

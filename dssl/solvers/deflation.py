@@ -5,7 +5,6 @@ solves their span exactly.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -52,7 +51,7 @@ class Deflated(Iterative):
         return self.work(self.A)
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, int]:
         return {"n_vectors": self.U.shape[1]}
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -20,13 +20,14 @@ Lanczos procedure for extreme and interior eigenvalue problems", SISC 2012.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.linalg import eigh, eigh_tridiagonal
 
-from ..base.digest import is_whole, require_random_state
+from ..base.digest import JsonObject, is_whole, require_random_state
 from ..base.errors import NotConverged, explain, require
+from ..base.types import MatrixLike
 from .chebyshev import filter_degree
 from .lanczos import RitzPairs, SingularMatrix, block_lanczos
 from .spectral_transform import GAIN, Filtered, Inverse, Transform, largest_eigenvalue
@@ -73,12 +74,12 @@ class Eigenpairs:
         return self
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> JsonObject:
         """Return the evidence; JSON."""
         return {"method": self.method, "iterations": self.iterations, "residual": float(self.residuals.max())}
 
 
-def lowest_eigenpairs(L: Any, vector: np.ndarray, m: int, *, tol: float = 1e-6, method: EigenMethod = "auto",
+def lowest_eigenpairs(L: MatrixLike, vector: np.ndarray, m: int, *, tol: float = 1e-6, method: EigenMethod = "auto",
                       random_state: int = 0, start: np.ndarray | None = None) -> Eigenpairs:
     """Return the m lowest eigenpairs of a Laplacian L (n, n), sparse; equal for equal seeds.
 

@@ -5,7 +5,6 @@ The latter gives the largest eigenpairs of any symmetric operator that is applie
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +12,7 @@ from numba import njit
 from scipy.linalg import eigh, qr
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
+from ..base.types import MatrixLike
 from .operators import add_row, component_products, inverse_permutation
 
 CHECK_GROWTH = 1.06  # of the basis between two checks, each of which is an eigendecomposition
@@ -37,7 +37,7 @@ class SingularMatrix:
     null: np.ndarray
 
     @classmethod
-    def of(cls, L: Any, vector: np.ndarray, dtype: type[np.floating] = np.float32) -> "SingularMatrix":
+    def of(cls, L: MatrixLike, vector: np.ndarray, dtype: type[np.floating] = np.float32) -> "SingularMatrix":
         """Return the form of L (n, n), sparse, with `L vector = 0`; vector (n,) > 0."""
         L = sp.csr_matrix(L, dtype=np.float64)
         order = reverse_cuthill_mckee(L, symmetric_mode=True).astype(np.int64)

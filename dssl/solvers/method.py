@@ -8,12 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, splu
 
+from ..base.digest import JsonObject
 from .columns import to_float32
 from .operators import ScaledMatrix
 from .pcg import conjugate_gradients
@@ -60,7 +61,7 @@ class SolverMethod(ABC):
         """
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> JsonObject:
         """Return the evidence of the preparation; JSON."""
         return {}
 

@@ -6,7 +6,6 @@ is built in, every eigenvalue lies in [0, 2], and neighbors in the graph are nei
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +13,7 @@ from numba import njit
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..base.errors import DataError, require
+from ..base.types import MatrixLike
 from .columns import FEW_ROWS
 
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
@@ -164,7 +164,7 @@ def vector_of(order: np.ndarray, near_null: np.ndarray, scale: np.ndarray) -> np
     return vector
 
 
-def scaled_matrix(R: Any, vector: np.ndarray | None = None) -> ScaledMatrix:
+def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatrix:
     """Return the scaled form of a symmetric matrix that is diagonally dominant after a scaling of its columns.
 
     Parameters

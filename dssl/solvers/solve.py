@@ -6,11 +6,13 @@ to a few digits, until the float64 residual meets the tolerance.
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, NotConverged, explain, require
+from ..base.types import MatrixLike
 from ..storage.blocks import row_ranges
 from .cholesky import Cholesky
 from .columns import add_columns, column_norms
@@ -61,7 +63,7 @@ class Solution:
             ))
         return self
 
-    def described(self, method: str) -> dict[str, Any]:
+    def described(self, method: str) -> JsonObject:
         """Return the method with the most iterations of a column and the worst residual; JSON."""
         return {"method": method, "iterations": int(self.iterations.max()), "residual": float(self.residuals.max())}
 
@@ -72,10 +74,10 @@ class Solver:
 
     method: SolverMethod
     params: SolverParams  # whose method is the name of this one, never "auto"
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: JsonObject = field(default_factory=dict)
 
     @classmethod
-    def of(cls, method: SolverMethod, params: SolverParams, **attributes: Any) -> "Solver":
+    def of(cls, method: SolverMethod, params: SolverParams, **attributes: object) -> "Solver":
         """Return the solver of a prepared method with further attributes."""
         return cls(method, replace(params, method=method.name),
                    {"method": method.name, "description": method.description, **method.attributes, **attributes})
@@ -92,7 +94,7 @@ class Solver:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], params: SolverParams,
-                    attributes: dict[str, Any] | None = None) -> "Solver":
+                    attributes: JsonObject | None = None) -> "Solver":
         """Return the solver whose arrays `to_arrays` gave."""
         def part(name: str) -> dict[str, np.ndarray]:
             return {key.split("-", 1)[1]: array for key, array in arrays.items() if key.startswith(f"{name}-")}
@@ -177,7 +179,7 @@ class Solver:
         return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
 
 
-def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
+def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
             vector: np.ndarray | None = None) -> Solver:
     """Return a solver for `n_columns` columns of R; "auto" selects the method by counted work.
 
@@ -201,7 +203,7 @@ def prepare(R: Any, n_columns: int, params: SolverParams | None = None,
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
 
-def solve_columns(R: Any, B: np.ndarray, params: SolverParams | None = None, vector: np.ndarray | None = None,
+def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = None, vector: np.ndarray | None = None,
                   start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
@@ -313,8 +315,8 @@ def _counted(method: Iterative, B: np.ndarray, n_columns: int, params: SolverPar
     return work, Solver.of(method, params, probe_iterations=round(expected, 1), work=f"{work:.3g}")
 
 
-def solve(R: Any, B: Any, *, method: str = AUTO, tol: float = 1e-6, max_iter: int = 3000,
-          vector: np.ndarray | None = None, random_state: int = 0, start: Any = None) -> Solution:
+def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6, max_iter: int = 3000,
+          vector: np.ndarray | None = None, random_state: int = 0, start: ArrayLike | None = None) -> Solution:
     """Return the solution of `R X = B` with its evidence.
 
     Every column meets the tolerance, or an error is raised.

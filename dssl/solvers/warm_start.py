@@ -1,6 +1,5 @@
 """Warm starts for a graph that grew: the previous solution, extended to the new vertices."""
 
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,7 +9,7 @@ from .columns import column_dots
 from .operators import ScaledMatrix, multiply
 
 
-def extended(values: np.ndarray, W: Any) -> np.ndarray:
+def extended(values: np.ndarray, W: sp.csr_array) -> np.ndarray:
     """Return columns (n, c) with `values` (m, c) on the first m vertices, extended by weighted means of neighbors.
 
     The other vertices follow in the order of their distance; unreachable vertices are 0.

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def _within(array: np.ndarray, blocks: Sequence[tuple[int, int]]) -> Iterator[tu
         yield array[start - begin:stop - begin], start, stop
 
 
-def described(points: np.ndarray, vertices: np.ndarray) -> dict[str, Any]:
+def described(points: np.ndarray, vertices: np.ndarray) -> dict[str, int | list[int]]:
     """Return how many components there are, of one vertex too, and the `points` of the largest; JSON."""
     return {"components": len(points), "isolated": int((vertices == 1).sum()),
             "largest": np.sort(points)[::-1][:MAX_LISTED].tolist()}

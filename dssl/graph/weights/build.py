@@ -14,11 +14,11 @@ scales need the second shuffle, and constant weights need no median (`WeightRule
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, IntegrityError, require
 from ...data.scaling.quantiles import median_cost, median_of_parts
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
@@ -231,7 +231,7 @@ def weights_tasks(blocks: ListBlocks, rule: WeightRule, symmetrize: str) -> Bloc
 
 
 def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, parts: Parts,
-          height: int | None = None) -> dict[str, Any]:
+          height: int | None = None) -> JsonObject:
     """Write W into `parts`, one part a block of rows, to be read by `read_graph`; return its attributes (JSON).
 
     The attributes: parameters, the bandwidth used, `nnz`, `entries` (of all lists), `floor` (the least weight) and

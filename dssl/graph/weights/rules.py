@@ -8,10 +8,11 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import explain, require
 from ...base.plugins import Registry
 
@@ -173,7 +174,7 @@ class WeightParams:
         return WEIGHT_RULES.named(self.weights, "weights", 'use "self_tuned", which needs no bandwidth')
 
 
-def rule_at_new_points(attributes: dict[str, Any], params: WeightParams) -> WeightRule:
+def rule_at_new_points(attributes: JsonObject, params: WeightParams) -> WeightRule:
     """Return the rule that weighs the nearest vertices of a new point, of a graph whose weights have these attributes.
 
     Weights that were brought say no rule, and then `params` do; but no bandwidth of theirs fits those weights.
@@ -189,7 +190,7 @@ class WeightsRaised(UserWarning):
     """Some weights were below the floor."""
 
 
-def warn_raised(attributes: dict[str, Any], stacklevel: int = 4) -> None:
+def warn_raised(attributes: JsonObject, stacklevel: int = 4) -> None:
     """Warn with WeightsRaised if more weights with these attributes were raised to the floor than the rule allows."""
     rule = None if attributes["weights"] == GIVEN else WEIGHT_RULES.named(attributes["weights"])
     if attributes["raised"] > (rule.few_raised * attributes["entries"] if rule else 0):
