@@ -1,7 +1,7 @@
 """Tasks in threads of this process."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from ..base.units import MEMORY_BUDGET
@@ -40,7 +40,7 @@ class InProcess(Execution):
                     looks.take()
                     done(index, run_part(task, parts, index))
                 return
-            running: dict[Any, int] = {}
+            running: dict[Future[Receipt], int] = {}
             with ThreadPoolExecutor(threads) as pool, Finished() as finished:
                 try:
                     run_in_window(pending, threads, lambda index, task: pool.submit(run_part, task, parts, index), done,
@@ -63,7 +63,7 @@ def delayed_parts(run: Callable[[Task, Parts, int], Receipt], blocks: Sequence[A
     """Return the delayed receipt of `run(task(block), parts, i)` for each delayed block i."""
     from dask import delayed
 
-    def write(block: Any, index: int) -> Receipt:
+    def write(block: object, index: int) -> Receipt:
         return run(task(block), parts, index)
 
     return [delayed(write, pure=False)(block, index) for index, block in enumerate(blocks)]

@@ -22,6 +22,7 @@ import dask
 import psutil
 from dask.utils import parse_timedelta
 from distributed import Client, KilledWorker, get_client, get_worker, wait
+from distributed import Future as WorkerFuture
 from distributed.comm import CommClosedError
 from threadpoolctl import threadpool_limits
 
@@ -173,7 +174,7 @@ class OnDask(Execution):
         threading.Thread(target=run, name="dssl-concurrently", daemon=True).start()
         return done.result
 
-    def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
+    def ask_workers(self, question: Callable[..., Answer], *arguments: object) -> dict[str, Answer]:
         answers: dict[str, Answer] = self.client.run(question, *arguments)
         return answers
 
@@ -236,7 +237,7 @@ class OnDask(Execution):
         stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
         memory = self._memory
 
-        def submit(index: int, task: Task) -> Any:
+        def submit(index: int, task: Task) -> WorkerFuture:
             home = getattr(task, "home", None)
             restriction = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
@@ -261,7 +262,7 @@ class OnDask(Execution):
         ------
         ClusterError : the connection to the cluster is lost, or no worker runs. TaskFailed : a task kills its workers.
         """
-        running: dict[Any, int] = {}
+        running: dict[WorkerFuture, int] = {}
 
         def finish(index: int, receipt: Receipt) -> None:
             self.watchdog.saw_work()
@@ -271,7 +272,7 @@ class OnDask(Execution):
             self.allowed()
             self.watchdog.look()
 
-        def stored(future: Any, index: int) -> Receipt | None:
+        def stored(future: WorkerFuture, index: int) -> Receipt | None:
             # The receipt is stored with the parts. Reading it saves the 2 ms of asking the worker, which may have died.
             if future.status == "finished":
                 with suppress(IntegrityError):

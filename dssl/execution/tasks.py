@@ -176,7 +176,7 @@ class Execution(ABC):
         """
         return cache(work)
 
-    def ask_workers(self, question: Callable[..., Answer], *arguments: Any) -> dict[str, Answer]:
+    def ask_workers(self, question: Callable[..., Answer], *arguments: object) -> dict[str, Answer]:
         """Call a function in every other process that runs tasks; return the results by address."""
         return {}
 

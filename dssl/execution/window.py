@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from ..base.signals import RAISING
 from ..storage.blocks import Receipt
@@ -16,6 +16,17 @@ from .tasks import Task
 
 LOOK_EVERY = 1.0  # seconds between two checks whether tasks may and can continue
 KINDS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
+
+
+class Pending(Protocol):
+    """A future, of a thread of this process or of a worker."""
+
+    def result(self, timeout: float | None = None) -> Receipt: ...
+
+    def add_done_callback(self, done: Callable[[Any], object], /) -> None: ...
+
+
+Awaited = TypeVar("Awaited", bound=Pending)
 
 
 class Looks:
@@ -69,7 +80,7 @@ class Finished:
         self._interrupted_by = number
         self._queue.put(None)
 
-    def put(self, item: Any) -> None:
+    def put(self, item: object) -> None:
         """Add a finished item; callable from any thread."""
         self._queue.put(item)
 
@@ -88,9 +99,9 @@ class Finished:
             self._deferred[self._interrupted_by](self._interrupted_by, None)
 
 
-def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Any],
-                  done: Callable[[int, Receipt], None], running: dict[Any, int], finished: Finished,
-                  look: Callable[[], None], stored: Callable[[Any, int], Receipt | None] | None = None,
+def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Awaited],
+                  done: Callable[[int, Receipt], None], running: dict[Awaited, int], finished: Finished,
+                  look: Callable[[], None], stored: Callable[[Awaited, int], Receipt | None] | None = None,
                   look_every: float = LOOK_EVERY) -> None:
     """Keep `size` tasks submitted until all are done, and report each receipt as it arrives.
 
@@ -120,7 +131,7 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
             start(1)
 
 
-def _result(future: Any, finished: Finished, looks: Looks) -> Receipt:
+def _result(future: Pending, finished: Finished, looks: Looks) -> Receipt:
     """Return the result of a future; waits again if the worker died before it could send the result."""
     while True:
         try:

@@ -28,7 +28,7 @@ def this_processor() -> str:
     return " ".join([binding.get_host_cpu_name(), *blas])
 
 
-def require_version(kind: Any, version: str, address: str) -> None:
+def require_version(kind: object, version: str, address: str) -> None:
     """Raise ClusterError if a worker runs another version of dssl than its driver.
 
     kind : the result of `this_kind` on the worker, or the exception that it raised. address : the worker's address.

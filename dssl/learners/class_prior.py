@@ -222,7 +222,7 @@ def no_numbers(given: object, name: str) -> str:
                    fix="give one number > 0 a class, in the order of the classes or by class")
 
 
-def size_of(size: Any) -> Size:
+def size_of(size: Size | list[float]) -> Size:
     """Return a size as a number, or an interval as a pair; raise TypeError or ValueError for others."""
     if isinstance(size, (tuple, list)):
         low, high = size

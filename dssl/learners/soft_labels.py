@@ -17,7 +17,6 @@ Genest, Zidek, "Combining probability distributions", Statistical Science 1986; 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -156,7 +155,7 @@ def require_embeddings(embeddings: np.ndarray, width: int, name: str = "class_em
     return embeddings
 
 
-def as_numbers(values: Any, name: str) -> np.ndarray:
+def as_numbers(values: object, name: str) -> np.ndarray:
     """Return what another model says as an array of float64; raise DataError where it is none."""
     try:
         return np.asarray(values, np.float64)

@@ -30,13 +30,12 @@ manifold regularization", IJCAI 2019, equation (2).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ...base.digest import BANDWIDTH, multiple_of
 from ...base.errors import require
-from ...kernels.base import has_bandwidth
+from ...kernels.base import Kernel, has_bandwidth
 
 AUTO_A, AUTO_I = 0.01, 0.1  # "auto", in the paper's scale
 PENALTIES = ("gamma_A", "gamma_I")
@@ -155,7 +154,7 @@ def fold_norms(pairs: Sequence[Penalties], n_folds: int) -> np.ndarray:
     return np.array([item.lambda_A for item in with_folds(pairs, n_folds)]).reshape(-1, n_folds)
 
 
-def require_penalties(gamma_A: Any, gamma_I: Any) -> None:
+def require_penalties(gamma_A: Penalty, gamma_I: Penalty) -> None:
     """Raise ParameterError unless gamma_A > 0 and gamma_I >= 0 are finite numbers, or multiples of "auto"."""
     require(_is_penalty(gamma_A) and gamma_A != 0, f'gamma_A={gamma_A!r}, expected a number > 0, or "auto"',
             why="without it the coefficients are not determined where labels and graph say nothing",
@@ -171,7 +170,7 @@ def require_penalties(gamma_A: Any, gamma_I: Any) -> None:
                 why="products with it are zero or infinite in float64", fix='use a multiple of "auto" from 1e-6 to 1e6')
 
 
-def _is_penalty(value: Any) -> bool:
+def _is_penalty(value: object) -> bool:
     if isinstance(value, str):
         return bool(multiple_of("auto", value) > 0)
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 <= value < np.inf)
@@ -191,7 +190,8 @@ def penalty_candidates(name: str, value: Penalty) -> tuple[Penalty, ...]:
     return VALUES[name] if isinstance(value, str) and value == CHOSEN else (value,)
 
 
-def bandwidth_candidates(kernel: Any, bandwidth: Any) -> tuple[Any, ...]:
+def bandwidth_candidates(kernel: str | Kernel,
+                         bandwidth: float | str | None) -> tuple[float | str | None, ...]:
     """Return the candidates of a bandwidth: `BANDWIDTHS` for "chosen" and a named kernel, else the value itself."""
     if not (isinstance(bandwidth, str) and bandwidth == CHOSEN):
         return (bandwidth,)

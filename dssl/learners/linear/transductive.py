@@ -26,7 +26,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -85,7 +84,7 @@ class TransductiveParams:
                 fix="use 1; 0 is the supervised support vector machine")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +80,7 @@ class GraphRidgeParams:
                 if self.ridge is not None or ridge**power >= 0.99 * MIN_RIDGE_POWER]
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and value == value
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...base.errors import DataError, explain, require
 from ...base.missing import missing_values
@@ -14,7 +15,7 @@ MAX_CLASSES = 1000
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
-def encode_labels(y: Any, unlabeled: Any = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def encode_labels(y: ArrayLike, unlabeled: object = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Return int64 codes (n,), -1 for unlabeled points, and ascending classes (n_classes,): y = classes[codes].
 
     y : array-like, shape (n,) : integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
@@ -83,7 +84,8 @@ def require_no_quantities(classes: np.ndarray, fix: str) -> None:
             why=f"fractions, and more than {MAX_CLASSES:,} values, are quantities, not classes")
 
 
-def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True, first_row: int = 0) -> np.ndarray:
+def encode_values(y: ArrayLike, unlabeled: float | None = None, *, occurs: bool = True,
+                  first_row: int = 0) -> np.ndarray:
     """Return quantities as float64, shape (n,), NaN for unlabeled points.
 
     y : array-like of numbers, shape (n,). Missing values (NaN, None, pandas.NA) are unlabeled.
@@ -107,7 +109,7 @@ def encode_values(y: Any, unlabeled: float | None = None, *, occurs: bool = True
     return coded
 
 
-def require_marker(occurs: bool, unlabeled: Any, name: str) -> None:
+def require_marker(occurs: bool, unlabeled: object, name: str) -> None:
     """Raise DataError if a marker of unlabeled points, other than NaN, was named and does not occur."""
     missing = isinstance(unlabeled, float) and np.isnan(unlabeled)
     require(occurs or unlabeled is None or missing, f"no {name} is the marker of unlabeled points, {unlabeled!r}",
@@ -167,7 +169,7 @@ def keep_classes(codes: np.ndarray, classes: np.ndarray,
     return ids, renumbered[ids], classes[selected]
 
 
-def find_class(classes: np.ndarray, wanted: Any) -> int:
+def find_class(classes: np.ndarray, wanted: object) -> int:
     """Return the code of the class that equals `wanted`, or else has the same text."""
     values = classes.tolist()
     for i, value in enumerate(values):

@@ -10,6 +10,7 @@ from scipy import sparse
 from ...base.digest import JsonObject
 from ...base.errors import DataError, require
 from ...base.missing import missing_values
+from ...base.types import MatrixLike
 from .coding import TagCoding
 from .encoding import UNLABELED
 from .target import Classes
@@ -112,15 +113,15 @@ class Tags:
                 fix="label points with, and points without one of the tags")
 
 
-def is_indicator(y: Any) -> bool:
+def is_indicator(y: MatrixLike) -> bool:
     """Return whether labels are a matrix of two columns or more."""
-    if sparse.issparse(y):
+    if isinstance(y, (sparse.sparray, sparse.spmatrix)):
         return bool(y.shape[1] > 1)
     shape = tuple(np.shape(y) if hasattr(y, "shape") else np.shape(y[:1]) if isinstance(y, (list, tuple)) else ())
     return len(shape) == 2 and shape[-1] > 1
 
 
-def encode_tags(y: Any, unlabeled: Any = None) -> tuple[np.ndarray, np.ndarray]:
+def encode_tags(y: Any, unlabeled: object = None) -> tuple[np.ndarray, np.ndarray]:
     """Return the entries (n, c), int8, 1, 0 and -1 where unknown, and the names (c,) of the tags.
 
     y : array-like, shape (n, c) : of 0 and 1, or booleans; the names are those of the columns of a DataFrame, else 0 to
