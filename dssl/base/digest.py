@@ -15,7 +15,7 @@ BANDWIDTH = "0.5*median"  # the default bandwidth of a kernel
 JsonObject = dict[str, Any]  # an object of a JSON document, whose values are JSON
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return `value` as JSON types; a dataclass becomes a dict that names its type.
 
     Raises
@@ -47,27 +47,27 @@ def plain(value: Any) -> Any:
     ))
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """Return the canonical JSON text of a parameter set: sorted keys, no spaces, shortest floats."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """Return the hex SHA-256 of a parameter set; equal across machines, runs and library versions."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
+def is_whole(value: object) -> TypeGuard[int]:
     """Return whether a value is an integer of Python or NumPy; booleans do not count."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_real(value: Any) -> TypeGuard[float]:
+def is_real(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number of Python or NumPy; booleans do not count."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def require_random_state(random_state: Any) -> None:
+def require_random_state(random_state: object) -> None:
     """Raise ParameterError unless a random state is a whole number >= 0."""
     require(is_whole(random_state) and random_state >= 0,
             f"random_state={random_state!r}, expected a whole number >= 0",
@@ -85,14 +85,14 @@ def multiple_of(unit: str, text: str) -> float:
     return value if name == unit and 0 < value < math.inf else math.nan
 
 
-def require_one_of(params: Any, *names: str) -> None:
+def require_one_of(params: object, *names: str) -> None:
     """Raise ParameterError unless exactly one of the fields is set, that is, neither None nor False."""
     set_names = [name for name in names if (value := getattr(params, name)) is not None and value is not False]
     require(len(set_names) == 1, f"set exactly one of {', '.join(names[:-1])} and {names[-1]}",
             why=f"{' and '.join(set_names)} are set" if set_names else "none of them is set", fix="set one of them")
 
 
-def require_at_least(params: Any, minimum: int, *names: str) -> None:
+def require_at_least(params: object, minimum: int, *names: str) -> None:
     """Raise ParameterError unless each of the fields is None or at least `minimum`."""
     for name in names:
         value = getattr(params, name)

@@ -1,8 +1,7 @@
 """Which values count as missing, in the cells of a table and in labels."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 MISSING = ("", "NA", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "NaN", "nan", "NULL", "null", "<NA>", "?")
 
@@ -12,7 +11,7 @@ def is_missing_text(text: str) -> bool:
     return text.strip() in MISSING
 
 
-def missing_values(values: Any) -> np.ndarray:
+def missing_values(values: ArrayLike) -> np.ndarray:
     """Return a boolean mask of missing values: NaN, None, pandas.NA, blank text, or one of `MISSING`."""
     import pandas as pd  # takes a quarter of a second; a wrong spec is refused before that
 

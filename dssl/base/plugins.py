@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeGuard, TypeVar
 
-from .errors import PluginError, explain, require
+from .digest import JsonObject
+from .errors import ParameterError, PluginError, explain, require
 
 GROUP = "dssl.plugins"
 
@@ -89,7 +90,7 @@ class Registry(Generic[T]):
         self._classes[name] = cls
         return cls
 
-    def named(self, name: Any, key: str = "", hint: str = "") -> type[T]:
+    def named(self, name: object, key: str = "", hint: str = "") -> type[T]:
         """Return the class with this name; plugins are loaded if no registered class has it.
 
         Parameters
@@ -107,12 +108,14 @@ class Registry(Generic[T]):
         """
         if not self._knows(name):
             load_plugins()
-        require(self._knows(name), f"{key}={name!r}: there is no {self.purpose} of that name" if key else
+        if not self._knows(name):
+            raise ParameterError(explain(
+                f"{key}={name!r}: there is no {self.purpose} of that name" if key else
                 f"there is no {self.purpose} named {name!r}",
-                why=f"the names are {', '.join((*self.also, *self))}", fix=hint or "use one of these names")
+                why=f"the names are {', '.join((*self.also, *self))}", fix=hint or "use one of these names"))
         return self._classes[name]
 
-    def _knows(self, name: Any) -> bool:
+    def _knows(self, name: object) -> TypeGuard[str]:
         return isinstance(name, str) and name in self._classes
 
     def classes(self) -> Iterator[type[T]]:
@@ -123,5 +126,5 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._classes)
 
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: object, handler: Callable[[object], JsonObject]) -> JsonObject:
         return {**handler(schema), "enum": [*self.also, *self]}

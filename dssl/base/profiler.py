@@ -65,7 +65,7 @@ class PeakMemory:
                 self.bytes = max(0, self._highest - self._before)
 
     @classmethod
-    def begin_loading(cls, *event: Any) -> None:
+    def begin_loading(cls, *event: object) -> None:
         """Note the mark before a library is loaded: growth while it loads is not work."""
         with cls._lock:
             cls._loading += 1
@@ -74,7 +74,7 @@ class PeakMemory:
                 cls._held = _resident()
 
     @classmethod
-    def end_loading(cls, *event: Any) -> None:
+    def end_loading(cls, *event: object) -> None:
         """Reset the mark after a library was loaded, and count what it keeps as present before the work."""
         with cls._lock:
             cls._loading -= 1

@@ -38,7 +38,7 @@ def raise_preempted(number: int, frame: FrameType | None) -> None:
 
 
 # The handlers that raise KeyboardInterrupt; the command line installs all but the first.
-RAISING: tuple[Callable[[int, FrameType | None], Any], ...] = (
+RAISING: tuple[Callable[[int, FrameType | None], object], ...] = (
     signal.default_int_handler, raise_interrupted, raise_terminated, raise_preempted)
 
 

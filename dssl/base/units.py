@@ -2,7 +2,6 @@
 
 import re
 from contextlib import suppress
-from typing import Any
 
 from .digest import is_whole
 from .errors import require
@@ -13,12 +12,12 @@ UNITS = {"": 1, "b": 1} | {unit: base**power for base, ends in ((1000, ("", "b")
 SIZE = re.compile(r"\s*([0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?|[0-9]+\.)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def budget_of(value: Any) -> int:
+def budget_of(value: object) -> int:
     """Return the bytes of a budget, `MEMORY_BUDGET` for None; raise ParameterError if it is not a size."""
     return MEMORY_BUDGET if value is None else size_of(value)
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     """Return the bytes of a size, given as an integer or text such as "500MB"; raise ParameterError otherwise."""
     size = value if is_whole(value) else 0
     match = SIZE.fullmatch(value) if isinstance(value, str) else None

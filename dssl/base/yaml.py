@@ -31,8 +31,8 @@ MAX_VALUES, DEEPEST = 100_000, 32  # values once aliases are expanded; nesting o
 class _StrictConstructor(SafeConstructor):
     """Constructs plain values and collects all repeated keys, where ruamel.yaml would stop at the first."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, preserve_quotes: bool | None = None, loader: YAML | None = None) -> None:
+        super().__init__(preserve_quotes, loader)
         self.repeated: list[tuple[int, int, Any]] = []  # line, line of the first, key
 
     def construct_mapping(self, node: Node, deep: bool = False) -> dict[Any, Any]:
@@ -213,12 +213,13 @@ def _open_brackets(text: str) -> int:
     return max(accumulate(steps, lambda depth, step: max(0, depth + step), initial=0))
 
 
-def require_plain(value: Any, origin: str) -> None:
+def require_plain(value: object, origin: str) -> None:
     """Raise SpecError if nested values are too many, too deep or endless, or if one cannot be stored or is a secret.
 
     A few lines of YAML whose aliases refer to each other can expand to billions of values, or contain themselves.
     """
-    pending, count = [(value, 0)], 0
+    pending: list[tuple[object, int]] = [(value, 0)]
+    count = 0
     while pending:
         item, depth = pending.pop()
         count += 1
@@ -241,17 +242,17 @@ def require_plain(value: Any, origin: str) -> None:
             require_no_secret(item, SpecError)
 
 
-def yaml_of(value: Any) -> str:
+def yaml_of(value: object) -> str:
     """Return a value as YAML on one line, which `parse_yaml` reads as that value."""
     return _written([value], 10**6, True, _LineRepresenter).removesuffix("\n...\n").strip()
 
 
-def yaml_text(*documents: Any, width: int = 1000) -> str:
+def yaml_text(*documents: object, width: int = 1000) -> str:
     """Return each value as a YAML document with one line per key, in the order of the keys."""
     return _written(documents, width, False, SafeRepresenter)
 
 
-def _written(documents: Sequence[Any], width: int, flow: bool, representer: type[SafeRepresenter]) -> str:
+def _written(documents: Sequence[object], width: int, flow: bool, representer: type[SafeRepresenter]) -> str:
     writer: Any = YAML(typ="safe", pure=True)  # its annotations say that its settings are always None
     stream = StringIO()
     writer.Resolver, writer.Representer = _QuotingResolver, representer

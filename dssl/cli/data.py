@@ -4,7 +4,7 @@ import json
 import uuid
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..data.dataset import Dataset
     from ..data.source_files import Source
 
 
@@ -88,7 +89,7 @@ def _require_vacant(folder: Path) -> None:
             fix="name another folder, or add the rows to it with --append")
 
 
-def _print_dataset(dataset: Any, folder: Path, as_json: bool) -> None:
+def _print_dataset(dataset: "Dataset", folder: Path, as_json: bool) -> None:
     from ..data.findings import dataset_notes
 
     summary = {"folder": str(folder), "n": len(dataset), "d": dataset.X.shape[1], "labeled": dataset.y is not None,

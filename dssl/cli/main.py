@@ -12,7 +12,7 @@ A command imports its modules when it is called, so that `dssl --help` is fast.
 import errno
 import json
 import warnings
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -94,7 +94,7 @@ def main() -> None:
     click.get_current_context().with_resource(warnings.catch_warnings())
     shown = warnings.showwarning
 
-    def tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
+    def tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
              line: str | None = None) -> None:
         # The user needs no line of code for dssl's own warnings.
         if category is UserWarning or category.__module__.startswith("dssl."):

@@ -100,7 +100,7 @@ class PathType(click.ParamType):
 
     name = "path"
 
-    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(self, value: str | Path, parameter: click.Parameter | None, ctx: click.Context | None) -> Path:
         from ..storage.files import path_at
 
         return path_at(value)

@@ -113,7 +113,7 @@ def _print_rows(suggested: SuggestedRows) -> None:
         click.echo(f"({len(columns) - (count - len(head))} more columns are in the file)")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return the text of a cell of the table, shortened if it is long."""
     text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
     if "." in text and len(text) > MAX_CELL // 2:

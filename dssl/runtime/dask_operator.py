@@ -5,14 +5,14 @@ import uuid
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, PoolRuntime, environment_of
+from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, Pool, PoolRuntime, environment_of
 from .kubernetes import Kubernetes, PodFields
 
 SCHEDULER_PORT = 8786
@@ -49,7 +49,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
 
     @model_validator(mode="before")
     @classmethod
-    def _require_location(cls, fields: Any) -> Any:
+    def _require_location(cls, fields: object) -> object:
         require(not isinstance(fields, dict) or fields.get("insecure") is True, error=SpecError,
                 what="kind: dask-operator without insecure: true",
                 why="the operator encrypts nothing: whoever reaches the scheduler in the network of the pods can run "
@@ -72,7 +72,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
     def fix_without_workers(self) -> str:
         return f"see `kubectl --namespace {self.namespace} get daskclusters,pods`, and their events"
 
-    def pool(self, stack: ExitStack) -> Any:
+    def pool(self, stack: ExitStack) -> Pool:
         try:
             import kr8s
             from dask_kubernetes.exceptions import SchedulerStartupError
@@ -81,7 +81,7 @@ class OperatorRuntime(PodFields, PoolRuntime):
         except ImportError as error:
             raise SpecError(explain("kind: dask-operator needs dask-kubernetes", why=str(error),
                                     fix="install it: pip install dask-kubernetes")) from error
-        cluster: Future[Any] = Future()
+        cluster: Future[KubeCluster] = Future()
         name = f"dssl-{uuid.uuid4().hex[:12]}"
         spec = self.cluster(name, Path.cwd())
 
@@ -109,10 +109,10 @@ class OperatorRuntime(PodFields, PoolRuntime):
                 fix="see that the operator is installed, and that you may create daskclusters in the namespace "
                     f"{self.namespace}; {self.fix_without_workers}")) from error
 
-    def ask_for_workers(self, pool: Any, count: int) -> None:
+    def ask_for_workers(self, pool: Pool, count: int) -> None:
         pool.scale(count)
 
-    def adapt(self, pool: Any) -> None:
+    def adapt(self, pool: Pool) -> None:
         pool.adapt(minimum=self.min_workers, maximum=self.workers)
 
     def cluster(self, name: str, cwd: Path) -> JsonObject:

@@ -6,7 +6,7 @@ The workers of an elastic pool (`PoolRuntime`) start when tasks wait, and end wh
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, Self
+from typing import Protocol, Self
 
 import dask
 from distributed import Client
@@ -177,6 +177,16 @@ class BatchRuntime(RankedRuntime):
         return self.memory - OTHER_BYTES
 
 
+class Pool(Protocol):
+    """What `PoolRuntime` asks of a Dask cluster, of `distributed` or of a gateway."""
+
+    def scale(self, n: int, /) -> object:
+        """Request n workers."""
+
+    def adapt(self, *, minimum: int, maximum: int) -> object:
+        """Let the number of workers follow the tasks."""
+
+
 class PoolRuntime(DaskRuntime):
     """Workers that another system starts one by one; the driver is this process."""
 
@@ -231,13 +241,13 @@ class PoolRuntime(DaskRuntime):
         """What to do if no worker connects."""
 
     @abstractmethod
-    def pool(self, stack: ExitStack) -> Any:
+    def pool(self, stack: ExitStack) -> Pool:
         """Return the Dask cluster, without workers, which `stack` closes; raise ClusterError or SpecError."""
 
     @abstractmethod
-    def ask_for_workers(self, pool: Any, count: int) -> None:
+    def ask_for_workers(self, pool: Pool, count: int) -> None:
         """Request a number of workers; raise ClusterError if the system refuses them."""
 
     @abstractmethod
-    def adapt(self, pool: Any) -> None:
+    def adapt(self, pool: Pool) -> None:
         """Start adaptive scaling: the number of workers follows the tasks that wait."""

@@ -1,5 +1,6 @@
 """An elastic pool of a Dask Gateway, a server that starts clusters for its users."""
 
+from collections.abc import MutableMapping
 from contextlib import ExitStack
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
@@ -9,12 +10,12 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.urls import is_loopback, require_no_secret
-from .description import PoolRuntime
+from .description import Pool, PoolRuntime
 
 INSTALL = "install it in the gateway's version: pip install dask-gateway"
 ENVIRONMENT = "DASK_GATEWAY__AUTH__TYPE (basic, kerberos, jupyterhub), and DASK_GATEWAY__AUTH__KWARGS__PASSWORD or " \
     "JUPYTERHUB_API_TOKEN"
-CLOSED: list[Any] = []  # references: dask-gateway closes an object again when it is collected, and prints an error
+CLOSED: list[object] = []  # references: dask-gateway closes an object again when it is collected, and prints an error
 
 
 class GatewayRuntime(PoolRuntime):
@@ -58,7 +59,7 @@ class GatewayRuntime(PoolRuntime):
     def fix_without_workers(self) -> str:
         return "see the gateway's log and your limits there; raise join_timeout where machines are started first"
 
-    def pool(self, stack: ExitStack) -> Any:
+    def pool(self, stack: ExitStack) -> Pool:
         try:
             from aiohttp import ClientError, ClientResponseError
             from dask_gateway import Gateway, GatewayClusterError, GatewayServerError
@@ -81,7 +82,7 @@ class GatewayRuntime(PoolRuntime):
             raise ClusterError(explain(f"{self.address} gives no cluster ({error})", why="tasks run on its workers",
                                        fix="check the address, and see the gateway's log")) from error
 
-    def _options(self, offered: Any) -> Any:
+    def _options(self, offered: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Set the gateway's options as the description says; return them."""
         unknown = sorted(set(self.options) - set(offered))
         require(not unknown, f"options: {', '.join(unknown)}", error=SpecError, fix="leave them out",
@@ -94,8 +95,8 @@ class GatewayRuntime(PoolRuntime):
                                         fix="correct it in the description")) from error
         return offered
 
-    def ask_for_workers(self, pool: Any, count: int) -> None:
+    def ask_for_workers(self, pool: Pool, count: int) -> None:
         pool.scale(count)
 
-    def adapt(self, pool: Any) -> None:
+    def adapt(self, pool: Pool) -> None:
         pool.adapt(minimum=self.min_workers, maximum=self.workers)

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES, PoolRuntime
+from .description import MIN_MEMORY, OTHER_BYTES, Pool, PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
@@ -28,7 +28,7 @@ RETRY_SECONDS = 30.0  # after which a job that the system refused is submitted a
 WITHOUT_QUEUE = ("htcondor",)  # systems that have neither queues nor wall clocks
 
 
-def _resubmitting(job: Any) -> Any:
+def _resubmitting(job: type[Any]) -> type[Any]:
     """Return a class of jobs that are submitted again after their system refused them.
 
     dask-jobqueue alone counts such a job among those that wait, forever.
@@ -115,7 +115,7 @@ class JobqueueRuntime(PoolRuntime):
     def fix_without_workers(self) -> str:
         return "look at the queue and at the jobs' output; raise join_timeout if jobs wait long"
 
-    def pool(self, stack: ExitStack) -> Any:
+    def pool(self, stack: ExitStack) -> Pool:
         try:
             cluster_class = getattr(import_module("dask_jobqueue"), CLUSTERS[self.system])
         except ImportError as error:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import zarr
+from numpy.typing import DTypeLike
 from zarr.abc.buffer import Buffer
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import cpu
@@ -49,7 +50,7 @@ NAMES = "arrays.json"  # the names of a part's arrays, so that a deleted array i
 CHUNK_BYTES = 16 << 20  # the maximum chunk size of a part's array
 
 
-def described_array(shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
+def described_array(shape: tuple[int, ...], dtype: DTypeLike, chunk_rows: int, chunk_columns: int | None = None,
                     attributes: JsonObject | None = None) -> tuple[zarr.Array, bytes]:
     """Return a Zarr 3 array of numbers or booleans with checksummed chunks, and the bytes of its description file.
 
@@ -71,8 +72,8 @@ def described_array(shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_c
     return array, described[DESCRIPTION].to_bytes()
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any, chunk_rows: int, chunk_columns: int | None = None,
-                 *, is_new: bool = False) -> bytes | None:
+def create_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike, chunk_rows: int,
+                 chunk_columns: int | None = None, *, is_new: bool = False) -> bytes | None:
     """Write the description file of an array, see `described_array`; return its bytes, or None if the file exists.
 
     is_new : whether it is known that the file does not exist.
@@ -309,7 +310,7 @@ def checksum(array: np.ndarray) -> str:
     return hashlib.sha256(array.astype(array.dtype.newbyteorder("<"), copy=False).data).hexdigest()
 
 
-def is_like(path: Path, shape: tuple[int, ...], dtype: Any, block_rows: int, block_columns: int | None) -> bool:
+def is_like(path: Path, shape: tuple[int, ...], dtype: DTypeLike, block_rows: int, block_columns: int | None) -> bool:
     """Return whether an array with this shape, dtype and chunks exists."""
     if not (path / DESCRIPTION).is_file():
         return False

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ..base.digest import JsonObject, digest, plain
 from ..base.errors import IntegrityError, ParameterError, explain, require
@@ -36,7 +36,7 @@ from .files import (
     write_json,
 )
 from .lease import LOCK, lock_at
-from .lock import Lock
+from .lock import Lock, LockOptions
 from .manifests import (
     BEGUN,
     MANIFESTS,
@@ -295,7 +295,7 @@ def parts_in(folder: Path) -> StoredParts:
 
 
 @lru_cache(maxsize=1024)
-def _layout_in(path: Path, read: Callable[[Path], Any], *stamp: int) -> str:
+def _layout_in(path: Path, read: Callable[[Path], Manifest | Begun], *stamp: int) -> str:
     """Return the layout that a file names; cached for as long as the file has the same time stamp."""
     return require_name(read(path)["layout"], path)
 
@@ -390,9 +390,9 @@ class Workspace:
         """The folders of its runs, oldest first: their names begin with the time."""
         return sorted(path for path in self.root.glob("runs/*") if path.is_dir())
 
-    def lock(self, wait: float = 0.0, **options: Any) -> Lock:
+    def lock(self, wait: float = 0.0, **options: Unpack[LockOptions]) -> Lock:
         """Return the lock of the workspace; wait, options : see `Lock`."""
-        return lock_at(self.lock_path, wait=wait, **options)
+        return lock_at(self.lock_path, wait, **options)
 
     @property
     def lock_path(self) -> Path:

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ..base.digest import JsonObject, require_random_state
 from ..base.errors import BudgetError, require
@@ -171,7 +171,7 @@ class Parts(ABC):
     """
 
     @abstractmethod
-    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, block_rows: int,
                  block_columns: int | None = None) -> None:
         """Create a shared array that tasks fill by blocks of rows or columns; an existing equal one stays."""
 
@@ -255,7 +255,7 @@ class RowStream:
     shape : of a row; a number by default.
     """
 
-    def __init__(self, parts: Parts, name: str, n: int, dtype: Any, shape: tuple[int, ...] = ()):
+    def __init__(self, parts: Parts, name: str, n: int, dtype: DTypeLike, shape: tuple[int, ...] = ()):
         self.parts = parts
         self.name = name
         self.n = n
@@ -325,7 +325,7 @@ class MemoryParts(Parts):
         self._within: dict[str, MemoryParts] = {}
         self._lock = Lock()
 
-    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, block_rows: int,
                  block_columns: int | None = None) -> None:
         with self._lock:
             held = self._shared.get(name)

@@ -108,7 +108,7 @@ class ObjectCache(Cache):
         self.keep(key, value, size)
         return value
 
-    def keep(self, key: Path, value: Any, size: int) -> None:
+    def keep(self, key: Path, value: object, size: int) -> None:
         """Add the value at a path unless it exceeds the limit."""
         with self._lock:
             self._held.pop(key, None)

@@ -6,8 +6,7 @@ are exactly symmetric.
 """
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numba import njit
@@ -15,13 +14,14 @@ from scipy import sparse
 
 from ..base.digest import digest
 from ..base.errors import require
+from ..base.types import Matrix, MatrixLike
 from .array_files import checksum
 from .blocks import ArrayRows, Rows
 
 Points = np.ndarray | sparse.csr_array  # a block of rows, dense or sparse
 
 
-def as_csr(matrix: Any) -> sparse.csr_array:
+def as_csr(matrix: MatrixLike) -> sparse.csr_array:
     """Return a sparse matrix as CSR with sorted int32 columns and no duplicates; the argument is not modified."""
     csr = sparse.csr_array(matrix)
     if not csr.has_canonical_format:
@@ -52,7 +52,7 @@ class CsrRows(Rows):
 
     is_sparse = held = True
 
-    def __init__(self, matrix: Any):
+    def __init__(self, matrix: MatrixLike):
         self.matrix = as_csr(matrix)
         self.shape, self.dtype, self.nnz = self.matrix.shape, self.matrix.dtype, self.matrix.nnz
 
@@ -60,14 +60,14 @@ class CsrRows(Rows):
     def row_bytes(self) -> int:
         return csr_row_bytes(self.nnz, len(self), self.dtype)
 
-    def read(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> sparse.csr_array:
         return self.matrix if start == 0 and stop >= len(self) else self.matrix[start:stop]
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> sparse.csr_array:
         return self.matrix[ids]
 
 
-def as_rows(X: Any) -> Rows:
+def as_rows(X: Rows | MatrixLike) -> Rows:
     """Return `X` as Rows: Rows unchanged, a sparse matrix as CSR, anything array-like as an array.
 
     Raises
@@ -84,7 +84,7 @@ def as_rows(X: Any) -> Rows:
     return ArrayRows(array)
 
 
-def csr_arrays(block: Any) -> dict[str, np.ndarray]:
+def csr_arrays(block: sparse.csr_array) -> dict[str, np.ndarray]:
     """Return the named arrays of a block of sparse rows, as `BlockedCsrRows` (in `pieces`) reads them."""
     csr = as_csr(block)
     return {"data": csr.data, "indices": csr.indices, "indptr": csr.indptr.astype(np.int64)}
@@ -95,14 +95,14 @@ def csr_of(arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> sparse.c
     return narrow_csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
 
 
-def stack_points(*blocks: Any) -> Any:
+def stack_points(*blocks: Matrix) -> Matrix:
     """Return blocks of points (n_i, d) stacked vertically; sparse if any of them is."""
     if any(sparse.issparse(block) for block in blocks):
         return as_csr(sparse.vstack([as_csr(block) for block in blocks], format="csr"))
     return np.concatenate(blocks)
 
 
-def point_arrays(name: str, points: Any) -> dict[str, np.ndarray]:
+def point_arrays(name: str, points: Matrix) -> dict[str, np.ndarray]:
     """Return points as named arrays: `NAME`, or for sparse points `NAME.data`, `.indices`, `.indptr` and `.shape`."""
     if not sparse.issparse(points):
         return {name: np.asarray(points)}
@@ -110,7 +110,7 @@ def point_arrays(name: str, points: Any) -> dict[str, np.ndarray]:
     return arrays | {f"{name}.shape": np.array(points.shape, np.int64)}
 
 
-def points_of(arrays: Mapping[str, np.ndarray], name: str) -> Any:
+def points_of(arrays: Mapping[str, np.ndarray], name: str) -> Matrix:
     """Return the points from the arrays of `point_arrays`; raise KeyError if there are none."""
     if name in arrays or f"{name}.shape" not in arrays:
         return arrays[name]
@@ -118,11 +118,11 @@ def points_of(arrays: Mapping[str, np.ndarray], name: str) -> Any:
     return csr_of({key: arrays[f"{name}.{key}"] for key in ("data", "indices", "indptr")}, (n, d))
 
 
-def points_nbytes(points: Any) -> int:
+def points_nbytes(points: Matrix) -> int:
     """Return the bytes of an array of points, dense or sparse."""
-    if sparse.issparse(points):
-        return int(points.data.nbytes + points.indices.nbytes + points.indptr.nbytes)
-    return int(points.nbytes)
+    if isinstance(points, np.ndarray):
+        return points.nbytes
+    return int(points.data.nbytes + points.indices.nbytes + points.indptr.nbytes)
 
 
 DIGEST_ROWS = 1 << 12  # rows read at a time; the digest depends on it
@@ -141,33 +141,33 @@ def digest_of_rows(rows: Rows) -> str:
     return state.hexdigest()
 
 
-def with_values(rows: Any, values: np.ndarray) -> sparse.csr_array:
+def with_values(rows: sparse.csr_array, values: np.ndarray) -> sparse.csr_array:
     """Return sparse rows with the same columns and new values, one per entry."""
     same = sparse.csr_array((values, rows.indices, rows.indptr), shape=rows.shape)
     same.has_canonical_format = True
     return same
 
 
-def _row_of_entries(rows: Any) -> np.ndarray:
+def _row_of_entries(rows: sparse.csr_array) -> np.ndarray:
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
-def _row_sums(rows: Any, values: np.ndarray) -> np.ndarray:
+def _row_sums(rows: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     """Return the row sums of values, one per entry; the cast matters if there are no entries."""
     return np.bincount(_row_of_entries(rows), values, rows.shape[0]).astype(np.float64, copy=False)
 
 
-def squared_lengths(rows: Any) -> np.ndarray:
+def squared_lengths(rows: sparse.csr_array) -> np.ndarray:
     """Return |x_i|^2 of sparse rows, shape (n,), float64."""
     return _row_sums(rows, np.square(rows.data, dtype=np.float64))
 
 
-def absolute_sums(rows: Any) -> np.ndarray:
+def absolute_sums(rows: sparse.csr_array) -> np.ndarray:
     """Return the sum of |x_ij| over each sparse row, shape (n,), float64."""
     return _row_sums(rows, np.abs(rows.data, dtype=np.float64))
 
 
-def largest_of_rows(rows: Any) -> np.ndarray:
+def largest_of_rows(rows: sparse.csr_array) -> np.ndarray:
     """Return the largest |x_ij| of each sparse row, shape (n,), float64; NaN propagates, an empty row gives 0."""
     largest = np.zeros(rows.shape[0])
     with np.errstate(invalid="ignore"):  # NumPy warns about NaN
@@ -175,7 +175,7 @@ def largest_of_rows(rows: Any) -> np.ndarray:
     return largest
 
 
-def unit_rows(rows: Any) -> Any:
+def unit_rows(rows: Matrix) -> Matrix:
     """Scale rows to Euclidean length 1; sparse rows become float64, dense rows keep their type, zero rows stay zero."""
     # Divide by the largest entry first: the square of 1e-200 is 0, and of 1e200 infinite.
     if not sparse.issparse(rows):
@@ -190,7 +190,7 @@ def unit_rows(rows: Any) -> Any:
     return with_values(rows, scaled / np.where(length > 0, length, 1)[row])
 
 
-def products(X: Any, Z: Any) -> np.ndarray:
+def products(X: sparse.csr_array, Z: sparse.csr_array) -> np.ndarray:
     """Return x_i . z_j of sparse rows as a dense float64 array (n, m); exactly symmetric if X equals Z.
 
     Each row of X walks the inverted index of Z, with one multiplication for every column that both rows have.
@@ -198,7 +198,7 @@ def products(X: Any, Z: Any) -> np.ndarray:
     return _added(add_products, X, Z)
 
 
-def overlaps(X: Any, Z: Any) -> np.ndarray:
+def overlaps(X: sparse.csr_array, Z: sparse.csr_array) -> np.ndarray:
     """Return sum_c |x_c| + |z_c| - |x_c - z_c| of sparse rows, shape (n, m).
 
     A column contributes twice the smaller magnitude if the signs agree, and nothing otherwise.
@@ -206,7 +206,7 @@ def overlaps(X: Any, Z: Any) -> np.ndarray:
     return _added(_add_overlaps, X, Z)
 
 
-def _added(add: Any, X: Any, Z: Any) -> np.ndarray:
+def _added(add: Callable[..., None], X: sparse.csr_array, Z: sparse.csr_array) -> np.ndarray:
     """Return the block (n, m) that `add` fills from the rows of X and the inverted index of Z."""
     columns = Z.astype(np.float64, copy=False).tocsc()
     block = np.zeros((X.shape[0], Z.shape[0]))

@@ -194,12 +194,12 @@ def concurrently(function: Callable[[Item], Result], items: Iterable[Item], fold
         return list(pool.map(call, pending))
 
 
-def json_bytes(value: Any) -> bytes:
+def json_bytes(value: object) -> bytes:
     """Return the content of a JSON file with a value."""
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode()
 
 
-def write_json(path: Path, value: Any, *, exclusive: bool = False, durable: bool = True) -> bool:
+def write_json(path: Path, value: object, *, exclusive: bool = False, durable: bool = True) -> bool:
     """Write a JSON file atomically; exclusive, durable : see `write_file`."""
     return write_file(path, json_bytes(value), exclusive=exclusive, durable=durable)
 
@@ -234,17 +234,16 @@ def record_of(text: bytes, path: Path, fields: Mapping[str, type | tuple[type, .
     return record
 
 
-def require_name(name: Any, path: Path, *, nested: bool = False) -> str:
+def require_name(name: object, path: Path, *, nested: bool = False) -> str:
     """Return the name of a file that another file refers to; raise IntegrityError if it could leave the folder.
 
     nested : whether the name may contain slashes, as in the path of a file in subfolders.
     """
-    steps = name.split("/") if nested and isinstance(name, str) else [name]
-    plain = all(isinstance(step, str) and step not in ("", ".", "..") and os.path.basename(step) == step
-                and "\0" not in step for step in steps)
-    require(plain, f"{path} refers to {name!r}", why="that is not a file name, and may lead to another folder",
-            fix=MADE_ANEW, error=IntegrityError)
-    return name
+    if isinstance(name, str) and all(step not in ("", ".", "..") and os.path.basename(step) == step
+                                     and "\0" not in step for step in (name.split("/") if nested else [name])):
+        return name
+    raise IntegrityError(explain(f"{path} refers to {name!r}", fix=MADE_ANEW,
+                                 why="that is not a file name, and may lead to another folder"))
 
 
 def resolved_path(url: str | Path) -> Path:

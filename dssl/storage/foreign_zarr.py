@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import zarr
@@ -32,6 +32,9 @@ from .files import files_in, json_bytes, read_file, read_json, write_json
 from .frames import content_size
 from .objects import ObjectPath
 
+if TYPE_CHECKING:
+    from zarr.core.array_spec import ArraySpec
+
 DEFLATED = 1032  # the maximum compression ratio of deflate
 PIECE = 1 << 20
 BLOCK, MAGIC = 1 << 17, b"\x28\xb5\x2f\xfd"  # the largest block of zstd, and the first bytes of its frames
@@ -40,6 +43,9 @@ SIZE_PRESERVING = frozenset({
     "adler32", "astype", "base64", "bitround", "bytes", "categorize", "crc32", "crc32c", "delta", "fixedscaleoffset",
     "fletcher32", "jenkins_lookup3", "json2", "msgpack2", "packbits", "quantize", "shuffle", "vlen-array",
     "vlen-bytes", "vlen-utf8"})
+
+Stream = io.RawIOBase | io.BufferedIOBase
+SizeOf = Callable[[bytes, Mapping[str, Any], int], int]  # of a packed chunk, its codec's configuration and a bound
 
 
 def require_known(kind: str, name: str) -> None:
@@ -58,7 +64,7 @@ def require_bounded(kind: str, configuration: Mapping[str, Any], packed: bytes, 
             fix="copy the folder again, or write it again with Zarr 2 or 3"))
 
 
-def _counted(source: Any, max_bytes: int) -> int:
+def _counted(source: Stream, max_bytes: int) -> int:
     """Return the decompressed size of a stream, or some number above `max_bytes`."""
     count = 0
     while count <= max_bytes and (piece := source.read(PIECE)):
@@ -66,9 +72,7 @@ def _counted(source: Any, max_bytes: int) -> int:
     return count
 
 
-def _deflated(
-    counted: Callable[[bytes, Mapping[str, Any], int], int],
-) -> Callable[[bytes, Mapping[str, Any], int], int]:
+def _deflated(counted: SizeOf) -> SizeOf:
     """Return a size function for deflated bytes that decompresses only if the maximum ratio could exceed the bound."""
     return lambda packed, configuration, max_bytes: (
         DEFLATED * len(packed) if DEFLATED * len(packed) <= max_bytes else counted(packed, configuration, max_bytes))
@@ -119,12 +123,12 @@ def _zstd_blocks(packed: bytes) -> int:
     return count
 
 
-def _size_at(offset: int) -> Callable[[bytes, Mapping[str, Any], int], int]:
+def _size_at(offset: int) -> SizeOf:
     """Return a size function that reads 4 bytes of a header at an offset."""
     return lambda packed, configuration, max_bytes: int.from_bytes(packed[offset:offset + 4], "little")
 
 
-def _stream(open_stream: Callable[..., Any]) -> Callable[[bytes, Mapping[str, Any], int], int]:
+def _stream(open_stream: Callable[[io.BytesIO, Mapping[str, Any]], Stream]) -> SizeOf:
     """Return a size function that counts the bytes of a decompressing stream."""
     def unpacked(packed: bytes, configuration: Mapping[str, Any], max_bytes: int) -> int:
         with open_stream(io.BytesIO(packed), configuration) as stream:
@@ -133,12 +137,12 @@ def _stream(open_stream: Callable[..., Any]) -> Callable[[bytes, Mapping[str, An
     return unpacked
 
 
-def _lzma(file: Any, configuration: Mapping[str, Any]) -> Any:
+def _lzma(file: io.BytesIO, configuration: Mapping[str, Any]) -> lzma.LZMAFile:
     return lzma.LZMAFile(file, format=configuration.get("format"), filters=configuration.get("filters"))
 
 
 # By codec, a function that returns the decompressed size, or any number above `max_bytes` if it is larger.
-UNPACKED: dict[str, Callable[[bytes, Mapping[str, Any], int], int]] = {
+UNPACKED: dict[str, SizeOf] = {
     "blosc": _size_at(4), "lz4": _size_at(0), "zstd": _zstd, "bz2": _stream(lambda file, _: bz2.BZ2File(file)),
     "gzip": _deflated(_stream(lambda file, _: gzip.GzipFile(fileobj=file))), "lzma": _stream(_lzma),
     "zlib": _deflated(_stream(lambda file, _: _Zlib(file.read())))}
@@ -200,7 +204,7 @@ class ZarrTree:
     folder: Path
     name: str
 
-    def attributes(self, member: str) -> dict[str, Any]:
+    def attributes(self, member: str) -> JsonObject:
         """Return the attributes of a group or an array."""
         return dict(self._node(member).attrs)
 
@@ -276,7 +280,7 @@ def _bounded_codecs(codecs: Iterable[Any], name: str) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def _bounded_filter(codec: Any, max_bytes: int, name: str) -> Any:
+def _bounded_filter(codec: Codec, max_bytes: int, name: str) -> Codec:
     if codec.codec_id in UNPACKED:
         return BoundedFilter(codec, max_bytes, name)
     require_known(codec.codec_id, name)
@@ -301,7 +305,7 @@ class BoundedCodec(BytesBytesCodec):
     def to_dict(self) -> Any:
         return self.codec.to_dict()
 
-    def evolve_from_array_spec(self, array_spec: Any) -> Self:
+    def evolve_from_array_spec(self, array_spec: "ArraySpec") -> Self:
         return replace(self, codec=self.codec.evolve_from_array_spec(array_spec))
 
     async def decode(self, chunks_and_specs: Iterable[tuple[Any, Any]]) -> Any:
@@ -313,7 +317,7 @@ class BoundedCodec(BytesBytesCodec):
                                         self.name)
         return await self.codec.decode(chunks)
 
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: "ArraySpec") -> int:
         return int(self.codec.compute_encoded_size(input_byte_length, chunk_spec))
 
 
@@ -322,7 +326,7 @@ class BoundedFilter(Codec):
 
     codec_id = "bounded"
 
-    def __init__(self, codec: Any, max_bytes: int, name: str):
+    def __init__(self, codec: Codec, max_bytes: int, name: str):
         self.codec = codec
         self.max_bytes = max_bytes
         self.name = name

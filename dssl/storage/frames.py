@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import numpy as np
 from numcodecs.zstd import Zstd
 
 from ..base.errors import IntegrityError, explain
@@ -21,13 +22,13 @@ def crc(stored: bytes | memoryview) -> bytes:
     return value.to_bytes(CRC_BYTES, "little")
 
 
-def pack(values: Any) -> tuple[bytes, bytes]:
+def pack(values: bytes | memoryview | np.ndarray) -> tuple[bytes, bytes]:
     """Compress a contiguous buffer; return the result and its checksum."""
     packed = Zstd(level=ZSTD_LEVEL).encode(values)
     return packed, crc(packed)
 
 
-def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int, out: Any = None) -> Any:
+def unpack(packed: bytes | memoryview, checksum: bytes | memoryview, size: int, out: np.ndarray | None = None) -> Any:
     """Return the `size` bytes that `pack` compressed; raise ValueError with the reason if they are damaged.
 
     out : a contiguous buffer of so many bytes, into which they are written, and which is returned then. The header is

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, ParameterError, explain, require
 from .files import draft_of
 
@@ -95,7 +96,7 @@ class Hdf5Tree:
     path: Path
     name: str
 
-    def attributes(self, member: str) -> dict[str, Any]:
+    def attributes(self, member: str) -> JsonObject:
         """Return the attributes of a group or an array."""
         with opened(self.path, self.name) as file:
             return dict((file[member] if member else file).attrs)

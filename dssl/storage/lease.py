@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from ..base.errors import ClusterError, LockedError, explain
-from .lock import LEASE_SECONDS, FolderLock, Holder, Lock, clock, folder_is_held_by, is_gone, is_holder
+from .lock import LEASE_SECONDS, FolderLock, Holder, Lock, LockOptions, clock, folder_is_held_by, is_gone, is_holder
 from .object_client import Version
 from .objects import ObjectPath
 
@@ -58,9 +58,10 @@ SAFE = 0.75  # a holder stops if it could not renew the lease for this share of 
 STALE_SECONDS = 10 * LEASE_SECONDS  # `dssl status` calls a holder lost after so long
 
 
-def lock_at(path: Path, **options: Any) -> Lock:
-    """Return the lock with the file or object at a path; options : see `Lock`."""
-    return ObjectLease(path, **options) if isinstance(path, ObjectPath) else FolderLock(path, **options)
+def lock_at(path: Path, wait: float = 0.0, **options: Unpack[LockOptions]) -> Lock:
+    """Return the lock with the file or object at a path; wait, options : see `Lock`."""
+    kind = ObjectLease if isinstance(path, ObjectPath) else FolderLock
+    return kind(path, wait=wait, **options)
 
 
 class ObjectLease(Lock):

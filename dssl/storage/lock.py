@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self, TypedDict, TypeGuard, cast
+from typing import Self, TypedDict, TypeGuard, cast
 
 import psutil
 
@@ -42,6 +42,15 @@ class Holder(TypedDict, total=False):
 
 class WaitsForLock(UserWarning):
     """Another process holds the lock, and this process waits for it."""
+
+
+class LockOptions(TypedDict, total=False):
+    """What `Lock` takes besides `wait`."""
+
+    why: str
+    fix: str
+    clears: bool
+    lease: float
 
 
 class Lock(ABC):
@@ -277,7 +286,7 @@ def _holder(path: Path) -> Holder | None:
     return holder if is_holder(holder) else {}
 
 
-def is_holder(record: Any) -> TypeGuard[Holder]:
+def is_holder(record: object) -> TypeGuard[Holder]:
     """Return whether a record names the holder of a lock."""
     kinds = {"host": str, "pid": int, "token": str, "started": float}
     return isinstance(record, dict) and all(isinstance(record.get(name), kind) for name, kind in kinds.items())

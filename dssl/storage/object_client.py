@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import ParameterError, explain
 from ..base.urls import hosts_alone
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
 
 RETRIES, RETRY_FOR = 8, timedelta(seconds=60)  # for requests that fail with 429 or 5xx, or get no answer
 
@@ -53,12 +56,12 @@ def store_of(scheme: str, bucket: str) -> Any:
     return from_url(f"{scheme}://{bucket}", retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_FOR})
 
 
-def version_of(meta: Any) -> Version:
+def version_of(meta: "ObjectMeta") -> Version:
     """Return the version of an object: the ETag on S3 and Azure, the generation on Google."""
-    return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
+    return {name: value for name in ("e_tag", "version") if (value := meta[name]) is not None}
 
 
-def stat_of(meta: Any) -> ObjectStat:
+def stat_of(meta: "ObjectMeta") -> ObjectStat:
     """Return the status of an object from its metadata."""
     return ObjectStat(meta["size"], int(meta["last_modified"].timestamp() * 1e9), hash(meta["e_tag"]))
 

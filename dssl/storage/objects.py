@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path, PosixPath
-from typing import Any, Self
+from typing import Any, Literal, NoReturn, Self
 
 from ..base.errors import require
 from ..base.urls import STORES, require_no_secret
@@ -83,7 +83,7 @@ class ObjectPath(PosixPath):
             answer = obstore().get(self.store, self.key)
             return memoryview(answer.bytes()), version_of(answer.meta)
 
-    def put(self, value: Any) -> Version:
+    def put(self, value: bytes | memoryview) -> Version:
         """Write the object; of two concurrent writes the later one stays."""
         wait_for_removal(self)
         with as_file_errors(self):
@@ -97,7 +97,7 @@ class ObjectPath(PosixPath):
         """Write the object if it still has a version; return the new version, or None if it has changed."""
         return self._written_if(dict(version), value, version)
 
-    def _written_if(self, mode: Any, value: bytes, before: Version) -> Version | None:
+    def _written_if(self, mode: Literal["create"] | Version, value: bytes, before: Version) -> Version | None:
         """Write the object under a condition; return its version, or None if the condition does not hold.
 
         The client repeats a request whose answer was lost, so an existing object with the same bytes counts as this
@@ -126,13 +126,13 @@ class ObjectPath(PosixPath):
                     return None
         raise OSError(errno.ECOMM, "the store refuses to write the object although nobody has changed it", str(self))
 
-    def _put_if(self, mode: Any, value: bytes) -> Version:
+    def _put_if(self, mode: Literal["create"] | Version, value: bytes) -> Version:
         """Write the object under a condition; raise FileExistsError if it does not hold."""
         wait_for_removal(self)
         with as_file_errors(self):
             return version_of(obstore().put(self.store, self.key, value, mode=mode, use_multipart=False))
 
-    def is_refused(self, mode: Any, value: bytes) -> bool:
+    def is_refused(self, mode: Literal["create"] | Version, value: bytes) -> bool:
         """Return whether the store refuses a conditional write; tried once."""
         try:
             self._put_if(mode, value)
@@ -180,7 +180,7 @@ class ObjectPath(PosixPath):
                    newline: str | None = None) -> int:
         return self.write_bytes(data.encode(encoding or "utf-8", errors or "strict"))
 
-    def open(self, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    def open(self, mode: str = "r", *args: object, **kwargs: object) -> Any:
         """Open the object for reading: text is read whole, bytes of an immutable object are fetched in ranges."""
         if mode == "rb":
             return ObjectReader(self)
@@ -223,7 +223,7 @@ class ObjectPath(PosixPath):
     def exists(self) -> bool:
         return self.is_file() or self.is_dir()
 
-    def samefile(self, other_path: Any) -> bool:
+    def samefile(self, other_path: str | os.PathLike[str]) -> bool:
         return self.resolve() == other_path
 
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
@@ -232,7 +232,7 @@ class ObjectPath(PosixPath):
     def rmdir(self) -> None:
         """Do nothing: a folder vanishes when it is empty."""
 
-    def rename(self, target: Any) -> Any:
+    def rename(self, target: object) -> NoReturn:
         raise OSError(errno.ENOTSUP, "object stores cannot rename", str(self))
 
     replace = rename
@@ -252,7 +252,7 @@ class ObjectPath(PosixPath):
         yield from (self._at(name) for name in listing["common_prefixes"])
         yield from (self._at(meta["path"], version_of(meta)) for meta in listing["objects"])
 
-    def glob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
+    def glob(self, pattern: str, **kwargs: object) -> Iterator[Self]:  # type: ignore[override]
         """Yield the matching objects and folders; patterns with `**` match objects only."""
         steps = pattern.split("/")
         plain = list(takewhile(lambda step: not MAGIC.search(step), steps))
@@ -267,7 +267,7 @@ class ObjectPath(PosixPath):
         elif start.exists():
             yield start
 
-    def rglob(self, pattern: str, **kwargs: Any) -> Iterator[Self]:  # type: ignore[override]
+    def rglob(self, pattern: str, **kwargs: object) -> Iterator[Self]:  # type: ignore[override]
         return self.glob(f"**/{pattern}")
 
     def _at(self, key: str, listed: Version | None = None) -> Self:

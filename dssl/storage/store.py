@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from .array_files import (
     CHUNK_BYTES,
@@ -125,7 +126,7 @@ class StoredParts(Parts):
         """Return the folder of the attempts of one part."""
         return self.folder / "parts" / f"{index:06d}"
 
-    def allocate(self, name: str, shape: tuple[int, ...], dtype: Any, block_rows: int,
+    def allocate(self, name: str, shape: tuple[int, ...], dtype: DTypeLike, block_rows: int,
                  block_columns: int | None = None) -> None:
         path = self.folder / "shared" / name
         is_new = self.ledger.is_new and not self.ledger.knows(path / DESCRIPTION)

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from ..base.types import Matrix
 from .blocks import STREAM_ROWS, ArrayRows, Rows
 from .csr import as_csr
 
@@ -13,7 +15,7 @@ from .csr import as_csr
 class SelectedRows(Rows):
     """Selected rows in the order of `ids`; reads no chunk without one of them."""
 
-    def __init__(self, rows: Rows, ids: Any):
+    def __init__(self, rows: Rows, ids: Rows | ArrayLike):
         self.rows = rows
         self.ids = ids if isinstance(ids, Rows) else ArrayRows(np.asarray(ids))
         self.shape = (len(self.ids), *rows.shape[1:])
@@ -133,7 +135,7 @@ class ChosenColumns(Rows):
     def take(self, ids: np.ndarray) -> np.ndarray:
         return self._chosen(self.rows.take(ids))
 
-    def _chosen(self, block: Any) -> Any:
+    def _chosen(self, block: Matrix) -> Matrix:
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
 
 

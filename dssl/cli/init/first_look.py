@@ -372,5 +372,5 @@ def _what(record: ColumnRecord) -> str:
         if record.min is not None else "empty"
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: object) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
