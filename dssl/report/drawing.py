@@ -14,11 +14,14 @@ import io
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from .text import plain_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LIGHT = {
     "paper": "#ffffff", "ink": "#1f2933", "muted": "#5b6773", "rule": "#e2e7ec", "frame": "#c3cad2", "link": "#1a5fa8",
@@ -54,14 +57,14 @@ def by_name(drawing: str) -> str:
     return re.sub("#[0-9a-f]{6}", lambda match: f"var(--{NAMES[match[0]]})" if match[0] in NAMES else match[0], drawing)
 
 
-def horizontal(axes: Any) -> None:
+def horizontal(axes: "Axes") -> None:
     """Draw the grid behind horizontal bars."""
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
 
 
-def svg(name: str, title: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> Markup:
+def svg(name: str, title: str, inches: tuple[float, float], draw: Callable[["Axes"], None]) -> Markup:
     """Return the figure that `draw` puts on axes; `name` makes its inner references its own within the page."""
     import matplotlib  # half a second, and only a finished run draws
     from matplotlib.figure import Figure

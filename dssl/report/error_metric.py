@@ -5,7 +5,6 @@ A `Comparison` is of a model with another one on the same points: the difference
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..base.wilson import MIN_PAIRS, SOLVER_ROUNDING
 from .record import Attributes, PairedTest, Scores, interval_at
@@ -30,15 +29,15 @@ class ErrorMetric:
     key: str
     noun: str
     name: str
-    shown: Callable[[Any], str]
-    difference: Callable[[Any], str]
+    shown: Callable[[object], str]
+    difference: Callable[[object], str]
     factor: int
     axis: str
     held_out_axis: str
     test: str
     guess: tuple[str, str]
     unlike: str
-    net: Callable[[float, Any], str]
+    net: Callable[[float, object], str]
     ties: dict[str, str]
     loss_name: str = "error"
     interval_key: str = "interval"
@@ -95,17 +94,18 @@ class ErrorMetric:
         return with_interval(self.shown, scores.get(self.key), self.interval_among(scores))
 
 
-def _sign(gain: Any) -> str:
+def _sign(gain: object) -> str:
     change = finite(gain)
     return "" if not change else "+" if change > 0 else "−"
 
 
-def _more_right(gain: float, n_test: Any) -> str:
-    more = None if finite(n_test) is None else round(gain * n_test)
+def _more_right(gain: float, n_test: object) -> str:
+    n = finite(n_test)
+    more = None if n is None else round(gain * n)
     return "" if not more else counted(more, "more test point")
 
 
-def _size(gain: Any) -> str:
+def _size(gain: object) -> str:
     size = finite(gain)
     return number(None if size is None else abs(size))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from markupsafe import Markup
 
@@ -49,7 +49,7 @@ class Table:
     """A table for a template. numbers : the columns that are set to the right."""
 
     head: Sequence[str] = ()
-    rows: Sequence[Sequence[Any]] = ()
+    rows: Sequence[Sequence[object]] = ()
     numbers: Sequence[int] = ()
 
 
@@ -105,7 +105,7 @@ def page(title: str, of: str, sections: Iterable[Section | None]) -> Page:
     return Page(rendered("page.html", title=title, of=of, sections=shown, light=LIGHT, dark=DARK))
 
 
-def rendered(template: str, **values: Any) -> Markup:
+def rendered(template: str, **values: object) -> Markup:
     """Return a template with its values, as HTML that other templates take as it is."""
     return Markup(_environment().get_template(template).render(values))
 
@@ -121,7 +121,7 @@ def _environment() -> "Environment":
     return environment
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> str:
     """Return a value as text that HTML may hold; Markup as it is."""
     if isinstance(value, Markup):
         return value

@@ -1,7 +1,7 @@
 """The figures of a report."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
@@ -10,6 +10,9 @@ from .drawing import BASELINE, CLASSES, EDGE, INK, LIGHT, MODEL, MUTED, ON, PAPE
 from .error_metric import ErrorMetric
 from .record import Attributes, ReliabilityBin
 from .text import plain_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MAX_CLASSES = 20  # of a confusion matrix that can still be read
 MAX_BARS = 20
@@ -21,7 +24,7 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Err
 
     scores : (name, value, ends of the interval).
     """
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         right = max(by.factor * high for _, _, (_, high) in scores) * 1.02 or 1.0
         for row, (_, error, (low, high)) in enumerate(scores):
             color = BASELINE if row else MODEL
@@ -50,7 +53,7 @@ def classes_plot(classes: Sequence[tuple[str, float, tuple[float, float]]]) -> M
 
     classes : (name, share, ends of the interval).
     """
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         for row, (_, right, (low, high)) in enumerate(classes):
             axes.barh(row, 100 * right, height=0.6, color=MODEL, alpha=0.25)
             axes.errorbar(100 * right, row, xerr=[[100 * (right - low)], [100 * (high - right)]], fmt="o", color=MODEL,
@@ -65,7 +68,7 @@ def classes_plot(classes: Sequence[tuple[str, float, tuple[float, float]]]) -> M
 
 def counts_plot(counts: Sequence[tuple[str, int]], of: str) -> Markup:
     """Return how many points each class or cluster has; `of` says which, such as "points predicted as each class"."""
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         axes.barh(range(len(counts)), [count for _, count in counts], height=0.6, color=MODEL)
         for row, (_, count) in enumerate(counts):
             axes.annotate(f"{count:,}", (count, row), xytext=(6, 0), textcoords="offset points", va="center")
@@ -79,7 +82,7 @@ def counts_plot(counts: Sequence[tuple[str, int]], of: str) -> Markup:
 
 def values_plot(true: Sequence[float], predicted: Sequence[float]) -> Markup:
     """Return predicted quantities over the true ones, and the line on which they would be equal."""
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         both = [min(*true, *predicted), max(*true, *predicted)]
         axes.plot(both, both, color=MUTED, linestyle=":", linewidth=1.2)
         axes.plot(true, predicted, "o", color=MODEL, markersize=3.5, alpha=0.45, markeredgewidth=0)
@@ -95,7 +98,7 @@ def reliability_plot(bins: Sequence[ReliabilityBin]) -> Markup:
 
     On two axes, one for each share, the bins of a good model would lie on top of each other near 100 %.
     """
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         predicted, correct = (np.array([100 * row[key] for row in bins]) for key in ("probability", "correct"))
         low, high = np.array([[100 * end for end in row["interval"]] for row in bins]).T
         rows = np.arange(len(bins))
@@ -123,7 +126,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
         return _confused_pairs(counts, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         small = 10 if len(counts) <= 10 else 7.5
         for (row, column), count in np.ndenumerate(counts):
             # Errors are few: the root of their share keeps them visible.
@@ -158,7 +161,7 @@ def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: ErrorMetri
     # Errors far above the best look alike, so that differences near it keep their colors.
     limit = min(worst, 3 * best) if best > 0 else worst
 
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         for (row, column), error in np.ndenumerate(errors):
             if np.isfinite(error):
                 excess = min(1.0, (error - best) / (limit - best)) if limit > best else 0.0
@@ -180,7 +183,7 @@ def pairs_plot(rows: Sequence[Attributes], pair: tuple[str, str], by: ErrorMetri
 
 def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[float]) -> Markup:
     """Return the scale and the eigenvalue of each eigenfunction over its index."""
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         axes.plot(index, scales, "o", color=MODEL, markersize=4, alpha=0.7, markeredgewidth=0, label="scale")
         axes.plot(index, values, "-", color=WRONG, linewidth=1.2, label="eigenvalue")
         axes.set(xlabel="index", yscale="log")
@@ -193,7 +196,7 @@ def scales_plot(index: Sequence[int], scales: Sequence[float], values: Sequence[
 
 def second_plot(scales: Sequence[float], second: Sequence[float]) -> Markup:
     """Return the second eigenvalue over the scale, both logarithmic; of eigenvalues that are 0 the least double."""
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         shown = np.maximum(second, 1e-18)
         axes.plot(scales, shown, ".-", color=MODEL, linewidth=1.2)
         axes.set(xlabel="scale", ylabel="second eigenvalue", xscale="log", yscale="log")
@@ -213,20 +216,21 @@ def regions_plot(corners: Sequence[Sequence[float]], grid: Sequence[Sequence[flo
     """
     (left, low), (right, high) = corners
 
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         from matplotlib import colormaps  # as late as in `drawing.svg`
         from matplotlib.colors import ListedColormap
 
         colors: Any = colormaps["viridis"]
-        limits = {"vmin": min(*known, *predicted), "vmax": max(*known, *predicted)}
+        limits: Any = {"vmin": min(*known, *predicted), "vmax": max(*known, *predicted)}
         if classes:
             colors = ListedColormap([_color(code) for code in range(len(classes))])
             limits = {"vmin": -0.5, "vmax": len(classes) - 0.5}
+        (x, y), (x_labeled, y_labeled) = np.transpose(points), np.transpose(labeled)
         axes.imshow(grid, origin="lower", extent=(left, right, low, high), cmap=colors, alpha=0.25, aspect="equal",
                     interpolation="nearest", **limits)
-        axes.scatter(*np.transpose(points), c=predicted, cmap=colors, s=12, linewidths=0, **limits)
-        axes.scatter(*np.transpose(labeled), color=INK, marker="X", s=150, linewidths=0)
-        drawn = axes.scatter(*np.transpose(labeled), c=known, cmap=colors, marker="X", s=70, linewidths=0, **limits)
+        axes.scatter(x, y, c=predicted, cmap=colors, s=12, linewidths=0, **limits)
+        axes.scatter(x_labeled, y_labeled, color=INK, marker="X", s=150, linewidths=0)
+        drawn: Any = axes.scatter(x_labeled, y_labeled, c=known, cmap=colors, marker="X", s=70, linewidths=0, **limits)
         if 0 < len(classes) <= MAX_CLASSES:
             axes.legend(drawn.legend_elements(num=None)[0], [plain_label(classes[int(code)]) for code in sorted(
                 set(known))], frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -240,7 +244,7 @@ def curve_plot(rows: Sequence[Attributes], names: Sequence[str], by: ErrorMetric
 
     rows : `labels`, and of each name the error and `<name>_interval`, its ends or None.
     """
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         labels, ends = [row["labels"] for row in rows], [by.factor * rows[-1][name] for name in names]
         bands = {name: by.factor * np.array([row[f"{name}_interval"] for row in rows]).T for name in names
                  if all(row.get(f"{name}_interval") for row in rows)}
@@ -289,7 +293,7 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
     """
     coordinates, values = np.asarray(points, float).reshape(-1, 2), np.asarray(codes, float)
 
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         from matplotlib import colormaps  # as late as in `drawing.svg`
         from matplotlib.colors import ListedColormap
         from matplotlib.patches import PathPatch
@@ -314,10 +318,11 @@ def picture_plot(points: Sequence[Sequence[float]], codes: Sequence[float], clas
                             handletextpad=0.1, columnspacing=0.9, markerscale=1.8)
         else:
             # Without its ends, which are too pale on light or too deep on dark paper.
-            limits = {"cmap": ListedColormap(colormaps["viridis"](np.linspace(0.2, 0.9, 256))),
+            limits: Any = {"cmap": ListedColormap(colormaps["viridis"](np.linspace(0.2, 0.9, 256))),
                       "vmin": values.min(), "vmax": values.max()}
-            drawn = axes.scatter(*coordinates.T, c=values, s=11, linewidths=0, **limits)
-            axes.scatter(*coordinates[ring].T, c=values[ring], s=60, edgecolors=INK, linewidths=1.4, **limits)
+            (x, y), (x_labeled, y_labeled) = coordinates.T, coordinates[ring].T
+            drawn = axes.scatter(x, y, c=values, s=11, linewidths=0, **limits)
+            axes.scatter(x_labeled, y_labeled, c=values[ring], s=60, edgecolors=INK, linewidths=1.4, **limits)
             axes.figure.colorbar(drawn, ax=axes, label="predicted", shrink=0.7, pad=0.02).outline.set_visible(False)
         axes.set_xlabel(axes_of[0], loc="right", fontsize=8.5, color=MUTED)
         axes.set_ylabel(axes_of[1], loc="top", fontsize=8.5, color=MUTED)
@@ -342,7 +347,7 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
     values = [int(errors[pair]) for pair in pairs]
     notes = [f"{errors[i, j]:,} of {counts[i].sum():,}" for i, j in pairs]
 
-    def draw(axes: Any) -> None:
+    def draw(axes: "Axes") -> None:
         axes.barh(range(len(values)), values, height=0.62, color=WRONG, alpha=0.75)
         for row, (value, note) in enumerate(zip(values, notes, strict=True)):
             axes.annotate(note, (value, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
@@ -355,7 +360,7 @@ def _confused_pairs(counts: np.ndarray, labels: Sequence[str]) -> Markup:
                 (WIDE, 0.8 + 0.27 * len(values)), draw)
 
 
-def _plain_power(value: float, position: int | None = None) -> str:
+def _plain_power(value: float, position: float | None = None) -> str:
     """Return the text of a tick of a logarithmic axis; matplotlib's own is TeX, which is not read here."""
     return f"{value:g}"
 
@@ -365,7 +370,7 @@ def _color(code: int) -> str:
     return BASELINE if code < 0 else LIGHT[CLASSES[code % len(CLASSES)]]
 
 
-def _cell(axes: Any, row: int, column: int, color: str, share: float, text: str, size: float) -> None:
+def _cell(axes: "Axes", row: int, column: int, color: str, share: float, text: str, size: float) -> None:
     """Draw a cell of a table, the deeper the larger the share, and text that can be read on it."""
     from matplotlib.patches import Rectangle  # as late as in `drawing.svg`
 

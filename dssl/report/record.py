@@ -63,14 +63,14 @@ class Scores(TypedDict, total=False):
     ari: float
 
 
-def interval_at(mapping: Any, key: str = "interval") -> tuple[float, float] | None:
+def interval_at(mapping: object, key: str = "interval") -> tuple[float, float] | None:
     """Return the 95 % interval among some figures; None where it is not known."""
     ends = [finite(end) for end in at(mapping, key) or ()]
     low, high = ends if len(ends) == 2 else (None, None)
     return None if low is None or high is None else (low, high)
 
 
-def scores_at(mapping: Any, *path: str) -> Scores:
+def scores_at(mapping: object, *path: str) -> Scores:
     """Return the scores that lie at a path of keys; none where a key is missing."""
     scores: Scores | None = at(mapping, *path)
     return scores or {}

@@ -57,7 +57,7 @@ def data_section(run: RunRecord) -> Section | None:
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
     source, outliers = at(run.spec, "data", "source"), run.at("points", "outlier_rows")
     digest = run.at("dataset", "dataset", "fingerprint")
-    rows: list[tuple[str, Any]] = [
+    rows: list[tuple[str, object]] = [
         ("source", ", ".join(source) if isinstance(source, list) else source),
         ("SHA-256", digest),
         ("changes since the last run", "; ".join(run.growth) or None),
@@ -129,7 +129,7 @@ def _categories(scaling: Scaling) -> str | None:
             "the numbers. So a category alone does not disconnect the graph, and it spreads no more than a number")
 
 
-def _count(value: Any) -> str | None:
+def _count(value: object) -> str | None:
     return None if value is None else number(value)
 
 
@@ -140,7 +140,7 @@ def _target(target: Mapping[str, float] | None) -> str | None:
             f"standard deviation {number(target.get('deviation'))}")
 
 
-def _labels_per_class(classes: Sequence[Any], per_class: Sequence[int]) -> str | None:
+def _labels_per_class(classes: Sequence[object], per_class: Sequence[int]) -> str | None:
     if not per_class:
         return None
     if min(per_class) == max(per_class):

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import starmap
-from typing import Any
 
 from ..error_metric import errors_among, metric_of
 from ..page import Section, rendered
@@ -25,7 +24,7 @@ def values_section(run: RunRecord) -> Section | None:
     hidden, metrics = run.hidden, run.metrics
     by, learner, kernels = metric_of(metrics), values["learner"], values.get("kernels") or []
     unreachable, shares = values.get("unreachable"), values.get("class_bounds")
-    rows: list[tuple[str, Any]] = [
+    rows: list[tuple[str, object]] = [
         ("learner", f"{learner}: {LEARNERS.get(learner, learner)}"),
         ("solver", computed(values.get("functions") or values.get("solver") or {})),
         ("class sizes given in the spec", ", ".join(starmap(_share_text, shares)) if shares else None),
@@ -46,7 +45,7 @@ def values_section(run: RunRecord) -> Section | None:
         "values.html", rows=rows, kernels=leading_kernels(kernels)))
 
 
-def leading_kernels(kernels: Sequence[Attributes]) -> dict[str, Any]:
+def leading_kernels(kernels: Sequence[Attributes]) -> dict[str, object]:
     """Return how many graph kernels there are, and as rows of a table those with the largest weights."""
     weighted = [kernel for kernel in kernels if kernel["share"] >= SHOWN_SHARE]
     best = sorted(weighted, key=lambda kernel: -kernel["share"])[:MAX_KERNELS]
@@ -110,7 +109,7 @@ def choice_section(run: RunRecord) -> Section | None:
     scale, share = run.at("points", "scale") or {}, choice.get("graph_share")
     unreachable = choice.get("unreachable")
     label_losses, sizes = scale.get("label_losses") or {}, choice.get("class_bounds")
-    rows: list[tuple[str, Any]] = [
+    rows: list[tuple[str, object]] = [
         ("selected method", CHOSEN.get(choice.get("chosen"), choice.get("chosen"))),
         ("weight of the graph kernels", None if share is None else
          f"{percent(share)}; kernels on the labels have the rest"),

@@ -210,7 +210,7 @@ def interval_of(share: float, n: int) -> tuple[float, float]:
     return low, high
 
 
-def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[Any]) -> list[ClassRow]:
+def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[object]) -> list[ClassRow]:
     """Return a row for each class that has test points, or held-out labels."""
     counts = np.asarray(confusion, np.int64)
     names = [plain_label(str(classes[code]) if code < len(classes) else str(code), 40) for code in range(len(counts))]

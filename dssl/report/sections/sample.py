@@ -6,7 +6,7 @@ Of a clustering, also which clusters there are: their sizes, and how far they ag
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from ..page import Section, Table, rendered
 from ..plots import MAX_BARS, counts_plot, picture_plot
@@ -68,7 +68,7 @@ def sample_section(run: RunRecord) -> Section | None:
         next=_next(sample.get("next") or [])))
 
 
-def picture(sample: Sample) -> dict[str, Any]:
+def picture(sample: Sample) -> dict[str, object]:
     """Return the drawing of what the stage `sample` made, and the figures of its caption."""
     drawn = sample["picture"]
     axes = ("first column, scaled", "second column, scaled") if drawn["plane"] else ("", "") if drawn["lines"] else (

@@ -4,7 +4,6 @@ With probabilities, also whether these can be trusted: how often predictions of 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from ..error_metric import errors_among, gain_over, label_score_rows, metric_of
 from ..page import Section, Table, rendered
@@ -13,7 +12,7 @@ from ..record import Attributes, Reliability, RunRecord, interval_at, scores_at
 from ..text import at, counted, finite, number, percent, points, with_interval
 
 # Scores beside the error that a run may have, as they are shown.
-BESIDE: dict[str, tuple[str, Callable[[Any], str]]] = {
+BESIDE: dict[str, tuple[str, Callable[[object], str]]] = {
     "error": ("error", percent), "balanced_accuracy": ("balanced accuracy", percent), "f1_macro": ("macro F1", percent),
     "roc_auc": ("AUC", number), "log_loss": ("log loss", number),
     "average_precision": ("mean average precision", number), "f1_micro": ("micro F1", percent),
@@ -49,7 +48,7 @@ def _interval_key(key: str) -> str:
     return "interval" if key == "error" else f"{key}_interval"
 
 
-def _confused(run: RunRecord) -> dict[str, Any] | None:
+def _confused(run: RunRecord) -> dict[str, object] | None:
     """Return the confusion matrix, or of many classes the pairs that are confused most; None where there is none."""
     confusion, classes = run.metrics.get("confusion") or [], run.at("split", "classes") or []
     if not confusion:

@@ -94,7 +94,7 @@ def _scores_among(rows: Iterable[Attributes]) -> set[str]:
             or key.removesuffix("_repetitions").removesuffix("_se").removesuffix("_interval") in SCORES}
 
 
-def _score(key: str, row: Attributes) -> Any:
+def _score(key: str, row: Attributes) -> str:
     """Return a score among those of a row, with its 95 % interval where it is known."""
     value, ends = _shown(key, row.get(key)), row.get(f"{key}_interval")
     if ends is None:
@@ -103,12 +103,12 @@ def _score(key: str, row: Attributes) -> Any:
     return f"{value} ({low.removesuffix(' %')} to {high})"
 
 
-def _shown(key: str, value: Any) -> Any:
+def _shown(key: str, value: object) -> str:
     """Return a value of a score in its unit: a share in percent."""
     return percent(value) if SCORES[key][1] else number(value)
 
 
-def _all_scores(scores: Mapping[str, Attributes]) -> dict[str, Any] | None:
+def _all_scores(scores: Mapping[str, Attributes]) -> dict[str, object] | None:
     """Return every score of each model's choice, with intervals."""
     known = {name: row for name, row in scores.items() if row}
     keys = [key for key in SCORES if any(finite(row.get(key)) is not None for row in known.values())]
@@ -123,7 +123,7 @@ def _all_scores(scores: Mapping[str, Attributes]) -> dict[str, Any] | None:
             "calibrated": "log_loss" in keys, "repeated": repeated}
 
 
-def _text_of(name: str, value: Any) -> str:
+def _text_of(name: str, value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_text_of(name, each) for each in value)
     if isinstance(value, (bool, str)):
@@ -132,7 +132,7 @@ def _text_of(name: str, value: Any) -> str:
 
 
 def _pairs(tried: Sequence[Attributes], best: Attributes, by: ErrorMetric, report_text: ReportText
-           ) -> dict[str, Any] | None:
+           ) -> dict[str, object] | None:
     """Return the errors of each pair of the kind's two penalties, at the other parameters that were chosen."""
     if report_text.penalties is None:
         return None

@@ -3,7 +3,6 @@
 The last are those of a cluster kernel, and those of a multi-scale kernel.
 """
 
-from typing import Any
 
 from ...base.digest import BANDWIDTH
 from ..page import Finding, Section, rendered
@@ -29,7 +28,7 @@ def solver_section(run: RunRecord) -> Section | None:
              f"levels of {_levels(evidence)} unknowns" if "level_sizes" in evidence else "",
              f"{number(evidence['factor_entries'])} entries, {number(evidence['fill'])} for each of the lower triangle"
              if "fill" in evidence else ""]
-    rows: list[tuple[str, Any]] = [
+    rows: list[tuple[str, object]] = [
         ("system", f"{system.get('laplacian', '')} graph Laplacian plus a ridge of {number(system.get('ridge'))} on "
                    "the diagonal, to the power "
                    f"{listed(list(run.at('covariance', 'mean_diagonal') or ()), 5)}; "
@@ -52,7 +51,7 @@ def _levels(evidence: Attributes) -> str:
     return " > ".join(number(rows) for rows in evidence.get("level_sizes") or []) or ABSENT
 
 
-def _why(asked: Any, evidence: Attributes, n_considered: int) -> str:
+def _why(asked: object, evidence: Attributes, n_considered: int) -> str:
     if n_considered == 1:
         return "the probe columns took so few iterations that no other method was tried"
     if n_considered:
@@ -83,7 +82,7 @@ def laprls_section(run: RunRecord) -> Section | None:
         "laprls.html", evidence=shown, several=len(evidence) > 1)) if shown else None
 
 
-def _evidence(item: Attributes) -> list[tuple[str, Any]]:
+def _evidence(item: Attributes) -> list[tuple[str, object]]:
     method, landmarks, whitening = item.get("method", ""), item.get("landmarks") or {}, item.get("whitening")
     blocks, iterations, seconds = item.get("blocks") or {}, item.get("iterations") or [], item.get("seconds") or {}
     expected, held_out = item.get("expected_seconds") or {}, item.get("held_out")
