@@ -7,15 +7,19 @@ process that is killed leaves the file as it was.
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from ..base.errors import DataError, require
 from ..storage.hdf5 import Hdf5Tree, Original, text_array
 from .readers.anndata import CATEGORICAL, CSR
 from .readers.arrays import CsrParts
+
+if TYPE_CHECKING:
+    from ..storage.hdf5 import Group, H5Dataset
 
 ENCODED = {"encoding-type": "array", "encoding-version": "0.2.0"}
 CONNECTIVITIES = "obsp/connectivities"
@@ -40,7 +44,7 @@ def write_cells(source: Original, out: Path, blocks: Iterable[tuple[np.ndarray, 
         obs = file["obs"]
         names = obs[str(obs.attrs["_index"])]
         n = len(names if hasattr(names, "shape") else names["values"])  # an array, or one with a mask
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, H5Dataset] = {}
         for rows, columns in blocks:
             if not arrays:
                 _remove_predictions(file)
@@ -81,7 +85,8 @@ def open_obsp(path: Path) -> CsrParts:
     return parts
 
 
-def write_graphs(source: Original, out: Path, graphs: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+def write_graphs(source: Original, out: Path, graphs: Mapping[str, sparse.csr_array],
+                 parameters: Mapping[str, object]) -> None:
     """Write a copy of an .h5ad file with CSR matrices (n, n) in `obsp`, in place of those so named.
 
     parameters : of the search, for `uns["neighbors"]`, where scanpy looks up the names of the matrices.
@@ -100,7 +105,7 @@ def write_graphs(source: Original, out: Path, graphs: Mapping[str, Any], paramet
                 group.create_dataset(name, data=value).attrs.update({**ENCODED, "encoding-type": kind})
 
 
-def _remove_predictions(file: Any) -> None:
+def _remove_predictions(file: "Group") -> None:
     obs = file["obs"]
     known = [str(name) for name in obs.attrs["column-order"]]
     obs.attrs["column-order"] = text_array(name for name in known if not PREDICTED.fullmatch(name))
@@ -109,7 +114,7 @@ def _remove_predictions(file: Any) -> None:
             del group[name]
 
 
-def _allocated(file: Any, name: str, column: np.ndarray | pd.Categorical, n: int) -> Any:
+def _allocated(file: "Group", name: str, column: np.ndarray | pd.Categorical, n: int) -> "H5Dataset":
     """Return a new array for a column of `obs`, or for an array of `obsm`, without any row yet."""
     group = file["obs"] if column.ndim == 1 else _dict(file, "obsm")
     if isinstance(column, pd.Categorical):
@@ -129,20 +134,20 @@ def _allocated(file: Any, name: str, column: np.ndarray | pd.Categorical, n: int
     return array
 
 
-def _is_text(values: Any) -> bool:
+def _is_text(values: "np.ndarray | H5Dataset") -> bool:
     return values.dtype.kind not in "biuf"
 
 
-def _encoding(values: Any) -> dict[str, str]:
+def _encoding(values: "np.ndarray | H5Dataset") -> dict[str, str]:
     return {**ENCODED, "encoding-type": "string-array"} if _is_text(values) else ENCODED
 
 
-def _dict(file: Any, name: str) -> Any:
+def _dict(file: "Group", name: str) -> "Group":
     """Return a group of matrices, which a file need not have."""
     return file[name] if name in file else _new_group(file, name, "dict")
 
 
-def _new_group(parent: Any, name: str, encoding: str) -> Any:
+def _new_group(parent: "Group", name: str, encoding: str) -> "Group":
     if name in parent:
         del parent[name]
     group = parent.create_group(name)

@@ -10,10 +10,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
+from numpy.typing import DTypeLike
 
 from ..base.errors import DataError, column_label, explain, require
-from .readers.base import CellError
+from ..base.types import is_sparse
+from .readers.base import CellError, RowBlock
 from .readers.cells import Reading
 
 EXAMPLES = 5  # texts shown in a message
@@ -23,11 +24,12 @@ EXAMPLES = 5  # texts shown in a message
 class Encoded:
     """A block of X, and a record of its encoding.
 
-    X : ndarray or csr_array, shape (rows, width), float64. imputed : the number of cells that were filled.
+    X : ndarray or csr_array, shape (rows, width), float64; or a block as it was read, which may be a DataFrame of
+    numbers, where nothing is encoded. imputed : the number of cells that were filled.
     unseen : by input column, the number of rows with a text that training did not have, and `some_texts` of these.
     """
 
-    X: Any
+    X: RowBlock
     imputed: int = 0
     unseen: dict[int, tuple[int, list[str | None]]] = field(default_factory=dict)
 
@@ -137,7 +139,7 @@ class Columns:
         left, right = (replace(columns, imputed=np.zeros_like(columns.imputed)).describe() for columns in (self, other))
         return left == right
 
-    def rounded(self, dtype: Any) -> "Columns":
+    def rounded(self, dtype: DTypeLike) -> "Columns":
         """Return the same encoding with fills that `dtype` can represent, so that equal numbers stay equal.
 
         A mean out of its range comes from a cell out of its range, which is refused when it is read.
@@ -162,7 +164,7 @@ class Columns:
             return np.array([number_of[name] for name in self.names])
         return np.arange(n_columns)
 
-    def apply(self, block: Any, order: np.ndarray, first_row: int = 0) -> Encoded:
+    def apply(self, block: RowBlock, order: np.ndarray, first_row: int = 0) -> Encoded:
         """Return the columns of X for a block of rows.
 
         block : ndarray or csr_array of numbers, or DataFrame of numbers and text, shape (rows, n_columns).
@@ -181,10 +183,10 @@ class Columns:
                 error=DataError)
         if (order != np.arange(self.n_columns)).any():
             block = block[:, order]
-        missing = np.isnan(block.data if sparse.issparse(block) else block)
+        missing = np.isnan(block.data if is_sparse(block) else block)
         if self.fill is None or not missing.any():
             return Encoded(block)
-        if not sparse.issparse(block):
+        if not is_sparse(block):
             return Encoded(np.where(missing, self.fill, block), int(missing.sum()))
         filled = block.copy()
         filled.data[missing] = self.fill[block.indices[missing]]

@@ -7,11 +7,13 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, column_label, explain, require
 from ..base.notebook import values_table
+from ..base.types import Matrix, MatrixLike, is_sparse
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json
@@ -73,6 +75,7 @@ class Dataset:
     Examples
     --------
     >>> import numpy as np
+from numpy.typing import ArrayLike
     >>> from dssl import Dataset
     >>> dataset = Dataset.from_arrays(np.eye(3), ["red", "blue", "red"])
     >>> len(dataset), dataset.X.shape, dataset.named_targets().tolist()
@@ -85,9 +88,9 @@ class Dataset:
     attributes: JsonObject = field(default_factory=dict)
 
     @classmethod
-    def from_arrays(cls, X: Any, y: Any = None, *, split: Any = None, attributes: Mapping[str, Any] | None = None,
-                    sparse: bool | None = None, when_missing: WhenMissing = "error",
-                    when_text: WhenText = "error") -> "Dataset":
+    def from_arrays(cls, X: MatrixLike, y: ArrayLike | None = None, *, split: ArrayLike | None = None,
+                    attributes: Mapping[str, Any] | None = None, sparse: bool | None = None,
+                    when_missing: WhenMissing = "error", when_text: WhenText = "error") -> "Dataset":
         """Return the data set of arrays in this process.
 
         Parameters
@@ -136,7 +139,8 @@ class Dataset:
         if issparse(table):
             known["sparse"] = True
         n = table.shape[0]
-        require(split is None or np.shape(split) == (n,), f"split has shape {np.shape(split)}",
+        shape = () if split is None else np.shape(split)
+        require(split is None or shape == (n,), f"split has shape {shape}",
                 why=f"X has {n} rows", fix="pass one 0 or 1 a row", error=DataError)
         coded, names = (None, None) if y is None else target_of(as_pandas(y), n)
         if names is not None:
@@ -144,7 +148,7 @@ class Dataset:
         return cls(CsrRows(table) if issparse(table) else ArrayRows(table), None if coded is None else ArrayRows(coded),
                    None if split is None else ArrayRows(np.asarray(split, np.uint8)), known)
 
-    def to_arrays(self) -> tuple[dict[str, Any], JsonObject]:
+    def to_arrays(self) -> tuple[dict[str, Matrix], JsonObject]:
         """Return the arrays whole, and the attributes.
 
         `Dataset.from_arrays(**arrays, attributes=attributes)` makes the same data set
@@ -299,7 +303,7 @@ def _folder_of(X: Rows) -> Path | None:
     return X.path.resolve().parent.parent if isinstance(X, StoredRows) else None
 
 
-def _numbers(X: Any) -> Any:
+def _numbers(X: MatrixLike) -> Matrix:
     """Return X as an array or CSR matrix of numbers, shape (n, d)."""
     array = as_csr(X) if issparse(X) else np.asarray(X)
     require(array.ndim == 2 and min(array.shape) > 0, f"X has shape {array.shape}, expected (n, d), neither of them 0",
@@ -311,7 +315,7 @@ def _numbers(X: Any) -> Any:
     return array
 
 
-def _encoded(X: Any, known: JsonObject, *, impute: bool, one_hot: bool) -> tuple[Any, np.dtype]:
+def _encoded(X: MatrixLike, known: JsonObject, *, impute: bool, one_hot: bool) -> tuple[Matrix, np.dtype]:
     """Return X with missing cells filled and text as columns of 0 and 1, and its type; `known` records the encoding."""
     table = X if isinstance(X, pd.DataFrame) else _numbers(X)
     names = known.get("feature_names")
@@ -332,11 +336,11 @@ def _encoded(X: Any, known: JsonObject, *, impute: bool, one_hot: bool) -> tuple
     return made.X, dtype
 
 
-def _table(values: Any, dtype: np.dtype, sparse: bool | None, names: list[str] | None) -> Any:
+def _table(values: Matrix, dtype: np.dtype, sparse: bool | None, names: list[str] | None) -> Matrix:
     """Return numbers as a row-major array or CSR matrix of finite floats; raise DataError if that is impossible."""
-    if keeps_sparse(sparse, values.nnz if issparse(values) else None, values.shape):
+    if keeps_sparse(sparse, values.nnz if is_sparse(values) else None, values.shape):
         values = as_csr(values)
-    elif issparse(values):
+    elif is_sparse(values):
         values = values.toarray()
     table = floats(values, dtype)
     count, first = not_finite(table)

@@ -11,22 +11,23 @@ spread exceeds M / 2. So most columns are checked in the first rows of a block o
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from ..base.errors import DataError, column_label, explain, require
+from ..base.types import Matrix, is_sparse
 from ..storage.blocks import Receipt
-from .readers.base import CellError, Reader
+from .readers.base import CellError, Reader, RowBlock
 
 RESOLVED = 4096  # the spread, in spacings of float32, at which the values of a column stay distinct
 FIRST_ROWS = 64
 INFINITE = ("inf", "-inf")
 
 
-def floats(values: Any, dtype: Any) -> Any:
+def floats(values: RowBlock, dtype: DTypeLike | None) -> Matrix:
     """Return values as a row-major array or CSR matrix of floats; numbers too large for the type become infinite.
 
     values : ndarray, sparse matrix, or DataFrame of numbers. dtype : None keeps their type.
@@ -42,22 +43,22 @@ def floats(values: Any, dtype: Any) -> Any:
         return X
 
 
-def type_of(values: Any) -> np.dtype:
+def type_of(values: RowBlock) -> np.dtype:
     """Return the type of an array or matrix, or the common type of the columns of a DataFrame of numbers."""
     return np.result_type(*values.dtypes) if isinstance(values, pd.DataFrame) else values.dtype
 
 
-def not_finite(X: Any) -> tuple[int, tuple[int, int, str] | None]:
+def not_finite(X: Matrix) -> tuple[int, tuple[int, int, str] | None]:
     """Return the number of values that are not finite, and (row, column, text) of the first, row by row.
 
     X : ndarray, or CSR matrix with sorted columns, of which only the stored entries are checked.
     """
-    values = X.data if sparse.issparse(X) else X
+    values = X.data if is_sparse(X) else X
     bad = ~np.isfinite(values)
     if not bad.any():
         return 0, None
     index = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    row, column = index if values is X else (np.searchsorted(X.indptr, index[0], side="right") - 1, X.indices[index])
+    row, column = (np.searchsorted(X.indptr, index[0], side="right") - 1, X.indices[index]) if is_sparse(X) else index
     return int(bad.sum()), (int(row), int(column), str(values[index]))
 
 
@@ -98,20 +99,20 @@ def refuse_bad_values(reader: Reader, name: str, receipts: Sequence[Receipt], na
             fix="drop these rows, or leave the target empty to mark them unlabeled")
 
 
-def infinite_texts(values: Any) -> list[str]:
+def infinite_texts(values: RowBlock) -> list[str]:
     """Return which of inf and -inf occur in a block: an array, matrix, or DataFrame of numbers."""
-    numbers = values.data if sparse.issparse(values) else floats(values, None)
+    numbers = values.data if is_sparse(values) else np.asarray(floats(values, None))
     return [text for text in INFINITE if (numbers == float(text)).any()]
 
 
-def original_text(values: Any, location: tuple[int, int, str], dtype: Any) -> str:
+def original_text(values: RowBlock, location: tuple[int, int, str], dtype: DTypeLike) -> str:
     """Return the text of a value that is not finite as `dtype`; a number that is only too large keeps its digits."""
     row, column, text = location
     value = float((values.iloc if isinstance(values, pd.DataFrame) else values)[row, column])
     return f"{value:g} (too large for {np.dtype(dtype)})" if np.isfinite(value) else text
 
 
-def narrow_columns(values: Any, dtype: Any) -> np.ndarray | None:
+def narrow_columns(values: RowBlock, dtype: DTypeLike) -> np.ndarray | None:
     """Return the columns of a block that may become indistinct, (k, 4) float64: number, smallest, largest, exactness.
 
     values : ndarray, canonical csr_array or DataFrame of numbers, shape (rows, d), finite in float32.
@@ -119,7 +120,7 @@ def narrow_columns(values: Any, dtype: Any) -> np.ndarray | None:
     """
     if np.dtype(dtype) != np.float32 or np.can_cast(type_of(values), np.float32, "safe"):
         return None
-    if sparse.issparse(values):
+    if is_sparse(values):
         full = np.flatnonzero(np.bincount(values.indices, minlength=values.shape[1]) == values.shape[0])
         # A column with a zero has a spread as large as its magnitude, so it stays distinct.
         return _narrow(values[:, full].toarray(), full)
@@ -138,7 +139,7 @@ def _narrow(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return np.column_stack([numbers[near], smallest[near], largest[near], exact])
 
 
-def _spacing(smallest: np.ndarray, largest: np.ndarray, dtype: Any) -> np.ndarray:
+def _spacing(smallest: np.ndarray, largest: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """Return the spacing of floats at the largest magnitude."""
     return np.spacing(np.maximum(np.abs(smallest), np.abs(largest)).astype(dtype)).astype(np.float64)
 

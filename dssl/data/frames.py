@@ -7,7 +7,7 @@ are. In a column of lists, as embeddings are stored, each element is a feature: 
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -85,7 +85,7 @@ def _is_numbers(elements: np.ndarray) -> bool:
         cell is None or isinstance(cell, (int, float, np.number)) for cell in elements)
 
 
-def as_pandas(table: Any) -> Any:
+def as_pandas(table: object) -> Any:
     """Return a DataFrame or Series of any library as one of pandas; anything else is returned unchanged.
 
     Lazy tables are computed and held in memory. Elements of lists become columns `name[0]`, `name[1]`, ...
@@ -98,7 +98,7 @@ def as_pandas(table: Any) -> Any:
     return with_elements(frame) if isinstance(frame, pd.DataFrame) else frame
 
 
-def is_dask_collection(data: Any) -> bool:
+def is_dask_collection(data: object) -> TypeGuard[Any]:
     """Return whether data are a dask array or table; dask is imported only where they may be."""
     if not hasattr(data, "__dask_graph__"):
         return False
@@ -107,14 +107,14 @@ def is_dask_collection(data: Any) -> bool:
     return bool(dask.is_dask_collection(data))
 
 
-def index_labels(table: Any, rows: Sequence[int]) -> list[str]:
+def index_labels(table: object, rows: Sequence[int]) -> list[str]:
     """Return the index labels of some rows of a pandas table; [] for other tables, or if the index just counts."""
     if not isinstance(table, pd.DataFrame) or isinstance(table.index, pd.RangeIndex):
         return []
     return [f"index {label!r}" for label in table.index[list(rows)].tolist()]
 
 
-def _as_pandas(table: Any) -> Any:
+def _as_pandas(table: object) -> Any:
     if isinstance(table, (pd.DataFrame, pd.Series)) or is_dask_collection(table):
         return table
     import narwhals as nw  # takes a tenth of a second, needed for other tables only

@@ -19,6 +19,7 @@ from scipy.sparse import issparse
 
 from ..base.digest import JsonObject, digest, plain
 from ..base.errors import DataError, IntegrityError, column_label, require
+from ..base.types import is_sparse
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
@@ -258,7 +259,7 @@ class IngestTask:
             made = self.columns.apply(block.X, self.order, self.start)
         if self.is_sparse:
             return block, replace(made, X=as_csr(floats(made.X, None) if isinstance(made.X, pd.DataFrame) else made.X))
-        return block, replace(made, X=made.X.toarray()) if issparse(made.X) else made
+        return block, replace(made, X=made.X.toarray()) if is_sparse(made.X) else made
 
     def __call__(self, out: PartWriter) -> Receipt:
         block, made = self._read()

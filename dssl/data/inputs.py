@@ -9,13 +9,15 @@ becomes float32, as in `Dataset`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from ..base.errors import DataError, explain, require
+from ..base.types import MatrixLike
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows
@@ -33,7 +35,7 @@ HINT = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these 
 OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
 
 
-def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
+def rows_of(X: Dataset | Rows | MatrixLike, execution: Execution, estimator: str | None = None) -> Rows:
     """Return the points X (n, d) as rows of float32 or float64, after checking them.
 
     X : one of the kinds at the head of this file; anything else as scikit-learn converts it.
@@ -65,7 +67,7 @@ def rows_of(X: Any, execution: Execution, estimator: str | None = None) -> Rows:
     return CsrRows(array) if sparse.issparse(array) else ArrayRows(array)
 
 
-def header_of(X: Any) -> pd.DataFrame | None:
+def header_of(X: object) -> pd.DataFrame | None:
     """Return a frame with the columns that X names, to compare names before any work; None if it names none.
 
     X : what `as_pandas` returns, or a Dataset.
@@ -78,7 +80,7 @@ def header_of(X: Any) -> pd.DataFrame | None:
     return None if names is None else pd.DataFrame(columns=names)
 
 
-def in_order(X: Any, names: Sequence[Any]) -> Any:
+def in_order(X: Any, names: Sequence[object]) -> Any:
     """Return X with its columns in the order of `names` if it has exactly these names; else X as it is.
 
     X : what `as_pandas` returns, or a Dataset.
@@ -93,7 +95,7 @@ def in_order(X: Any, names: Sequence[Any]) -> Any:
     return X[list(names)]
 
 
-def labels_of(y: Any) -> Any:
+def labels_of(y: Dataset | Rows | ArrayLike) -> Any:
     """Return labels or weights in this process: dask collections computed, the target of a Dataset with its names.
 
     A Dataset with an official split is refused: its test labels would be learned.
@@ -112,7 +114,7 @@ def labels_of(y: Any) -> Any:
     return np.asarray(y[:]) if _is_sliced(y) else as_pandas(y)
 
 
-def float_dtype(dtype: Any) -> np.dtype:
+def float_dtype(dtype: DTypeLike) -> np.dtype:
     """Return the type that values of `dtype` are read as: float64 for float64 and wider, float32 for other numbers.
 
     Raises DataError: not a real number.
@@ -124,7 +126,7 @@ def float_dtype(dtype: Any) -> np.dtype:
     return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize >= 8 else np.float32)
 
 
-def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names: list[Any] | None = None) -> None:
+def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names: list[object] | None = None) -> None:
     """Raise DataError if a block, which begins at row `start`, has a value that is not finite: its `bad`."""
     for start, receipt in zip(starts, receipts, strict=False):
         if receipt["bad"]:
@@ -193,7 +195,7 @@ class SlicedRows(Rows):
         return take_by_chunk(self, ids, self.height)
 
 
-def _is_sliced(X: Any) -> bool:
+def _is_sliced(X: object) -> TypeGuard[Any]:
     """Return whether X is an array that is to be read by ranges."""
     if isinstance(X, np.ndarray):
         return isinstance(X, np.memmap) and X.ndim == 2
@@ -247,7 +249,7 @@ class PieceRows(RowsInPieces):
 class PieceTask:
     """Write one partition of a dask collection, an array or a table, as a shared array of its own."""
 
-    block: Any
+    block: np.ndarray | pd.DataFrame
     dtype: np.dtype
 
     def __call__(self, out: PartWriter) -> Receipt:

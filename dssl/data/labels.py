@@ -9,7 +9,6 @@ of the blocks are merged into one order of all points, over which those of each 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -122,7 +121,7 @@ def _first_of_codes(codes: np.ndarray, order: np.ndarray, count_of: dict[int, in
 
 def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: int | None = None,
                   fraction: float | None = None, random_state: int, n_classes: int | None = None,
-                  classes: Sequence[Any] | None = None) -> np.ndarray:
+                  classes: Sequence[object] | None = None) -> np.ndarray:
     """Return the ascending numbers of the points whose labels are shown to the method.
 
     blocks : codes, -1 for an unknown label.
@@ -294,7 +293,7 @@ def sample_points(sizes: np.ndarray, count: int, random_state: int) -> Iterator[
         yield np.sort(_order(random_state, SAMPLE, block, size)[:share])
 
 
-def _exactly_one(**options: Any) -> None:
+def _exactly_one(**options: float | None) -> None:
     named = [name for name, value in options.items() if value is not None]
     require(len(named) == 1, f"given: {', '.join(named) or 'none'}", fix="set one of them and leave the others out",
             why=f"exactly one of {', '.join(options)} says how many points")

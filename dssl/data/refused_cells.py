@@ -7,7 +7,6 @@ order of the blocks. Finish step: the error, with the options that help.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from scipy import sparse
 from ..base.errors import DataError, column_label, explain
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
-from .readers.base import CellError, Reader
+from .readers.base import CellError, Reader, RowBlock
 from .readers.cell_text import TRUTH_WORDS, is_number
 from .readers.cells import EXAMPLES, Cells
 
@@ -26,7 +25,7 @@ YES_OR_NO = "yes or no"
 ODD = 0.1  # share of the rows up to which texts among numbers may mark missing cells
 
 
-def cells_in(X: Any, first_row: int = 0,
+def cells_in(X: RowBlock, first_row: int = 0,
              odd: Mapping[int, Sequence[tuple[int, str]]] | None = None) -> dict[int, Cells]:
     """Return the cells of a block that are not numbers, by column; none of sparse rows.
 
@@ -49,7 +48,7 @@ def cells_in(X: Any, first_row: int = 0,
     return cells_of
 
 
-def _is_number(cell: Any) -> bool:
+def _is_number(cell: object) -> bool:
     return not isinstance(cell, str) or cell.strip().lower() in TRUTH_WORDS[0] or is_number(cell)
 
 

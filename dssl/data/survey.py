@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numba import njit
-from scipy import sparse
 
 from ..base.errors import DataError, column_label, explain, require
+from ..base.types import is_sparse
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, PartWriter, Receipt
 from .columns import EXAMPLES, Columns, cells_of, missing_text, spellings
-from .readers.base import FEWEST_ROWS, Reader
+from .readers.base import FEWEST_ROWS, Reader, RowBlock
 from .readers.cells import MAX_LEVELS, Reading
 from .traits import Traits
 
@@ -50,7 +50,7 @@ class Survey:
         return Survey(self.n_rows, self.present[numbers], self.high[numbers], self.low[numbers], levels, missing)
 
     @classmethod
-    def of(cls, X: Any, first_row: int = 0, names: Sequence[str] | None = None,
+    def of(cls, X: RowBlock, first_row: int = 0, names: Sequence[str] | None = None,
            text: Collection[int] = ()) -> "Survey":
         """Return the survey of a block: an ndarray or csr_array of float64, or a DataFrame.
 
@@ -59,7 +59,7 @@ class Survey:
         n, d = X.shape
         survey = cls(n, np.full(d, n), np.zeros(d), np.zeros(d))
         sums = survey.present, survey.high, survey.low
-        if sparse.issparse(X):
+        if is_sparse(X):
             _add_entries(X.indices, np.asarray(X.data, np.float64), *sums)
         elif not isinstance(X, pd.DataFrame):
             _add_rows(np.ascontiguousarray(X, np.float64), *sums)
@@ -94,7 +94,7 @@ def _first_levels(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the rounded sum and its exact rounding error (Knuth, TAOCP 2, 4.2.2, theorem B)."""
+    """Return the rounded sum of numbers or arrays, and its exact rounding error (Knuth, TAOCP 2, 4.2.2, theorem B)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)

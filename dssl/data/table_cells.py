@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,7 +101,7 @@ def _numbers(cells: pd.Series, name: str | int, reading: Reading, format: Number
     return cells.mask(cells.isin(marks)) if marks else cells
 
 
-def _require_none(odd: np.ndarray, cells: Any, name: str | int, what: str) -> None:
+def _require_none(odd: np.ndarray, cells: np.ndarray, name: str | int, what: str) -> None:
     if odd.any():
         row = int(np.argmax(odd))
         raise CellError(explain(f"column {name!r} holds text: {str(cells[row])!r} in row {row} (counted from 0)",

@@ -4,10 +4,10 @@ The type of a target is that of all its rows: text in one block makes it text in
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..base.errors import DataError, explain, require
 from ..storage.blocks import Parts, Receipt
@@ -39,7 +39,7 @@ def target_values(y: np.ndarray, name: str) -> np.ndarray:
                             fix="convert the target and save the file again"))
 
 
-def target_of(y: Any, n_rows: int) -> tuple[np.ndarray, list[str] | None]:
+def target_of(y: ArrayLike, n_rows: int) -> tuple[np.ndarray, list[str] | None]:
     """Return labels of one a row, in this process, as int64 or float64; text as codes of the names beside them.
 
     Missing labels (NaN, None, pandas.NA) are NaN among numbers and -1 among codes.

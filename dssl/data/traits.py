@@ -10,15 +10,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from ..base.digest import JsonObject
 from ..base.errors import column_label
 from .columns import cells_of
 from .pairs import MAX_PAIRED, Pairs, class_texts, joined_pairs, pairs_of
+from .readers.base import RowBlock
 
 SAMPLED = 1024  # values of a column that are looked for a second time, of more rows than that
 PROJECTIONS = 8  # random rows that columns are compared by
@@ -69,7 +70,7 @@ class Traits:
     classes: dict[str, int] | None = None
 
     @classmethod
-    def of(cls, X: Any, y: np.ndarray | None = None, *, start: int = 0, total: int | None = None,
+    def of(cls, X: RowBlock, y: np.ndarray | None = None, *, start: int = 0, total: int | None = None,
            names: Sequence[str] | None = None) -> "Traits | None":
         """Return what the columns of rows from `start` on are like, or None of sparse rows, whose zeros are not there.
 
@@ -154,7 +155,7 @@ class Traits:
 
     # ---- what tasks write
 
-    def to_arrays(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         """Return named arrays and JSON, read by `from_arrays`."""
         columns = np.concatenate([np.full(len(values), j, np.int32) for j, values in self.sample.items()]
                                  or [np.empty(0, np.int32)])
@@ -168,7 +169,7 @@ class Traits:
                         "dates": sorted(self.dates), "classes": self.classes}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> "Traits":
+    def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject) -> "Traits":
         """Return what `to_arrays` described."""
         rows = arrays["traits"]
         figures = dict(zip(FIGURES, rows, strict=False))
@@ -194,7 +195,8 @@ class Traits:
             if bool(pd.Series(present).str.strip().str.fullmatch(DATE).all()):
                 self.dates.add(j)
 
-    def _add_pairs(self, X: Any, text: dict[int, np.ndarray], names: list[str], codes: np.ndarray) -> None:
+    def _add_pairs(self, X: np.ndarray | pd.DataFrame, text: dict[int, np.ndarray], names: list[str],
+                   codes: np.ndarray) -> None:
         """Add the classes of the values of each column; codes (n,) of class names, -1 where there is no label."""
         if len(names) > MAX_PAIRED:
             return
@@ -217,18 +219,15 @@ def _nothing(d: int) -> dict[str, np.ndarray]:
                       "last": np.full(d, np.nan)}
 
 
-def _numbers(X: Any, rows: Any, j: Any) -> np.ndarray:
+def _numbers(X: np.ndarray | pd.DataFrame, rows: np.ndarray | slice, j: int | slice) -> np.ndarray:
     """Return some rows of one column, or of a slice of columns, as float64."""
-    if isinstance(X, pd.DataFrame):
-        cells = X.iloc[rows, j]
-    else:
-        cells = X[rows, j] if isinstance(j, int) else X[rows]
+    cells = X.iloc[rows, j] if isinstance(X, pd.DataFrame) else X[rows, j] if isinstance(j, int) else X[rows]
     if isinstance(cells, pd.DataFrame):
         return np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for _, column in cells.items()])
     return cells.to_numpy(np.float64, na_value=np.nan) if isinstance(cells, pd.Series) else np.asarray(cells, float)
 
 
-def _text_of_column(X: Any, j: int, names: Sequence[str] | None) -> np.ndarray | None:
+def _text_of_column(X: np.ndarray | pd.DataFrame, j: int, names: Sequence[str] | None) -> np.ndarray | None:
     """Return a column of text as objects, None where cells are missing; None of a column of numbers."""
     if not isinstance(X, pd.DataFrame) or X.dtypes.iloc[j].kind in "biuf":
         return None
@@ -237,13 +236,13 @@ def _text_of_column(X: Any, j: int, names: Sequence[str] | None) -> np.ndarray |
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums beyond float64 decide nothing
-def _of_numbers(made: type[Traits], X: Any, rows: slice, text: dict[int, np.ndarray], y: np.ndarray | None, start: int,
-                total: int, may_be_key: np.ndarray) -> Traits:
+def _of_numbers(made: type[Traits], X: np.ndarray | pd.DataFrame, rows: slice, text: dict[int, np.ndarray],
+                y: np.ndarray | None, start: int, total: int, may_be_key: np.ndarray) -> Traits:
     """Return the traits of a few rows, with columns of text as if they were missing, and without pairs.
 
     may_be_key : bool (d,), of the rows before; of other columns it does not matter any more how their numbers differ.
     """
-    if text:
+    if isinstance(X, pd.DataFrame) and text:
         block = np.full((rows.stop - rows.start, X.shape[1]), np.nan)
         number_columns = [j for j in range(X.shape[1]) if j not in text]
         if number_columns:

@@ -7,13 +7,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, ParameterError, explain, require
 from .files import draft_of
+
+if TYPE_CHECKING:
+    from h5py import Dataset as H5Dataset  # noqa: F401
+    from h5py import File, Group  # noqa: F401
 
 # What h5py raises for a damaged file. A disk that fails has an errno, but a filter that is not installed has ENOENT.
 DAMAGED = (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
@@ -135,7 +139,7 @@ class Original:
         return cls(path, status.st_size, status.st_mtime_ns)
 
     @contextmanager
-    def changed_copy(self, out: Path) -> Iterator[Any]:
+    def changed_copy(self, out: Path) -> Iterator["File"]:
         """Yield a copy, open for changes, which becomes `out` at the end; after an error, nothing is left.
 
         Raises

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...base.errors import DataError, DsslError, explain, require
+from ...base.types import Matrix
 from ...storage.foreign_zarr import ZarrTree, is_zarr
 from ...storage.hdf5 import Hdf5Tree
 from .arrays import ArrayReader, CsrParts, OnDisk, table_shape
@@ -172,7 +173,7 @@ class AnnDataReader(ArrayReader):
     def _array(self, member: str) -> Any:
         return self._columns[member]
 
-    def _points(self, start: int, stop: int) -> Any:
+    def _points(self, start: int, stop: int) -> Matrix:
         on_disk = self._points_on_disk
         if isinstance(on_disk, CsrParts):
             return on_disk.block(start, stop)

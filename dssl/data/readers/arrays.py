@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ...base.errors import DataError, explain, require
+from ...base.types import Matrix
 from ...storage.foreign_zarr import ForeignArray
 from ...storage.hdf5 import Hdf5Array
 from ..targets import target_values
@@ -141,7 +142,7 @@ class ArrayReader(Reader):
     def _labels(self, start: int, stop: int) -> np.ndarray | None:
         return None if self._y is None else target_values(self._array(self._y)[start:stop], self._label(self._y))
 
-    def _points(self, start: int, stop: int) -> Any:
+    def _points(self, start: int, stop: int) -> Matrix:
         """Return rows [start, stop) of X."""
         X = self._array("X")[start:stop]
         return X.reshape(len(X), -1)

@@ -4,13 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
+from ...base.types import Matrix
 from .cells import Cells, NumberFormat, Reading
 
 TARGET_NAMES = ("y", "label", "target", "class")
@@ -60,6 +61,10 @@ class Scan:
                        feature_names=None if names is None else tuple(names[j] for j in columns))
 
 
+RowBlock: TypeAlias = Matrix | pd.DataFrame
+"""Rows of X as `Block` has them."""
+
+
 @dataclass(frozen=True)
 class Block:
     """Rows [start, stop) of a file.
@@ -69,7 +74,7 @@ class Block:
         (missing: None).
     """
 
-    X: Any
+    X: RowBlock
     y: np.ndarray | None = None  # (rows,), int64, float64, or text as objects with None for a missing label
     split: np.ndarray | None = None  # (rows,), uint8: 0 train, 1 test
     # By numeric column of a table, cells with text as (row in the block, text); they are NaN in X

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +92,7 @@ def _pattern(decimal: str, thousands: str, percent: bool) -> str:
             r"|(?i:[+-]?inf(?:inity)?))$")
 
 
-def trimmed(column: Any) -> pa.Array:
+def trimmed(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column of text without blanks around its cells."""
     cells = plain_text(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
     if pa.types.is_dictionary(cells.type):

@@ -72,7 +72,7 @@ def format_of(path: Path, format: str | None = None) -> str:
 
 
 def open_reader(path: str | Path, format: str | None = None, *, scratch: str | Path, labels: str | Path | None = None,
-                **options: Any) -> Reader:
+                **options: object) -> Reader:
     """Return the reader of a local file. Compressed files are unpacked into `scratch`, which every worker must open.
 
     labels : a second file with the labels, for formats with separate labels (npy, idx).

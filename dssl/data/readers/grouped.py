@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -267,7 +267,7 @@ class GroupedReader(TableReader):
         """Return the columns of the file that contain some columns or list elements."""
         return list(dict.fromkeys(self._fields[self._names.index(name)][0] for name in columns))
 
-    def _texts_in(self, columns: Sequence[str], arrays: Mapping[str, Any], n: int) -> RowTexts:
+    def _texts_in(self, columns: Sequence[str], arrays: Mapping[str, pa.Array], n: int) -> RowTexts:
         whole = {name: array.to_pylist() for name, array in arrays.items()}
         fields = [self._fields[self._names.index(name)] for name in columns]
         cells = [["" if cell is None else str(cell) for cell in whole[name]] if element < 0 else
@@ -319,7 +319,7 @@ def _why_no_feature(schema: pa.Schema, name: str) -> tuple[str, str, str]:
     return why, f"of type {type_}", way
 
 
-def _value_type(type_: pa.DataType) -> Any:
+def _value_type(type_: pa.DataType) -> pa.DataType:
     """Return the type of the values; for a dictionary type, of its entries."""
     return type_.value_type if pa.types.is_dictionary(type_) else type_
 

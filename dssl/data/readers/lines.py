@@ -9,7 +9,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numba import njit
@@ -200,7 +200,7 @@ def index_svmlight(buffer, base, state, rows, offsets, lines):
 
 
 def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Callable[..., int],
-                *options: Any) -> tuple[LineIndex, np.ndarray]:
+                *options: np.uint8 | bool) -> tuple[LineIndex, np.ndarray]:
     """Return the index of a text file from `first_byte` on, and the state after the pass, which starts as `begin`."""
     state, blocks = _state({START: first_byte, EVERY: STRIDE} | begin), []
     at, last, room = first_byte, NEWLINE, 4 + PIECE // STRIDE
@@ -217,7 +217,7 @@ def index_lines(path: Path, first_byte: int, begin: dict[int, int], follow: Call
     return LineIndex(*np.hstack([*blocks, [[state[ROWS]], [at], [state[LINE]]]])), state
 
 
-def lines_of(raw: bytes, first_line: int, follow: Callable[..., int], *options: Any) -> np.ndarray:
+def lines_of(raw: bytes, first_line: int, follow: Callable[..., int], *options: np.uint8 | bool) -> np.ndarray:
     """Return the number of lines before each row of some text, which begins after `first_line` of them."""
     state = _state({LINE: first_line, START_LINE: first_line})  # EVERY is 0: all rows are noted
     text = raw if raw.endswith(b"\n") else raw + b"\n"

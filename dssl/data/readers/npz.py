@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
+from ...base.types import Matrix
 from .arrays import ArrayReader, CsrParts
 from .base import Scan
 from .compressed import CHECKED, require_space, require_usual, scratch_file, write_stream
@@ -120,7 +121,7 @@ class NpzReader(ArrayReader):
         fits = names.dtype.kind == "U" and names.ndim == 1 and length in (None, len(names))
         return tuple(str(name) for name in names) if fits else None
 
-    def _points(self, start: int, stop: int) -> Any:
+    def _points(self, start: int, stop: int) -> Matrix:
         return super()._points(start, stop) if "X" in self._members else self._csr_parts().block(start, stop)
 
     def _csr_parts(self) -> CsrParts:

@@ -9,7 +9,7 @@ into memory, so that batches which are not compressed are read by the pages in u
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +60,7 @@ class ParquetReader(GroupedReader):
         return RowGroups(self.path)
 
 
-def _stored_bytes(group: Any, used: Collection[str]) -> int:
+def _stored_bytes(group: pq.RowGroupMetaData, used: Collection[str]) -> int:
     """Return the bytes of the used columns of one row group in memory while their pages are decoded."""
     if len(used) == group.num_columns:  # of a damaged footer, `column` ends the process (seen with pyarrow 26)
         return group.total_byte_size
@@ -90,7 +90,7 @@ def parquet_columns(table: Path | Mapping[str, np.ndarray]) -> list[str]:
     return [f"{field.name} ({field.type})" for field in schema]
 
 
-def _arrow_table(columns: Mapping[str, np.ndarray]) -> Any:
+def _arrow_table(columns: Mapping[str, np.ndarray]) -> pa.Table:
     arrays = [pa.array(np.asarray(column), mask=np.ma.getmaskarray(column)) for column in columns.values()]
     return pa.table(arrays, names=list(columns))
 

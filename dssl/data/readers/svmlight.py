@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -86,7 +86,7 @@ class SvmlightReader(LineReader):
         rows = slice(start - first, stop - first)
         return Block(sparse.csr_array(values[rows]), whole_numbers(np.asarray(labels[rows], np.float64)))
 
-    def _parse(self, raw: bytes) -> tuple[Any, np.ndarray]:
+    def _parse(self, raw: bytes) -> tuple[sparse.csr_array, np.ndarray]:
         n_features = self.scan().n_columns
         return library("sklearn.datasets").load_svmlight_file(
             io.BytesIO(raw), n_features=n_features, zero_based=bool(self.zero_based))

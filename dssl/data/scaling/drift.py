@@ -14,10 +14,10 @@ training rows were, at most this share raises an alarm.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import column_label
 
 FALSE_ALARMS = 1e-3  # the largest share of batches without a change that raise an alarm
@@ -145,7 +145,7 @@ class Drift:
                         f"{first.between_quartiles:.0%} between the quartiles ({first.usual_between:.0%})")
         return said
 
-    def to_dict(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+    def to_dict(self, names: Sequence[str] | None = None) -> JsonObject:
         """Return the JSON form; names : of the columns."""
         return {"alarm": self.alarm, "n_out_of_range": self.n_out, "usual_share_out_of_range": self.usual_share,
                 "p_value": self.p_value, "columns": [

@@ -7,11 +7,10 @@ Golub and LeVeque.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
+from ...base.types import Matrix, is_sparse
 from ...execution.cost import Cost, cost_of
 from ...execution.tasks import BlockTasks, Execution, Reduction, Share, combining_tasks
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, rows_that_fit
@@ -24,7 +23,7 @@ PAIRS = 2  # shares that are combined at a time
 LISTED = {"sample": None, "outlier_rows": MAX_LISTED}  # arrays of rows in the shares of blocks, and their maximum
 
 
-def moments_of(X: Any) -> Share:
+def moments_of(X: Matrix) -> Share:
     """Return the moments of the columns of a block, shape (rows, d), dense or sparse, with at least one row.
 
     They are count, zero_rows; and mean, squares (sum over rows of (x - mean)^2), smallest and largest, shape (d,),
@@ -32,7 +31,7 @@ def moments_of(X: Any) -> Share:
     """
     n, d = X.shape
     with np.errstate(over="ignore", invalid="ignore"):  # above 1e154 a square is infinite; fit_scaling refuses it
-        if sparse.issparse(X):
+        if is_sparse(X):
             columns = X.indices
             values = np.asarray(X.data, np.float64)
             mean = np.bincount(columns, values, d) / n

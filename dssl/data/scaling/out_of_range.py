@@ -14,13 +14,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
-from scipy import sparse
 from scipy.special import gammaln
 
 from ...base.errors import DataError, column_label, explain, require
+from ...base.types import Matrix, is_sparse
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from .drift import QUARTILES, Drift, Usual, counted
@@ -129,7 +129,7 @@ class RangeDescription(TypedDict):
     notable: bool
 
 
-def out_of_range(X: Any, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def out_of_range(X: Matrix, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which points of a block (b, d) are outliers, (b,) bool, and k columns with values out of range, (k, 6).
 
     The second is float64: column; values below, above, and out by more than the width; smallest and largest value.
@@ -139,7 +139,7 @@ def out_of_range(X: Any, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.
         reach = np.where(width > 0, width, np.inf)
         low = smallest - reach
         high = largest + reach
-    if sparse.issparse(X):  # entries that are not stored are zeros, which may be out of range
+    if is_sparse(X):  # entries that are not stored are zeros, which may be out of range
         chosen = np.unique(np.concatenate([X.indices[(X.data < smallest[X.indices]) | (X.data > largest[X.indices])],
                                            np.flatnonzero((smallest > 0) | (largest < 0))]))
         block = X[:, chosen].toarray()
@@ -169,11 +169,11 @@ class RangeTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         ranges = self.ranges.load()
-        X: Any = self.rows.read(self.start, self.stop)
+        X: Matrix = self.rows.read(self.start, self.stop)
         outliers, columns = out_of_range(X, ranges["smallest"], ranges["largest"])
         n_out, up_to = 0, np.empty((0, X.shape[1]), np.int64)
         if "quartiles" in ranges:
-            n_out, up_to = counted(X.toarray() if sparse.issparse(X) else X, ranges["quartiles"], ranges["smallest"],
+            n_out, up_to = counted(X.toarray() if is_sparse(X) else X, ranges["quartiles"], ranges["smallest"],
                                    ranges["largest"])
         return {**out.write(columns=columns, up_to=up_to), **out.write_rows(self.start, outliers=outliers),
                 "outliers": int(outliers.sum()), "out": n_out}

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from ...base.digest import JsonObject
 from ...base.errors import DataError, column_label, require
+from ...base.types import Matrix, MatrixLike
 from ...execution.tasks import Execution, Share
 from ...storage.blocks import Arrays, HeldArrays, Rows, rows_that_fit
 from ...storage.csr import as_csr, unit_rows, with_values
@@ -90,7 +91,7 @@ class Scaling:
         """Return whether sparse rows stay sparse."""
         return self.kind in KEEPS_ZEROS
 
-    def transform(self, block: Any) -> Any:
+    def transform(self, block: MatrixLike) -> Matrix:
         """Return a scaled block of rows, in float32 if the block has that precision or less, else in float64.
 
         A sparse block stays sparse if the kind keeps zeros, and becomes an array otherwise.
@@ -116,7 +117,7 @@ class Scaling:
         """Return whether values are clipped."""
         return len(self.lower) > 0
 
-    def _transform_sparse(self, X: Any, dtype: np.dtype) -> Any:
+    def _transform_sparse(self, X: sparse.csr_array, dtype: np.dtype) -> sparse.csr_array:
         if self.kind == "unit_norm":
             X = unit_rows(X)
         elif self.kind != "none":
