@@ -75,7 +75,6 @@ class Dataset:
     Examples
     --------
     >>> import numpy as np
-from numpy.typing import ArrayLike
     >>> from dssl import Dataset
     >>> dataset = Dataset.from_arrays(np.eye(3), ["red", "blue", "red"])
     >>> len(dataset), dataset.X.shape, dataset.named_targets().tolist()
