@@ -9,7 +9,7 @@ becomes float32, as in `Dataset`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,27 @@ HINT = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these 
 OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
 
 
-def rows_of(X: Dataset | Rows | MatrixLike, execution: Execution, estimator: str | None = None) -> Rows:
+class Table(Protocol):
+    """A table of any library: pandas, polars, PyArrow, DuckDB, Dask, ..."""
+
+    @property
+    def columns(self) -> object: ...
+
+
+class Exporter(Protocol):
+    """What exports its data as Arrow does."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+NumbersLike: TypeAlias = ArrayLike | Rows | Table | Exporter
+"""One number a point, such as weights, or a row of them, such as soft labels."""
+
+PointsLike: TypeAlias = MatrixLike | NumbersLike | Dataset
+"""What `rows_of` reads; memory maps and arrays of Zarr, HDF5 and Dask are array-like."""
+
+
+def rows_of(X: PointsLike, execution: Execution, estimator: str | None = None) -> Rows:
     """Return the points X (n, d) as rows of float32 or float64, after checking them.
 
     X : one of the kinds at the head of this file; anything else as scikit-learn converts it.
@@ -95,7 +115,7 @@ def in_order(X: Any, names: Sequence[object]) -> Any:
     return X[list(names)]
 
 
-def labels_of(y: Dataset | Rows | ArrayLike) -> Any:
+def labels_of(y: PointsLike) -> Any:
     """Return labels or weights in this process: dask collections computed, the target of a Dataset with its names.
 
     A Dataset with an official split is refused: its test labels would be learned.

@@ -7,27 +7,15 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from ..base.types import MatrixLike
-from ..data.dataset import Dataset
+from ..data.inputs import NumbersLike, PointsLike
 from ..graph.graph import Graph
 from ..knn.lists import Neighbors
 from ..learners.class_prior import ClassNumbers, ClassSizes
 from ..learners.target.tags import Tags
 from ..learners.target.target import Target
-from ..storage.blocks import Rows
 
-
-class Table(Protocol):
-    """A table of any library: pandas, polars, PyArrow, DuckDB, Dask, ..."""
-
-    @property
-    def columns(self) -> object: ...
-
-
-class Exporter(Protocol):
-    """What exports its data as Arrow does."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+__all__ = ["Folds", "GraphLike", "LabelsLike", "Learnable", "NumbersLike", "OtherModel", "PointsLike", "PriorLike",
+           "SizesLike", "WeightLike"]
 
 
 class Splitter(Protocol):
@@ -36,14 +24,8 @@ class Splitter(Protocol):
     def split(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None) -> Iterable[tuple[ArrayLike, ArrayLike]]: ...
 
 
-PointsLike: TypeAlias = MatrixLike | Rows | Dataset | Table | Exporter
-"""What `dssl.data.inputs.rows_of` reads; memory maps and arrays of Zarr, HDF5 and Dask are array-like."""
-
 LabelsLike: TypeAlias = PointsLike
-"""Labels or targets, of the same kinds; of a Dataset its own, and sparse ones of tags alone."""
-
-NumbersLike: TypeAlias = ArrayLike | Rows | Table | Exporter
-"""Weights or soft labels."""
+"""Labels or targets, of the same kinds as points; of a Dataset its own, and sparse ones of tags alone."""
 
 GraphLike: TypeAlias = Graph | Neighbors | sparse.sparray | sparse.spmatrix | tuple[ArrayLike, ArrayLike]
 """A graph, or what `Graph.of` takes."""

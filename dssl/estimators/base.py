@@ -82,7 +82,7 @@ class PointEstimator(PointPredictor):
         execution, params = self._execution(), self._params()
         for name in self.groups:
             self.group(name)  # raises where a field is out of range
-        y = self._labels(X, y)
+        y = self._labels_of_fit(X, y)
         rows = self._points(X, execution, reset=True)
         target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
         self._check(target)
@@ -168,13 +168,19 @@ class PointEstimator(PointPredictor):
         """Return the graph of the points: the one that is given, or what the estimator's parameters make."""
         return graph_of(rows, self.group("graph"), execution, given)
 
-    def _labels(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike | None:
+    def _labels_of_fit(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike | None:
+        """Return what a fit takes: the same, or None where no label is needed."""
+        return self._labels(X, y)
+
+    def _labels(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike:
         """Return y in this process, or the target of X where X is a Dataset and y is None."""
-        y = X if y is None and getattr(X, "y", None) is not None and hasattr(X, "targets") else y
-        require(y is not None, f"{type(self).__name__} requires y to be passed, but the target y is None",
+        labels = X if y is None and getattr(X, "y", None) is not None and hasattr(X, "targets") else y
+        require(labels is not None, f"{type(self).__name__} requires y to be passed, but the target y is None",
                 why="it learns from the points that have a label", fix="pass y with the marker of unlabeled points",
                 error=DataError)
-        return labels_of(y)
+        assert labels is not None
+        of_points: MatrixLike = labels_of(labels)
+        return of_points
 
     def _compared(self, X: PointsLike, y: LabelsLike | None,
                   sample_weight: NumbersLike | None) -> tuple[Learnable, np.ndarray, np.ndarray | None]:

@@ -215,7 +215,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
             require_named(params)
         estimator = clone(self.estimator)
         execution = estimator._execution()
-        y = estimator._labels(X, y)
+        y = estimator._labels_of_fit(X, y)
         rows = estimator._points(X, execution, reset=True)
         target, weight = weighed(estimator._target(y, len(rows)), sample_weight, len(rows))
         require(isinstance(target, Target), "y has several columns", error=DataError,

@@ -62,6 +62,7 @@ class SoftLabelsEstimator(MethodEstimator):
     random_state: int
     _soft_labels: np.ndarray | None = None
     _soft_names: list[Any] | None = None  # of its columns
+    _embeddings: Any = None  # `class_embeddings` in this process
 
     def fit(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None,
             graph: GraphLike | None = None, soft_labels: NumbersLike | None = None) -> Self:
@@ -127,10 +128,11 @@ class SoftLabelsEstimator(MethodEstimator):
         table = None if soft_labels is None else labels_of(soft_labels)
         self._soft_names = names_of(table, "columns")
         self._soft_labels = None if table is None else as_numbers(table, "soft_labels")
+        self._embeddings = None if self.class_embeddings is None else labels_of(self.class_embeddings)
         try:
             return super().fit(X, y, sample_weight, graph)
         finally:
-            self._soft_labels = self._soft_names = None
+            self._soft_labels = self._soft_names = self._embeddings = None
 
     def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
         if self._soft_labels is not None:
@@ -142,7 +144,7 @@ class SoftLabelsEstimator(MethodEstimator):
             return values if names is None else self._in_order(values, names)
         if self.class_embeddings is None:
             return None
-        table = in_order(labels_of(self.class_embeddings), getattr(self, "feature_names_in_", ()))
+        table = in_order(self._embeddings, getattr(self, "feature_names_in_", ()))
         embeddings = require_embeddings(table, rows.shape[1])
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
         assert isinstance(target, Classes)
@@ -162,7 +164,7 @@ class SoftLabelsEstimator(MethodEstimator):
         if self._soft_labels is not None:
             what, names = "soft_labels", self._soft_names
         else:
-            what, names = "the index of class_embeddings", names_of(labels_of(self.class_embeddings), "index")
+            what, names = "the index of class_embeddings", names_of(self._embeddings, "index")
         stated = None if self.classes is None else np.asarray(self.classes)
         wanted = known if stated is None else stated
         if names is None or not len(wanted):
@@ -189,15 +191,15 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
     @property
     def _n_opinions(self) -> int | None:
         """The number of classes that another model knows before any label is seen; None if there is none."""
-        given = self._soft_labels if self._soft_labels is not None else self.class_embeddings
+        given = self._soft_labels if self._soft_labels is not None else self._embeddings
         if given is None or np.ndim(given) != 2:
             return None
         return np.shape(given)[0 if self._soft_labels is None else 1]
 
-    def _labels(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike | None:
+    def _labels_of_fit(self, X: PointsLike, y: LabelsLike | None) -> MatrixLike | None:
         if y is None and self._n_opinions is not None and getattr(X, "y", None) is None:
             return None
-        return super()._labels(X, y)
+        return self._labels(X, y)
 
     def _class_names(self, known: np.ndarray) -> np.ndarray | None:
         """Return the ascending names of all classes, where another model knows them.

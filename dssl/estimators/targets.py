@@ -1,13 +1,14 @@
 """What estimators learn from: labels or quantities of any input, and their weights."""
 
 import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
-from ..base.errors import DataError, explain, require
+from ..base.errors import DataError, ParameterError, explain, require
 from ..base.missing import missing_values
 from ..base.types import MatrixLike
 from ..data.inputs import labels_of
@@ -21,7 +22,7 @@ from ..storage.blocks import Rows
 from .arguments import Learnable, NumbersLike, PriorLike, SizesLike
 
 
-def classes_of(y: MatrixLike | None, unlabeled: object, n: int, *, occurs: bool = True) -> Classes:
+def classes_of(y: MatrixLike, unlabeled: object, n: int, *, occurs: bool = True) -> Classes:
     """Return the labels of n points; occurs : whether a marker that does not occur is refused.
 
     Raises DataError: y is of another length, or its labels are of no one kind; see `encode_labels`.
@@ -63,7 +64,7 @@ def require_per_class(target: Classes, min_labels: int, what: str, fix: str) -> 
             why="a learner does not know a class that it has not seen", fix=fix)
 
 
-def quantities_of(y: MatrixLike | None, unlabeled: Any, n: int, *, warns: bool = False) -> Quantities:
+def quantities_of(y: MatrixLike, unlabeled: Any, n: int, *, warns: bool = False) -> Quantities:
     """Return the targets of n points, (l, c) of those without NaN.
 
     warns : whether to warn of points that have some of several targets only, as a fit does.
@@ -91,6 +92,9 @@ def quantities_of(y: MatrixLike | None, unlabeled: Any, n: int, *, warns: bool =
             fix="pass unlabeled=-1 if it marks unknown targets, or y as floats if it is a value")
     targets = targets.astype(np.float64)
     if unlabeled is not None:
+        require(isinstance(unlabeled, Real), f"unlabeled={unlabeled!r}", error=ParameterError,
+                why="targets are numbers, and so is what marks unknown ones",
+                fix="pass a number, or mark unknown targets with NaN")
         targets[targets == float(unlabeled)] = np.nan
     require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,
             why="no function with a finite norm takes them", fix="mark them unknown with NaN, or drop these rows")

@@ -314,3 +314,21 @@ def test_a_class_in_place_of_an_estimator_is_refused(blobs):
     X, y, _ = blobs
     with pytest.raises(ParameterError, match=r"base_estimator=Ridge is a class\n.*\n.*pass Ridge\(\)"):
         SemiSupervisedClassifier(base_estimator=Ridge).fit(X, y)
+
+
+def test_embeddings_of_any_library_stand_for_labels_in_a_fit_but_not_in_a_score(blobs, tmp_path):
+    """A fit without y knows the classes from rows of an HDF5 file as from an array; a score without y is refused."""
+    h5py = pytest.importorskip("h5py")
+    X, y, _ = blobs
+    expected = SemiSupervisedClassifier(class_embeddings=CENTERS).fit(X)
+    with h5py.File(tmp_path / "centers.h5", "w") as file:
+        model = SemiSupervisedClassifier(class_embeddings=file.create_dataset("centers", data=CENTERS)).fit(X)
+        np.testing.assert_array_equal(model.transduction_, expected.transduction_)
+        assert model.score(X, y) > 0.9
+        with pytest.raises(DataError, match="requires y to be passed"):
+            model.score(X)
+
+
+def test_a_marker_of_a_regressor_is_a_number():
+    with pytest.raises(ParameterError, match="unlabeled='\\?'.*a number"):
+        SemiSupervisedRegressor(unlabeled="?").fit(np.arange(20.0)[:, None], np.arange(20.0))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from ...base.errors import DataError, explain, require
 from ...base.missing import missing_values
+from ...base.types import MatrixLike
 
 LARGEST_WHOLE = 2.0**53  # floats represent all whole numbers up to here
 UNLABELED = -1  # the code of a point without a label
@@ -15,7 +16,7 @@ MAX_CLASSES = 1000
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
-def encode_labels(y: ArrayLike, unlabeled: object = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def encode_labels(y: MatrixLike, unlabeled: object = None, *, occurs: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Return int64 codes (n,), -1 for unlabeled points, and ascending classes (n_classes,): y = classes[codes].
 
     y : array-like, shape (n,) : integers, floats, booleans, text, objects, or a pandas Series or Categorical of them.
