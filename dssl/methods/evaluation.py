@@ -49,7 +49,7 @@ class MemoryWorkspace:
     execution: Execution
     artifacts: dict[str, MemoryArtifact] = field(default_factory=dict)
 
-    def run(self, steps: Sequence[Step], params: Any, keep: Collection[str] = ()) -> None:
+    def run(self, steps: Sequence[Step], params: object, keep: Collection[str] = ()) -> None:
         """Run steps in their order, each on what those before it have made.
 
         The arrays of an intermediate step are removed once the last of these steps that needs it has run; keep : the
@@ -185,7 +185,7 @@ class Evaluation:
             self._evaluators[group, uses_graph] = evaluator
         return evaluator
 
-    def _workspace(self, group: Group, uses_graph: bool, params: Any) -> MemoryWorkspace:
+    def _workspace(self, group: Group, uses_graph: bool, params: object) -> MemoryWorkspace:
         """Return what the steps before the choice make of parameters, once for equal ones on a graph."""
         steps = group.method.before_choice
         asked = [step.params(params) for step in steps]
@@ -279,7 +279,7 @@ def graph_in(artifact: Artifact) -> Graph:
                  Neighbors.stored(lists, attributes["neighbors"]), attributes)
 
 
-def require_named(value: Any, name: str = "a parameter") -> None:
+def require_named(value: object, name: str = "a parameter") -> None:
     """Raise ParameterError if a parameter, or one of its fields, is a function, or of a class that is not of dssl."""
     if isinstance(value, (list, tuple)):
         for each in value:
@@ -295,5 +295,6 @@ def require_named(value: Any, name: str = "a parameter") -> None:
     require(plain or ours, f"{name}={value!r} in a search with a workspace",
             why="its results are kept under what made them: finite numbers, texts, values of dssl; nothing tells what "
                 "a function does", fix="name a kernel or loss of dssl, or leave workspace out")
-    for item in dataclasses.fields(value) if ours else ():
-        require_named(getattr(value, item.name), item.name)
+    if dataclasses.is_dataclass(value):
+        for item in dataclasses.fields(value):
+            require_named(getattr(value, item.name), item.name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from ..kernels.base import BaseKernels, Kernel
 from ..kernels.nystrom import LandmarkMap, whiten
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.linear.features import FeatureLearner
-from ..learners.linear.kernel_model import KernelModel
+from ..learners.linear.kernel_model import KernelModel, ModelInKernel
 from ..learners.losses import LOSSES, LossName, Squared
 from ..learners.metrics import HINGE
 from ..learners.model import Model
@@ -37,12 +37,14 @@ from ..selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ..selection.folds import FoldParams
 from ..selection.halving import Repetitions, json_tables
 from ..selection.held_out_scores import HeldOut
+from ..storage.csr import Points
 from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
 from .selection_sections import Grid, Selection
 from .step import Context, Step
 
 Variant = dict[str, Any]  # the parameters of some features, by name, as a row of a search tells them
-MakeModel = Callable[[np.ndarray, np.ndarray, Coding], Model]
+T = TypeVar("T")
+MakeModel = Callable[[np.ndarray, np.ndarray, Coding], ModelInKernel]
 BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's features
 NO_WEIGHTS = ClassWeight()
 FEWER_LABELS = "or label fewer points"
@@ -129,7 +131,7 @@ class LinearSections(Sections):
         """Return the base kernel with each bandwidth that is tried."""
         return (self.kernel,)
 
-    def tried(self, name: str, value: Any) -> tuple[Any, ...]:
+    def tried(self, name: str, value: T) -> tuple[T, ...]:
         """Return the values of a parameter that are tried: those of the grid, or else the one that is given."""
         return (getattr(self.selection.grid, name) if self.selection else None) or (value,)
 
@@ -214,7 +216,7 @@ class LinearParams(ABC):
             learner.require_fits(len(target.labeled), width, budget)
 
 
-def base_map(kernel: Kernel, X: Any) -> LandmarkMap:
+def base_map(kernel: Kernel, X: Points) -> LandmarkMap:
     """Return features of the base kernel, whitened on labeled points X (l, d), which reproduce it there."""
     bare = LandmarkMap(kernel, X)
     return LandmarkMap(kernel, X, whiten(bare(X)).T)
@@ -225,7 +227,7 @@ def base_features(context: Context, kernel: Kernel, target: Target) -> Features:
     X = context.points("train").take(target.labeled)
     features = base_map(kernel, X)
 
-    def model(b: np.ndarray, intercept: np.ndarray, coding: Coding) -> Model:
+    def model(b: np.ndarray, intercept: np.ndarray, coding: Coding) -> ModelInKernel:
         return KernelModel(features.kernel, X, features.T @ b, intercept, coding)
 
     return Features(features(X), model, {})

@@ -28,6 +28,7 @@ from ..learners.target.target import Target
 from ..report.record import ReportText
 from ..report.sections.solver import multiscale_section, regions_section
 from ..storage.blocks import PartWriter, Rows
+from ..storage.csr import Points
 from .linear import (
     BASE,
     FEWER_LABELS,
@@ -186,7 +187,7 @@ def regions_of(model: Model, points: Rows, target: Target) -> dict[str, Any]:
         "classes": [str(name) for name in model.coding.classes] if isinstance(model.coding, ClassCoding) else []}}
 
 
-def dense_of(X: Any) -> np.ndarray:
+def dense_of(X: Points) -> np.ndarray:
     """Return points as an array of float64, which they may be no longer."""
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
 

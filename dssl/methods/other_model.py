@@ -41,11 +41,11 @@ class OtherModel:
 
     points: Rows
     given: np.ndarray | None
-    estimator: Any
+    estimator: object
     random_state: int
 
     @classmethod
-    def of(cls, context: Context, target: Target, estimator: Any, random_state: int) -> "OtherModel | None":
+    def of(cls, context: Context, target: Target, estimator: object, random_state: int) -> "OtherModel | None":
         """Return the other model of a step, None where there is none; raise DataError for invalid soft labels."""
         given = context.soft_labels()
         if given is None and estimator is None:
@@ -152,7 +152,7 @@ class PooledModel(SizedModel):
                 fix="list them in the order of the columns, such as classes: [cat, dog]"))
 
 
-def other_cost(f: PlanInputs, base_estimator: Any) -> Cost:
+def other_cost(f: PlanInputs, base_estimator: object) -> Cost:
     """Return what another model takes: nothing where there is none.
 
     Of an estimator that is cross-fitting the slowest of the named ones. What is said of all points is held as it is, by

@@ -65,7 +65,7 @@ def labeled_tags(context: Context) -> Tags:
     return Tags.from_arrays(context.arrays("labels"), context.attributes("labels"))
 
 
-def made_of_tags(make: Callable[[Context, Any], Mapping[str, Any]], context: Context, params: Any) -> dict[str, Any]:
+def made_of_tags(make: Callable[[Context, Any], Mapping[str, Any]], context: Context, params: object) -> dict[str, Any]:
     """Make a step for each tag; return its attributes. Models are joined to one of all tags."""
     names = next([tag["tag"] for tag in made.attributes[OF_TAGS]] for made in context.inputs.values()
                  if OF_TAGS in made.attributes)

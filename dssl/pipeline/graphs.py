@@ -307,12 +307,12 @@ def write_unreachable(folder: Path, health: Artifact, handled: str, source: Sour
             "ids": unreachable["ids"][:SHOWN], "handled": handled, "file": str(file) if file else None}
 
 
-def _vertices_cost(f: PlanInputs, spec: Any) -> Cost:
+def _vertices_cost(f: PlanInputs, spec: GraphSections) -> Cost:
     collapse = VertexParams.of(spec).duplicates == "collapse"
     return vertices_cost(f.points(f.n), f.budget) if collapse else cost_of(0, 0, 0, 0)
 
 
-def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
+def _neighbors_cost(f: PlanInputs, spec: GraphSections) -> Cost:
     """Return that of the searches that may be used; or of lists from a file.
 
     Raises DataError: the metric is of other columns, or of dense rows alone.
@@ -331,6 +331,7 @@ def _neighbors_cost(f: PlanInputs, spec: Any) -> Cost:
     made, copied = f.attributes.get("neighbors"), cost_of(0, 12 * f.vertices * k, 12 * f.vertices * k, 0)
     costs["trial"] = lambda: costs["descent"]() + copied
     costs["both"] = lambda: costs["descent"]() + costs["exact"]()
+    methods: set[str]
     if graph.method != "auto":
         methods = {graph.method}
     elif made is not None:

@@ -20,18 +20,18 @@ from .points import LABELS, POINTS, SCALED_POINTS
 from .predict.stage import predictions_with
 from .sample import sample_with
 from .scoring import agreement_with, scores_with, with_scored
-from .spec import KindSpec
+from .spec import KindSpec, Spec
 from .split import SPLIT
 from .stage import Kind, Stage, stages_of
 
 
 def kind_of_method(method: Method, spec: KindSpec) -> Kind:
     """Return the kind that runs a method by pipeline files of such a spec."""
-    def predicted_cost(f: PlanInputs, spec: Any) -> Cost:
+    def predicted_cost(f: PlanInputs, spec: Spec) -> Cost:
         cost = f.cost_of_tags(lambda of_tag: method.scores_cost(of_tag, spec.params))
         return replace(cost, tasks=cost.tasks // len(f.each_tag()))  # one predicts all tags
 
-    def scores_cost(f: PlanInputs, spec: Any) -> Cost:
+    def scores_cost(f: PlanInputs, spec: Spec) -> Cost:
         params, cost = spec.params, predicted_cost(f, spec)
         n_models = 1 + len(params.baselines)
         if spec.data.tags is not None:  # one model after the other
@@ -54,7 +54,7 @@ def _unlabeled(stage: Stage) -> Stage:
 
 def kind_of_clusters(method: Method) -> Kind:
     """Return the kind that runs a method of clusters."""
-    def assigned_cost(f: PlanInputs, spec: Any) -> Cost:
+    def assigned_cost(f: PlanInputs, spec: Spec) -> Cost:
         return method.scores_cost(f, spec.params)
 
     graph = (VERTICES, NEIGHBORS, GRAPH, _unlabeled(HEALTH)) if method.has_graph else ()

@@ -1,7 +1,7 @@
 """What is wrong with a pipeline file, all of it at once: each with the path of its key, and what was meant."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -152,7 +152,7 @@ def _plain(key: str) -> str:
     return key.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
-def _near(key: str, keys: Any, cutoff: float) -> list[str]:
+def _near(key: str, keys: Iterable[str], cutoff: float) -> list[str]:
     """Return the key that is written almost like one; none where no key is."""
     by_plain = {_plain(one): one for one in keys}
     return [by_plain[one] for one in get_close_matches(_plain(key), by_plain, 1, cutoff)]
@@ -186,7 +186,7 @@ def has_key(section: type, place: Sequence[int | str]) -> bool:
     return str(place[-1]) in keys_at(section, tuple(map(str, place[:-1])))
 
 
-def _is_short(value: Any) -> bool:
+def _is_short(value: object) -> bool:
     return isinstance(value, (str, int, float, bool)) and len(str(value)) < 80
 
 

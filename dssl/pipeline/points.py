@@ -344,7 +344,7 @@ def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
     return {**scale_points(context, scaling), "scale": {"kind": scaling.kind, **tried}}
 
 
-def _scaled_points_cost(f: PlanInputs, spec: Any) -> Cost:
+def _scaled_points_cost(f: PlanInputs, spec: Spec) -> Cost:
     scaling = spec.scaling
     if scaling is not None:
         return points_cost(f, scaling.kind)

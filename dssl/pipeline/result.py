@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from ..base.errors import DataError, explain, require
+from ..base.types import MatrixLike
 from ..data.dataset import Dataset
 from ..data.scaling.drift import Drift
 from ..execution.current import current_execution
@@ -223,7 +224,8 @@ class RunResult(ShownResult):
         """
         return open_model(self._models(), name)
 
-    def predict(self, X: Any, *, model: str = "model", execution: Execution | None = None) -> np.ndarray:
+    def predict(self, X: str | Path | MatrixLike, *, model: str = "model",
+                execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes or quantities of points.
 
         Parameters
@@ -247,7 +249,8 @@ class RunResult(ShownResult):
         fitted = self.model(model)
         return fitted.predict(fitted.rows_of(X, execution), execution)
 
-    def predict_proba(self, X: Any, *, model: str = "model", execution: Execution | None = None) -> np.ndarray:
+    def predict_proba(self, X: str | Path | MatrixLike, *, model: str = "model",
+                      execution: Execution | None = None) -> np.ndarray:
         """Return the probability of each class.
 
         Parameters
@@ -273,7 +276,7 @@ class RunResult(ShownResult):
         fitted = self.model(model)
         return fitted.predict_proba(fitted.rows_of(X, execution), execution)
 
-    def drift(self, X: Any, *, execution: Execution | None = None) -> Drift:
+    def drift(self, X: str | Path | MatrixLike, *, execution: Execution | None = None) -> Drift:
         """Return how the distribution of new points differs from that of the training points.
 
         Parameters

@@ -37,7 +37,7 @@ from ..selection.coverage import block_height
 from ..selection.coverage import row_bytes as distance_bytes
 from ..selection.suggest import MAX_PAIRS, MIN_PAIRS, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
-from ..storage.csr import as_rows
+from ..storage.csr import Points, as_rows
 from .spec import Spec
 from .stage import Stage
 from .suggested_rows import choose_rows, with_places
@@ -137,7 +137,7 @@ def _codes(coding: Coding, values: np.ndarray, unsupported: np.ndarray) -> np.nd
     return np.where(unsupported, -1, coding.codes(values))
 
 
-def _picture(context: Context, params: SampleParams, points: Any, vertex: np.ndarray, whole: bool) -> Picture:
+def _picture(context: Context, params: SampleParams, points: Points, vertex: np.ndarray, whole: bool) -> Picture:
     """Return places in the plane of whole numbers, and the lines between neighbors, of points and their vertices; JSON.
 
     The lines are those of the graph where the whole is drawn, and else those of a graph that joins the drawn points
@@ -158,7 +158,7 @@ def _picture(context: Context, params: SampleParams, points: Any, vertex: np.nda
             "labeled": [], "codes": [], "classes": []}
 
 
-def _distances(X: Any, metric: AnyMetric) -> np.ndarray:
+def _distances(X: Points, metric: AnyMetric) -> np.ndarray:
     """Return the distances of all pairs of points, (s, s) float32."""
     rule, rows = pair_metric_of(metric), measurable(X, metric)
     points = as_points(rows) if rule is None else rows
@@ -222,7 +222,7 @@ def _next(context: Context, params: SampleParams, models: SharedModels, labeled:
     return {"next": suggested.records()}
 
 
-def _rounded(value: Any) -> float | int:
+def _rounded(value: float) -> float | int:
     """Return a number to five digits, so that it is the same whichever blocks it was computed in."""
     return value if isinstance(value, int) else float(f"{value:.5g}")
 

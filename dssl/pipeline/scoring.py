@@ -300,7 +300,7 @@ def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
 
 def agreement_with(assigned_cost: Callable[[PlanInputs, Any], Cost]) -> Stage:
     """Return the stage that compares clusters with classes; assigned_cost : of assigning the test points."""
-    def agreement_cost(f: PlanInputs, spec: Any) -> Cost:
+    def agreement_cost(f: PlanInputs, spec: Spec) -> Cost:
         """Return that of the clusters of test points by all models, and of training points by the baselines."""
         cost = assigned_cost(f, spec) if f.n_test else cost_of(0, 0, 0, 0)
         for n in filter(None, (f.n, f.n_test)):

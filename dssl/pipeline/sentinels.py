@@ -5,7 +5,6 @@ They are found before a source has a spec, by where they lie and by how often th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,7 +55,7 @@ class ExtentsTask:
         return out.write(**moments_of(inliers), **outliers)
 
 
-def numbers_in(X: Any) -> np.ndarray:
+def numbers_in(X: np.ndarray | pd.DataFrame) -> np.ndarray:
     """Return the cells of a block (b, d) as float64, NaN where they are no numbers."""
     if not isinstance(X, pd.DataFrame):
         return np.asarray(X, np.float64)
@@ -65,7 +64,7 @@ def numbers_in(X: Any) -> np.ndarray:
     return np.array(columns).T
 
 
-def finite_in(X: Any) -> np.ndarray:
+def finite_in(X: np.ndarray | pd.DataFrame) -> np.ndarray:
     """Return the cells of a block (b, d) as float64, NaN where they are no finite numbers."""
     numbers = numbers_in(X)
     return np.where(np.isfinite(numbers), numbers, np.nan)

@@ -37,6 +37,7 @@ from .rows_in_use import (
     SplitParams,
     known_target_of,
 )
+from .spec import Spec
 from .stage import Stage
 from .tags import TAGS, read_tags, tag_count
 
@@ -247,7 +248,7 @@ def _require_room(budget: int, n_rows: int, n_tags: int) -> None:
                 "out tags that few rows have")
 
 
-def _split_cost(f: PlanInputs, spec: Any) -> Cost:
+def _split_cost(f: PlanInputs, spec: Spec) -> Cost:
     """Return that of passes over the labels, in the driver: a block of rows with what is known and drawn of them.
 
     One finds the classes, one counts them; one counts what can be tested, one all rows, one draws, and one takes the

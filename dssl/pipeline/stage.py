@@ -63,23 +63,23 @@ def stages_of(method: Method, spec: type[Spec]) -> tuple[Stage, ...]:
 
 
 def _stage_of(step: Step, kind_of_spec: type[Spec], *, of_labels: bool) -> Stage:
-    def params_of(spec: Any) -> Any:
+    def params_of(spec: Spec) -> Any:
         return step.params(spec.params)
 
     params_of.__annotations__["spec"] = kind_of_spec
 
-    def cost_of(inputs: PlanInputs, spec: Any) -> Cost:
+    def cost_of(inputs: PlanInputs, spec: Spec) -> Cost:
         if not of_labels:
             return step.cost(inputs.each_tag()[0], spec.params)
         return inputs.cost_of_tags(lambda of_tag: step.cost(of_tag, spec.params))
 
-    def make(context: Context, params: Any) -> Attributes:
+    def make(context: Context, params: object) -> Attributes:
         return made_of_tags(step.make, context, params) if is_of_tags(context) else step.make(context, params)
 
     def section(run: RunRecord) -> Section | None:
         return step.section(run) if step.section and OF_TAGS not in run.stage(step.name) else None
 
-    def refused(inputs: PlanInputs, spec: Any) -> DsslError | None:
+    def refused(inputs: PlanInputs, spec: Spec) -> DsslError | None:
         return None if step.refuses is None else step.refuses(inputs.each_tag()[0], spec.params)
 
     return Stage(step.name, step.version, step.needs, params_of, make, cost_of, step.hint, refuses=refused,

@@ -20,7 +20,7 @@ Item = dict[str, Any]  # what is wrong with a value: loc, type, msg and input, a
 
 
 @cache
-def adapter_of(cls: Any) -> TypeAdapter[Any]:
+def adapter_of(cls: type) -> TypeAdapter[Any]:
     """Return what makes instances of a dataclass from mappings."""
     return TypeAdapter(cls)
 
@@ -32,7 +32,7 @@ def types_of(cls: type) -> dict[str, Any]:
     return {item.name: hints[item.name] for item in fields(cls)}
 
 
-def section_of(annotation: Any) -> type | None:
+def section_of(annotation: object) -> type | None:
     """Return the section that a field holds, None where it is a value."""
     return next((part for part in (annotation, *get_args(annotation)) if isinstance(part, type) and
                  is_dataclass(part)), None)
@@ -46,7 +46,7 @@ def validated(cls: type, given: Mapping[str, Any]) -> tuple[Any, list[Item]]:
     """
     items = boolean_items(cls, given)
     refused = [item["loc"] for item in items]
-    left: Any = without(given, refused)
+    left = without(given, refused)
     while True:
         try:
             return adapter_of(cls).validate_python(left), items
@@ -71,7 +71,7 @@ def _is_of_the_rest(item: Item, refused: Sequence[tuple[int | str, ...]]) -> boo
         len(key) > len(place) and key[:len(place)] == place for key in refused)
 
 
-def of_their_kind(cls: type, given: Any, items: Sequence[Any]) -> list[Item]:
+def of_their_kind(cls: type, given: object, items: Sequence[Any]) -> list[Item]:
     """Return pydantic's errors without the names of sections in their paths, where a key takes a value or a section.
 
     Of a mapping those about values are left out, and of any other value those about the section.
@@ -84,8 +84,8 @@ def of_their_kind(cls: type, given: Any, items: Sequence[Any]) -> list[Item]:
             if section is not None and part == section.__name__:
                 fits = isinstance(value, Mapping)
                 continue
-            inside = isinstance(value, Mapping) and path and section is not None and str(part) not in types_of(section)
-            fits = fits and not (inside and part not in value)
+            fits = fits and not (isinstance(value, Mapping) and path and section is not None
+                                 and str(part) not in types_of(section) and part not in value)
             path.append(part)
             section = section_of(types_of(section).get(str(part))) if section is not None else None
             value = value.get(part) if isinstance(value, Mapping) else value
@@ -109,21 +109,21 @@ def key_of(section: tuple[int | str, ...], error: DsslError) -> tuple[int | str,
     return (*section, named[1]) if named and named[0].endswith("=") else section
 
 
-def without(given: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
+def without(given: Mapping[Any, Any], places: Iterable[tuple[int | str, ...]]) -> Mapping[Any, Any]:
     """Return a mapping without what is at some paths, or at as much of a path as there is."""
     for place in {known_part(given, place) for place in places}:
         given = _without(given, place)
     return given
 
 
-def known_part(given: Any, place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+def known_part(given: object, place: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return as much of a path as a mapping has."""
     if place and isinstance(given, Mapping) and place[0] in given:
         return (place[0], *known_part(given[place[0]], place[1:]))
     return ()
 
 
-def _without(given: Any, place: tuple[int | str, ...]) -> Any:
+def _without(given: Mapping[Any, Any], place: tuple[int | str, ...]) -> Mapping[Any, Any]:
     if not place or place[0] not in given:
         return given
     if len(place) > 1:
@@ -147,12 +147,12 @@ def boolean_items(cls: type, given: Mapping[str, Any], above: tuple[str, ...] = 
     return items
 
 
-def _takes_booleans(annotation: Any) -> bool:
+def _takes_booleans(annotation: object) -> bool:
     """Return whether a boolean, or anything, is among the values of a type."""
     return annotation in (bool, Any) or isinstance(annotation, bool) or any(map(_takes_booleans, get_args(annotation)))
 
 
-def _first_boolean(value: Any) -> bool | None:
+def _first_boolean(value: object) -> bool | None:
     """Return a boolean that a value is or holds, None where there is none."""
     if isinstance(value, bool):
         return value

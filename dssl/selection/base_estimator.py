@@ -1,6 +1,6 @@
 """What any other estimator, fitted to the labels, says of all points: cross-fitted soft labels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ CLASSIFIERS, REGRESSORS = ("boosting", "logistic"), ("boosting", "ridge")
 BLOCK_NUMBERS = 1 << 24  # of a dense block of rows
 
 
-def base_estimator_of(given: Any, *, classes: bool, random_state: int) -> Any:
+def base_estimator_of(given: object, *, classes: bool, random_state: int) -> Any:
     """Return the estimator of a name, or the one that is given; raise ParameterError where it cannot be used."""
     if isinstance(given, str):
         names = CLASSIFIERS if classes else REGRESSORS
@@ -43,7 +43,7 @@ def base_estimator_of(given: Any, *, classes: bool, random_state: int) -> Any:
     return given
 
 
-def cross_fitted(given: Any, rows: Rows, target: Target, weight: np.ndarray | None, random_state: int) -> SoftLabels:
+def cross_fitted(given: object, rows: Rows, target: Target, weight: np.ndarray | None, random_state: int) -> SoftLabels:
     """Return what an estimator says of rows (n, d) when it is fitted to all labels, and to those outside each fold.
 
     There are `FOLDS` folds; the only label of a class is not held out, and where no class has two the soft labels of
@@ -69,7 +69,7 @@ def cross_fitted(given: Any, rows: Rows, target: Target, weight: np.ndarray | No
                                         np.zeros((len(rows), target.indicators().shape[1]))) for fold in folds])
 
 
-def _predicted(estimator: Any, X: Points, part: Target, weight: np.ndarray | None, rows: Rows) -> np.ndarray:
+def _predicted(estimator: object, X: Points, part: Target, weight: np.ndarray | None, rows: Rows) -> np.ndarray:
     """Return what a fit to some labels says of all rows, (n, c)."""
     of_labels = {} if weight is None else {"sample_weight": weight}
     clone = library("sklearn.base").clone
@@ -92,11 +92,11 @@ def _predicted(estimator: Any, X: Points, part: Target, weight: np.ndarray | Non
     return values
 
 
-def _blocks(rows: Rows) -> Sequence[tuple[int, Points]] | Any:
+def _blocks(rows: Rows) -> Iterator[tuple[int, Points]]:
     return rows.blocks(max(1, BLOCK_NUMBERS // rows.shape[1]))
 
 
-def _dense(X: Any, estimator: Any) -> Any:
+def _dense(X: Points, estimator: object) -> Points:
     """Return points as an estimator takes them: sparse ones become dense for boosted trees."""
     if not hasattr(X, "toarray"):
         return X

@@ -7,12 +7,13 @@ selected on all labels, which favors the model with more candidates: `corrected_
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..base.wilson import interval_of_share
 from ..learners.class_prior import LABELS, ClassPrior
+from ..learners.linear.kernel_model import ModelInKernel
 from ..learners.metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..learners.model import spaced_values
 from ..learners.prior_shift import prior_shift
@@ -39,6 +40,7 @@ MAX_CURVE_LABELS = 500  # above which there is no curve
 TOO_MANY = f"it is computed for at most {MAX_CURVE_LABELS} labels"
 MAX_FOLDED = 5000  # labels above which one fold alone is held out, where that is asked for
 CURVE_STREAM = 17  # of the seed
+M = TypeVar("M", bound=ModelInKernel)
 NO_CLAIM = "no claim"  # where the model was selected among more candidates than its base
 
 
@@ -89,10 +91,12 @@ class LabelFolds:
         return cls(folds, _draws(strata, random_state) if curve else [], single)
 
     @classmethod
-    def of_sizes(cls, sizes: Sequence[int], **options: Any) -> "LabelFolds":
+    def of_sizes(cls, sizes: Sequence[int], random_state: int = 0, *, a_fit_each: bool = False,
+                 curve: bool = True) -> "LabelFolds":
         """Return the folds of labels of classes of these sizes, for a plan; any more than `MAX_CURVE_LABELS` are alike.
         """
-        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_CURVE_LABELS + 1)), **options)
+        return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_CURVE_LABELS + 1)), random_state,
+                             a_fit_each=a_fit_each, curve=curve)
 
     @property
     def repetitions(self) -> list[list[np.ndarray]]:
@@ -241,8 +245,8 @@ def _scored(held_out: HeldOut, metric: PointMetric) -> dict[str, Any]:
     return {metric.name: score.value, "standard_error": score.standard_error, "interval": interval}
 
 
-def with_prior(model: Any, target: Target, held_out: Sequence[HeldOut], points: Rows, assumed: ClassPrior = LABELS, *,
-               weight: np.ndarray | None = None) -> tuple[Any, Calibration | None, list[HeldOut]]:
+def with_prior(model: M, target: Target, held_out: Sequence[HeldOut], points: Rows, assumed: ClassPrior = LABELS, *,
+               weight: np.ndarray | None = None) -> tuple[M, Calibration | None, list[HeldOut]]:
     """Return a model shifted to the class frequencies, its calibration, and its held-out values.
 
     held_out : in the order of `LabelFolds.repetitions`, by fits whose values assume the class frequencies `assumed`.

@@ -47,7 +47,7 @@ class CandidateScores:
 
     @classmethod
     def of(cls, repetitions: Sequence[HeldOut], tie: PointMetric, scoring: str | None = None,
-           fitted: Sequence[HeldOut] | None = None, *, complete: bool = False, **parameters: Any) -> Self:
+           fitted: Sequence[HeldOut] | None = None, *, complete: bool = False, **parameters: object) -> Self:
         """Return the scores of held-out values in each repetition of the folds.
 
         For classes these are the error and the metric `tie`, for quantities the rmse and the mae; and the score of
@@ -99,7 +99,7 @@ class CandidateScores:
                 row |= {} if ends is None else {f"{name}_interval": ends}
         return row
 
-    def with_parameters(self, **parameters: Any) -> Self:
+    def with_parameters(self, **parameters: object) -> Self:
         return replace(self, parameters={**self.parameters, **parameters})
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..base.errors import DataError, ParameterError, explain, require
 from ..learners.linear.gram import LearnerParams, fit_gram
@@ -17,7 +18,7 @@ FOLD_STREAM = 4  # of the seed, apart from those that choose labels and test poi
 LEAVE_ONE_OUT = "leave_one_out"
 
 
-def labeled_folds(codes: np.ndarray, n_folds: Any, random_state: int, repetition: int = 0) -> list[np.ndarray]:
+def labeled_folds(codes: np.ndarray, n_folds: int | str, random_state: int, repetition: int = 0) -> list[np.ndarray]:
     """Return up to `n_folds` ascending, disjoint lists of positions in `codes` (l,), the classes 0, 1, ...
 
     The seed and the number of the repetition determine a random order, in which each class is spread evenly over the
@@ -26,7 +27,7 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, random_state: int, repetition
     Raises ParameterError: fewer than two folds, or no whole number of them. DataError: no class has two points.
     """
     require_folds(n_folds)
-    n_folds = len(codes) if n_folds == LEAVE_ONE_OUT else n_folds
+    count = len(codes) if isinstance(n_folds, str) else n_folds
     order = block_rng(random_state, FOLD_STREAM, *([repetition] if repetition else [])).permutation(len(codes))
     shuffled = np.asarray(codes)[order]
     dealt = [order[shuffled == code] for code in np.unique(shuffled) if (shuffled == code).sum() > 1]
@@ -35,16 +36,16 @@ def labeled_folds(codes: np.ndarray, n_folds: Any, random_state: int, repetition
             fix="label two points of a class, or leave selection out: set the parameters by hand")
     # A class of fewer points than folds is never whole in one fold, because consecutive members go to different folds.
     members = np.concatenate(dealt)
-    return [np.sort(members[fold::n_folds]) for fold in range(min(n_folds, len(members)))]
+    return [np.sort(members[fold::count]) for fold in range(min(count, len(members)))]
 
 
-def require_folds(n_folds: Any) -> None:
+def require_folds(n_folds: object) -> None:
     """Raise ParameterError unless the number of folds is a whole number >= 2, or "leave_one_out"."""
     if isinstance(n_folds, str) and n_folds == LEAVE_ONE_OUT:
         return
-    whole = isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool)
-    require(whole and n_folds >= 2, f"{n_folds!r} folds, expected a whole number >= 2",
-            why="a fold is held out of the others", fix=f'use 5, or 10 for few labels, or "{LEAVE_ONE_OUT}"')
+    require(isinstance(n_folds, (int, np.integer)) and not isinstance(n_folds, bool) and int(n_folds) >= 2,
+            f"{n_folds!r} folds, expected a whole number >= 2", why="a fold is held out of the others",
+            fix=f'use 5, or 10 for few labels, or "{LEAVE_ONE_OUT}"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,8 @@ class GivenFolds:
         return [list(folds) for folds in self.given]
 
 
-def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any = None) -> list[list[np.ndarray]]:
+def held_out_folds(cv: Any, target: Target, random_state: int = 0,
+                   groups: ArrayLike | None = None) -> list[list[np.ndarray]]:
     """Return the held-out positions among the labeled points for each repetition, in ascending and disjoint folds.
 
     cv : a number of stratified folds (`labeled_folds`), or "leave_one_out"; a splitter of scikit-learn, which gets the
@@ -122,7 +124,7 @@ def held_out_folds(cv: Any, target: Target, random_state: int = 0, groups: Any =
     return repetitions
 
 
-def _positions_of(cv: Any, strata: np.ndarray, groups: Any) -> list[np.ndarray]:
+def _positions_of(cv: Any, strata: np.ndarray, groups: ArrayLike | None) -> list[np.ndarray]:
     """Return the ascending positions of each fold of a splitter or list; raise ParameterError if they are invalid."""
     if hasattr(cv, "split"):
         try:
@@ -205,12 +207,12 @@ class LabeledKFold:
     cv=LabeledKFold(5))``.
     """
 
-    def __init__(self, n_splits: int = 5, *, unlabeled: Any = None, random_state: int = 0):
+    def __init__(self, n_splits: int = 5, *, unlabeled: object = None, random_state: int = 0):
         self.n_splits = n_splits
         self.unlabeled = unlabeled
         self.random_state = random_state
 
-    def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def split(self, X: object, y: ArrayLike, groups: object = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the training and test rows of each fold.
 
         Parameters
@@ -242,7 +244,7 @@ class LabeledKFold:
             test = labeled[fold]
             yield np.setdiff1d(np.arange(len(codes)), test, assume_unique=True), test
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(self, X: object = None, y: ArrayLike | None = None, groups: object = None) -> int:
         """Return the number of folds.
 
         Parameters

@@ -41,11 +41,11 @@ class Rung:
         return sum(len(folds) for folds in self.repetitions)
 
 
-def require_factor(factor: Any) -> None:
+def require_factor(factor: object) -> None:
     """Raise ParameterError unless the factor of halving is None, or a number > 1."""
-    number = isinstance(factor, Real) and not isinstance(factor, bool)
-    require(factor is None or (number and 1 < float(factor) < np.inf), f"factor={factor!r}, expected a number > 1",
-            why="one in so many candidates goes on to the next rung",
+    require(factor is None or (isinstance(factor, Real) and not isinstance(factor, bool)
+                               and 1 < float(factor) < np.inf),
+            f"factor={factor!r}, expected a number > 1", why="one in so many candidates goes on to the next rung",
             fix="use 3, or None to evaluate all on all folds")
 
 

@@ -21,7 +21,6 @@ Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.special import betainc, gammaln, nctdtr, ndtr, ndtri, stdtr, stdtrit, xlog1py, xlogy
@@ -124,7 +123,7 @@ def mcnemar_power(m: int, wins: float, losses: float) -> float:
     return float(probability @ more_than(allowed, d, wins / differ))
 
 
-def more_than(count: Any, n: Any, p: float) -> Any:
+def more_than(count: float | np.ndarray, n: int | np.ndarray, p: float) -> np.ndarray:
     """Return the probability that a binomial of n and p is more than a count."""
     return np.where(count < n, betainc(count + 1, np.maximum(n - count, 1), p), 0.0)
 

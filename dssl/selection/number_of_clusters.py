@@ -15,7 +15,7 @@ Hastie, "Estimating the number of clusters in a data set via the gap statistic",
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def number_of_clusters(features: Features, rule: NumberRule, largest: int, rando
     return int(accepted[0]) + 1 if len(accepted) else max(len(gaps) - 1, 1), {"gaps": gaps[:-1].tolist()}
 
 
-def number_rule(n_clusters: Any, max_clusters: int) -> NumberRule | None:
+def number_rule(n_clusters: object, max_clusters: int) -> NumberRule | None:
     """Return the rule for the number of clusters, None if it is a number; raise ParameterError for anything else."""
     if not isinstance(n_clusters, str):
         return None  # `KMeansParams` checks it

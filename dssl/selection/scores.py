@@ -12,7 +12,8 @@ from ..learners.model import Model, Output, SharedModels, predict_blocks
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
-from ..storage.blocks import Arrays, Parts, Rows
+from ..storage.blocks import Arrays, Parts, Receipt, Rows
+from ..storage.csr import Points
 from .calibration import reliability_of
 from .held_out_scores import MIN_PROBABILITY
 from .interval import interval_of_rmse, interval_of_score
@@ -36,7 +37,7 @@ class Predictions(Output):
 
     true: Arrays
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], Any]]:
         first, *others = [model.coding.predictions(np.zeros((0, model.n_columns)), np.zeros(0, np.int64))
                           for model in models.values()]
         coding = next(iter(models.values())).coding
@@ -47,7 +48,7 @@ class Predictions(Output):
                 **{name: ((len(models),), array.dtype) for name, array in first.items()
                    if all(name in other for other in others)}}
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         true = self.true.load()["true"][start:start + X.shape[0]]
         outputs, values_of = [], dict[str, np.ndarray]()
         for name, model in models.items():

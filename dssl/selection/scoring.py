@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..base.wilson import interval_of_share
+from ..learners.metrics import ClassScoring
 from ..learners.target.coding import Coding, margins_of
 from ..learners.target.target import Classes
 from .calibration import held_out_probabilities, shared_calibrations
@@ -37,7 +38,7 @@ KEYS = {"balanced_accuracy": "balanced_accuracy", "f1": "f1", "f1_macro": "f1_ma
         "neg_log_loss": "log_loss"}
 
 
-def with_scoring(target: Classes, scoring: Any) -> Classes:
+def with_scoring(target: Classes, scoring: ClassScoring | None) -> Classes:
     """Return a target whose decisions optimize a scoring (None is accuracy), or raise ParameterError."""
     require_scoring(scoring, classes=True, n_classes=target.n_strata)
     return replace(target, scoring=scoring or "accuracy")

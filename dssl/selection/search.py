@@ -111,7 +111,7 @@ class CrossValidation:
     def folds(self) -> list[np.ndarray]:
         return [fold for folds in self.repetitions for fold in folds]
 
-    def scores(self, values: Sequence[np.ndarray], coding: Coding, **parameters: Any) -> CandidateScores:
+    def scores(self, values: Sequence[np.ndarray], coding: Coding, **parameters: object) -> CandidateScores:
         """Return the scores of held-out values (l, c) in each repetition."""
         fitted = [HeldOut(self.target, coding, each, folds, self.weight)
                   for each, folds in zip(values, self.repetitions, strict=True)]
@@ -199,7 +199,7 @@ def search_base(base: Kernel, X_l: np.ndarray, params: GridParams,
 
 
 def _search_C(grams: Iterable[tuple[np.ndarray, float]], params: GridParams, validation: CrossValidation,
-              **parameters: Any) -> list[CandidateScores]:
+              **parameters: object) -> list[CandidateScores]:
     """Return a candidate for each C. grams : of each fold, with the share of the unpenalized intercept."""
     n_repetitions = len(validation.repetitions)
     number = np.repeat(np.arange(n_repetitions), [len(folds) for folds in validation.repetitions])

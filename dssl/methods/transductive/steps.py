@@ -39,12 +39,14 @@ from ...storage.blocks import PartWriter
 from ..linear import NO_WEIGHTS
 from ..step import Context
 
+Bandwidth = float | str | None  # of a base kernel
+
 
 @dataclass(frozen=True)
 class Candidate:
     """What may be chosen: the bandwidth of the kernel, and the penalties."""
 
-    bandwidth: float | str | None
+    bandwidth: Bandwidth
     penalties: TransductiveParams
 
     @classmethod
@@ -163,7 +165,8 @@ def make_landmarks(context: Context, params: LandmarkChoice) -> dict[str, Any]:
     return {**chosen[0].attributes, "n_landmarks": max(landmarks.points.shape[0] for landmarks in chosen)}
 
 
-def features_at(context: Context, params: TransductiveKernelParams, bandwidth: Any, n_columns: int) -> NystromFeatures:
+def features_at(context: Context, params: TransductiveKernelParams, bandwidth: Bandwidth,
+                n_columns: int) -> NystromFeatures:
     """Return the features of the kernel of a bandwidth on its landmarks, for fits of so many columns."""
     by_bandwidth = params.landmarks.method == "leverage"
     part = params.kernels.bandwidths.index(bandwidth) if by_bandwidth else 0
@@ -250,8 +253,8 @@ def fit_models(context: Context, params: TransductiveKernelParams, candidates: S
     return models
 
 
-def _fit_at(context: Context, params: TransductiveKernelParams, bandwidth: Any, penalties: Sequence[TransductiveParams],
-            repetitions: Repetitions) -> list[list[FittedModel]]:
+def _fit_at(context: Context, params: TransductiveKernelParams, bandwidth: Bandwidth,
+            penalties: Sequence[TransductiveParams], repetitions: Repetitions) -> list[list[FittedModel]]:
     target = context.target()
     assert isinstance(target, Classes)
     features = features_at(context, params, bandwidth, columns_of(target, repetitions))

@@ -129,7 +129,7 @@ def _changes(artifact: Artifact, earlier: Manifest, files: Mapping[str, str]) ->
             *(f"the contents of {files[name]} are new" if name in files else f"another {name}" for name in inputs)]
 
 
-def _leaves(params: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(params: object, name: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted name and the value of each parameter."""
     if isinstance(params, Mapping) and params:
         for key, value in params.items():
@@ -138,7 +138,7 @@ def _leaves(params: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, params
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= 20 else f"{text[:17]}..."
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...base.errors import DataError, SpecError, explain, require
+from ...base.types import MatrixLike
 from ...data.columns import Columns
 from ...data.dataset import Dataset
 from ...data.frames import as_pandas, column_of, with_elements
@@ -246,7 +247,7 @@ class FittedPipeline:
         texts = dataset.attributes.get("label_names")
         return RowNames(str(target), dataset.y, None if texts is None else np.array([*texts, ""]))
 
-    def rows_of(self, X: Any, execution: Execution) -> Rows:
+    def rows_of(self, X: str | Path | MatrixLike, execution: Execution) -> Rows:
         """Return raw points as rows that the model predicts.
 
         X : a source (see `dataset_of`), a DataFrame of any library with the columns of the training data among its

@@ -27,7 +27,7 @@ from ...data.ingest_params import IngestParams
 from ...data.readers.file_rows import FileRowBlock, FileRows
 from ...data.readers.parquet import parquet_writer
 from ...data.scaling.scaling import ScaledRows, Scaling
-from ...data.source_files import digested
+from ...data.source_files import Source, digested
 from ...data.sources import fetch
 from ...execution.cost import Cost, cost_of
 from ...learners.model import predict_blocks, stored_models
@@ -137,7 +137,7 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *, of_training:
 
     of_training, scored : whether the values at the training and at the test points are there already.
     """
-    def cost(f: PlanInputs, spec: Any) -> Cost:
+    def cost(f: PlanInputs, spec: Spec) -> Cost:
         upper = spec.predictions.limit
         if upper is not None and f.n_rows > upper:
             return cost_of(0, 0, 0, 0)
@@ -182,7 +182,7 @@ def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | N
 # ---- the table
 
 
-def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Any, read: IngestParams,
+def write_predictions(folder: Path, artifacts: dict[str, Artifact], source: Source, read: IngestParams,
                       format: str, safe_csv: bool = False) -> Path | None:
     """Write the table of all rows into a run's folder, block by block; return it, None where nothing was predicted.
 

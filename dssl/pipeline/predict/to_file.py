@@ -36,8 +36,8 @@ from ...execution.tasks import Execution
 from ...learners.model import Model, Output, predict_blocks, rejected_rows
 from ...learners.probabilities import Calibration, TagCalibration
 from ...learners.target.coding import ClassCoding, Coding, TagCoding, margins_of
-from ...storage.blocks import Rows, row_ranges
-from ...storage.csr import as_rows
+from ...storage.blocks import Receipt, Rows, row_ranges
+from ...storage.csr import Points, as_rows
 from ...storage.csv_lines import CsvLines
 from ...storage.files import draft_of
 from ...storage.hdf5 import Original
@@ -60,7 +60,7 @@ class Answers(Output):
     of_all: bool = False
     outliers: Rows | None = None
 
-    def arrays(self, models: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], Any]]:
         model, = models.values()
         answer = _answer(model.coding, np.zeros((1, model.n_columns)))
         arrays: dict[str, tuple[tuple[int, ...], Any]] = {"predicted": (answer.shape[1:], answer.dtype),
@@ -71,13 +71,13 @@ class Answers(Output):
             arrays["probabilities"] = ((len(model.coding.classes),), np.float64)
         return arrays
 
-    def __call__(self, models: Mapping[str, Any], X: Any, start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         return self.of_values(model.coding, values, unsupported, start)
 
     def of_values(self, coding: Coding, values: np.ndarray, unsupported: np.ndarray,
-                  start: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+                  start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         """Return what is written of the values (b, c) of points from number `start` on, and the receipt.
 
         unsupported (b,) bool : of which the model says nothing.
@@ -233,7 +233,7 @@ def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
     return coding.can_mark_missing or of_all or suffix not in (".npy", ".zarr")
 
 
-def predict_to_file(model: Model, X: Any, out: Path, execution: Execution, *, reject: bool = False,
+def predict_to_file(model: Model, X: Rows, out: Path, execution: Execution, *, reject: bool = False,
                     calibration: Calibration | TagCalibration | None = None, of_all: bool = False,
                     outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
                     continued: Continued = FROM_NOTHING, cells: Original | None = None) -> dict[str, Any]:
