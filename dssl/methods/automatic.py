@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 
@@ -49,7 +49,7 @@ from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Quantities, Target
 from ..report.record import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
-from ..selection.by_labels import LabelFolds, by_labels, has_another
+from ..selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, has_another
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.scoring import with_scoring
@@ -149,7 +149,7 @@ class AutomaticSections(GraphSections):
             base_estimator=self.model.base_estimator)
 
 
-def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
+def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     """Fit the model, the supervised baseline and the nearest label; write the model's values at the points."""
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
     if isinstance(target, Classes):
@@ -186,7 +186,7 @@ def make_models(context: Context, params: AutomaticParams) -> dict[str, Any]:
     for name, values in at_labels.items():
         described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
     described["model"] |= calibration_attributes(fitted.calibration)
-    compared = dict[str, Any]()
+    compared: OfModels = {}
     if params.compares:
         described["base"] |= calibration_attributes(fitted.calibration_supervised)
         compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state,
@@ -243,7 +243,7 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
 
 
 def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int, *,
-               curve: bool) -> dict[str, Any]:
+               curve: bool) -> dict[str, object]:
     """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
     if not len(fitted.positions):
         return {"n": 0, "why": "no label is held out"}
@@ -285,8 +285,17 @@ class OddLabels(UserWarning):
     """Some labels are far from their leave-one-out predictions."""
 
 
-def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
-    """Return the `row`, `column`, `value` and `prediction` of each odd label as JSON, the worst first.
+class OddLabel(TypedDict):
+    """A target far from its leave-one-out prediction, by its row and its column."""
+
+    row: int
+    column: int
+    value: float
+    prediction: float
+
+
+def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[OddLabel]:
+    """Return the odd labels as JSON, the worst first.
 
     held_out (l, c) : leave-one-out predictions. rows (l,) : numbers of the labeled points.
     """
@@ -303,13 +312,13 @@ def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[d
              "prediction": float(held_out[i, j])} for i, j in suspicious[order]]
 
 
-def odd_labels_in_words(odd: Sequence[dict[str, Any]]) -> str:
+def odd_labels_in_words(odd: Sequence[OddLabel]) -> str:
     shown = "; ".join(f"row {label['row']} has {label['value']:.6g}, and the others predict {label['prediction']:.6g}"
                       for label in odd[:5])
     return shown + (f"; and {len(odd) - 5} more" if len(odd) > 5 else "")
 
 
-def warn_odd_labels(odd: Sequence[dict[str, Any]]) -> None:
+def warn_odd_labels(odd: Sequence[OddLabel]) -> None:
     if odd:
         warnings.warn(explain(
             "some targets are far from what the other labels predict (rows count from 0): "

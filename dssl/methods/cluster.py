@@ -14,8 +14,9 @@ import warnings
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property, partial
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
+from ..base.digest import JsonObject
 from ..base.errors import explain
 from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of, gram_seconds
@@ -29,6 +30,7 @@ from ..learners.linear.features import sample_model
 from ..learners.target.target import Target
 from ..report.record import ReportText
 from ..report.sections.solver import cluster_section
+from ..selection.by_labels import ModelsMade
 from ..storage.blocks import STEP_BYTES
 from .linear import (
     BASE,
@@ -199,7 +201,7 @@ class ClusterKernelParams(LinearParams):
             "truncated": basis.attributes.get("truncated", False)})
 
 
-def make_basis(context: Context, params: BasisParams) -> dict[str, Any]:
+def make_basis(context: Context, params: BasisParams) -> dict[str, list[JsonObject]]:
     """Find the eigenpairs of each kernel; a killed run goes on after the last that was done, or the last tile of it."""
     points, labeled, bases = context.points("train"), context.target().labeled, []
     for number, kernel in enumerate(params.kernels.on(points)):
@@ -220,7 +222,7 @@ def basis_in(context: Context, params: ClusterKernelParams, number: int) -> Clus
     return ClusterBasis.from_arrays(kernel, context.inputs["basis"].parts.within(f"basis{number}").read(0), attributes)
 
 
-def make_models(context: Context, params: ClusterKernelParams) -> dict[str, Any]:
+def make_models(context: Context, params: ClusterKernelParams) -> ModelsMade:
     """Fit the model and its baseline; warn where all points are nearly alike in the kernel, or its rank cuts it off."""
     attributes = fit_models(context, params)[1]
     contrast = attributes["models"]["model"]["contrast"]

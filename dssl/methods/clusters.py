@@ -7,14 +7,14 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
-from ..base.digest import require_at_least, require_random_state
+from ..base.digest import JsonObject, require_at_least, require_random_state
 from ..base.errors import DsslError
 from ..base.profiler import process_peak
 from ..execution.cost import Cost, cost_of
@@ -188,7 +188,22 @@ class ClustersParams:
     baselines: tuple[str, ...] = ("euclidean",)
 
 
-def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
+class ClustersMade(TypedDict):
+    """What is known of clusters and of what they were found in; `clusters` names the array of the points' clusters."""
+
+    models: dict[str, JsonObject]
+    feature_map: str
+    features: Mapping[str, object]
+    chosen: Mapping[str, object]
+    counts: list[int]
+    inertia: float
+    kmeans: Mapping[str, object]
+    clusters: str
+    no_cluster: int
+    peak_rss_bytes: int
+
+
+def make_clusters(context: Context, params: ClustersParams) -> ClustersMade:
     """Find the clusters of the training points; write the model, `labels` (n,), and points of a picture."""
     points, execution, kmeans = context.points("train"), context.execution, params.kmeans
     kernel, = params.kernels.on(points)
@@ -202,12 +217,13 @@ def make_clusters(context: Context, params: ClustersParams) -> dict[str, Any]:
     context.parts.allocate("labels", clusters.labels.shape, np.int64, LABEL_ROWS)
     context.parts.write_range(0, {"labels": clusters.labels})
     described = context.write_models(models)
-    attributes_of_step = {"models": {name: {**attributes, "name": name} for name, attributes in described.items()},
-            "feature_map": params.feature_map.name, "features": selected.features.attributes,
-            "chosen": selected.evidence,
-            "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
-            "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
-            "peak_rss_bytes": process_peak()}
+    attributes_of_step: ClustersMade = {
+        "models": {name: {**attributes, "name": name} for name, attributes in described.items()},
+        "feature_map": params.feature_map.name, "features": selected.features.attributes,
+        "chosen": selected.evidence,
+        "counts": clusters.counts.tolist(), "inertia": clusters.inertia, "kmeans": clusters.attributes,
+        "clusters": "labels", "no_cluster": int(np.count_nonzero(clusters.labels < 0)),
+        "peak_rss_bytes": process_peak()}
     features.remove()
     return attributes_of_step
 

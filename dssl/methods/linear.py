@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
 import numpy as np
 
-from ..base.digest import require_random_state
+from ..base.digest import JsonObject, require_random_state
 from ..base.errors import DsslError
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
@@ -32,8 +32,8 @@ from ..learners.target.coding import Coding
 from ..learners.target.target import Target
 from ..report.record import Baseline, ReportText
 from ..report.sections.selection import selection_section
-from ..selection.by_labels import LabelFolds, by_labels, with_prior
-from ..selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
+from ..selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, with_prior
+from ..selection.candidates import LOWEST_ERROR, CandidateScores, Selected, SelectionRule
 from ..selection.folds import FoldParams
 from ..selection.halving import Repetitions, json_tables
 from ..selection.held_out_scores import HeldOut
@@ -292,7 +292,7 @@ def held_out_linear(F: np.ndarray, target: Target, learner: FeatureLearner, repe
     return held_out
 
 
-def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
+def make_selection(context: Context, params: LinearParams) -> Selected:
     """Select the features and the learner by cross-validation, for the model and for its baseline."""
     target = context.target(params.prior)
     target.require_labels()
@@ -313,19 +313,19 @@ def make_selection(context: Context, params: LinearParams) -> dict[str, Any]:
             "scores": {name: each.all_scores for name, each in selected.items()}}
 
 
-def _parameters(variant: Variant, learner: FeatureLearner) -> dict[str, Any]:
+def _parameters(variant: Variant, learner: FeatureLearner) -> dict[str, object]:
     """Return the parameters of a candidate by name."""
     return {**variant, "loss_function": learner.loss, "C": learner.C}
 
 
-def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model], dict[str, Any]]:
+def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model], ModelsMade]:
     """Fit the model and its baseline with the parameters that were chosen, and write them; return them, and JSON."""
     target, chosen_of = context.target(params.prior), context.attributes("selection")["choices"]
     weight = context.label_weights(target, params.weight)
     choices = {name: chosen_of[name] for name in ("model", *params.baselines)}
     folds = LabelFolds.of(target, params.random_state, a_fit_each=any(
         chosen["loss_function"] != Squared.name for chosen in choices.values()), curve=bool(params.baselines))
-    models, attributes, held_out = dict[str, Model](), dict[str, Any](), dict[str, list[HeldOut]]()
+    models, attributes, held_out = dict[str, Model](), dict[str, JsonObject](), dict[str, list[HeldOut]]()
     for name, chosen in choices.items():
         variant = {key: chosen[key] for key in (params.variants()[0] if name == "model" else BASE_VARIANT)}
         learner = FeatureLearner(loss=chosen["loss_function"], C=chosen["C"])
@@ -339,7 +339,7 @@ def fit_models(context: Context, params: LinearParams) -> tuple[dict[str, Model]
                       **features.attributes, **target.training_metrics(features.F @ b + intercept, coding),
                       **probabilities}
     described = context.write_models(models)
-    compared = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
+    compared: OfModels = {"by_labels": by_labels(target, folds, held_out)} if params.baselines else {}
     return models, {"models": {name: {**described[name], **each} for name, each in attributes.items()}, **compared}
 
 
@@ -350,7 +350,7 @@ def selection_step(version: int, cost: Callable[[Any, Any], Cost], hint: str, re
 
 
 def models_step(version: int, cost: Callable[[Any, Any], Cost], hint: str,
-                make: Callable[[Context, Any], dict[str, Any]], **others: Any) -> Step:
+                make: Callable[[Context, Any], ModelsMade], **others: Any) -> Step:
     """Return the step `models` of a method; others : further fields of it."""
     return Step("models", version, ("points", "labels", "basis", "selection"), lambda params: params, make, cost,
                 f"{hint}, {FEWER_LABELS}", **others)

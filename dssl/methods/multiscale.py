@@ -12,10 +12,11 @@ Mhaskar, Pereverzyev, Semenov, Semenova, "Data based construction of kernels for
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DsslError, SpecError, explain
 from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of
@@ -27,6 +28,7 @@ from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Target
 from ..report.record import ReportText
 from ..report.sections.solver import multiscale_section, regions_section
+from ..selection.by_labels import ModelsMade
 from ..storage.blocks import PartWriter, Rows
 from ..storage.csr import Points
 from .linear import (
@@ -138,7 +140,7 @@ class MultiscaleKernelParams(LinearParams):
                         partial(multiscale_model, features), {})
 
 
-def make_basis(context: Context, params: MultiscaleParams) -> dict[str, Any]:
+def make_basis(context: Context, params: MultiscaleParams) -> dict[str, JsonObject]:
     """Find the eigenfunctions; a killed run goes on after the scales that were done."""
     scales = context.parts.within("scales")
     features = multiscale_map(context.points("train"), params, context.target().labeled, context.execution, scales)
@@ -152,20 +154,21 @@ def map_in(context: Context) -> MultiscaleMap:
     return MultiscaleMap.of(context.arrays("basis"), context.attributes("basis")["basis"])
 
 
-def make_models(context: Context, params: MultiscaleKernelParams) -> dict[str, Any]:
+def make_models(context: Context, params: MultiscaleKernelParams) -> ModelsMade:
     """Fit the model and its baseline; tell what is predicted in the plane, of points that have two columns."""
     models, attributes = fit_models(context, params)
-    return attributes | regions_of(models["model"], context.points("train"), context.target())
+    regions = regions_of(models["model"], context.points("train"), context.target())
+    return attributes if regions is None else {**attributes, "regions": regions}
 
 
-def regions_of(model: Model, points: Rows, target: Target) -> dict[str, Any]:
-    """Return what is predicted of points in the plane and around them; JSON, empty where there are not two columns.
+def regions_of(model: Model, points: Rows, target: Target) -> dict[str, object] | None:
+    """Return what is predicted of points in the plane and around them; JSON, None where there are not two columns.
 
     corners : the least and largest of each column. grid : rows from below of predictions, codes or quantities. points,
     predicted : of some training points; labeled, known : of the labeled ones.
     """
     if points.shape[1] != 2:
-        return {}
+        return None
     some = np.unique(np.linspace(0, len(points) - 1, DRAWN).astype(int))
     drawn, labeled = dense_of(points.take(some)), dense_of(points.take(target.labeled[:DRAWN]))
     both = np.concatenate([drawn, labeled])
@@ -180,11 +183,11 @@ def regions_of(model: Model, points: Rows, target: Target) -> dict[str, Any]:
             return np.searchsorted(model.coding.classes, labels)
         return labels.reshape(len(X), -1)[:, 0].round(6)
 
-    return {"regions": {
+    return {
         "corners": [low.tolist(), high.tolist()], "grid": predicted(places).reshape(GRID, GRID).tolist(),
         "points": drawn.tolist(), "predicted": predicted(drawn).tolist(), "labeled": labeled.tolist(),
         "known": target.coded[:DRAWN].reshape(len(labeled), -1)[:, 0].tolist(),
-        "classes": [str(name) for name in model.coding.classes] if isinstance(model.coding, ClassCoding) else []}}
+        "classes": [str(name) for name in model.coding.classes] if isinstance(model.coding, ClassCoding) else []}
 
 
 def dense_of(X: Points) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..data.dataset import chunk_rows
 from ..data.ingest_params import IngestParams
 from ..data.readers.base import Scan
@@ -65,7 +66,7 @@ class Growing:
     as far as it follows from that; None where the data set is stored.
     """
 
-    attributes: dict[str, dict[str, Any]]
+    attributes: Mapping[str, JsonObject]
     added: Scan | None = None
     scan: Scan | None = None
 

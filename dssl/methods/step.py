@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DsslError
 from ..data.scaling.scaling import Scaling
 from ..data.source_files import Source
@@ -26,6 +27,7 @@ from ..learners.target.coding import Coding
 from ..learners.target.target import Classes, Target
 from ..report.page import SectionOf
 from ..report.record import Baseline, ReportText
+from ..selection.by_labels import ModelsMade, OfModels
 from ..selection.halving import CandidateEvaluator
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
@@ -110,7 +112,7 @@ class FittedModels:
     """Models by name, with the attributes of all of them; JSON."""
 
     models: dict[str, Model]
-    attributes: dict[str, Any]
+    attributes: OfModels
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Context:
         """Return the attributes of an input."""
         return self.inputs[step].attributes
 
-    def rows(self, step: str, name: str) -> Any:
+    def rows(self, step: str, name: str) -> Rows:
         """Return a shared array of an input, to be read by ranges of rows."""
         return self.inputs[step].parts.rows(name)
 
@@ -157,8 +159,7 @@ class Context:
         described = self.attributes("points").get(name)
         if described:
             return BlockedCsrRows.of(self.inputs["points"].parts, described)
-        rows: Rows = self.rows("points", name)
-        return rows
+        return self.rows("points", name)
 
     def target(self, prior: ClassPrior = LABELS) -> Target:
         """Return the labeled training points with their classes or quantities.
@@ -182,8 +183,7 @@ class Context:
         if opinion is None:
             return None
         if opinion["kind"] == SOFT_LABELS:
-            soft: np.ndarray = self.rows("labels", SOFT_LABELS).read_all()
-            return soft
+            return self.rows("labels", SOFT_LABELS).read_all()
         scaling = Scaling.from_arrays(self.inputs["points"].parts.within("scaling").read(0),
                                       self.attributes("points")["scaling"])
         vectors = self.inputs["labels"].parts.within(VECTORS).read(0)["vectors"]
@@ -203,8 +203,7 @@ class Context:
 
     def numbers_of(self, places: np.ndarray) -> np.ndarray:
         """Return the row numbers in the source of some training points (m,); of an estimator, their places in X."""
-        numbers: np.ndarray = places if self.fit else self.rows("split", "train").take(places)
-        return numbers
+        return places if self.fit else self.rows("split", "train").take(places)
 
     # ---- the graph
 
@@ -259,7 +258,7 @@ class Context:
 
     # ---- models
 
-    def fit_models(self, fit: Callable[[], FittedModels]) -> dict[str, Any]:
+    def fit_models(self, fit: Callable[[], FittedModels]) -> ModelsMade:
         """Return what a function tells of the models that it fits, JSON, and `models`, their attributes by name.
 
         In a pipeline it is one task, which writes them.
@@ -270,12 +269,12 @@ class Context:
             self.fit.fitted = fitted
             return {"models": {name: model.attributes for name, model in fitted.models.items()}, **fitted.attributes}
         receipt, = self.execution.map([ModelsTask(fit)], self.parts)
-        attributes: dict[str, Any] = receipt["reported"]
+        attributes: ModelsMade = receipt["reported"]
         if self.side is not None:
             self.side.models.update(stored_models(self.parts, attributes["models"]).open())
         return attributes
 
-    def write_models(self, models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
+    def write_models(self, models: Mapping[str, Model]) -> dict[str, JsonObject]:
         """Write models as arrays `NAME.ARRAY` of part 0, and return their attributes by name, of which they are read.
 
         Those of an estimator stay as they are, since its kernel may be a function; so do those of one of several tags.
@@ -289,7 +288,7 @@ class Context:
         return described
 
 
-def stored_form(models: Mapping[str, Model]) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+def stored_form(models: Mapping[str, Model]) -> tuple[dict[str, np.ndarray], dict[str, JsonObject]]:
     """Return models as arrays `NAME.ARRAY`, and their attributes by name, of which `stored_models` makes them."""
     arrays, described = dict[str, np.ndarray](), {}
     for name, model in models.items():

@@ -5,10 +5,11 @@ An artifact that is made for each tag has the attributes of each in `of_tags`, a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DsslError
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
@@ -18,7 +19,7 @@ from ..learners.target.coding import margins_of
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.tags import Tags
 from ..selection.graph_gain import Gain
-from ..selection.tag_scores import MEANS, compare_tags, pair_of_tags, scores_of_tags, tag_scores
+from ..selection.tag_scores import MEANS, OverTags, compare_tags, pair_of_tags, scores_of_tags, tag_scores
 from ..storage.blocks import Parts
 from .step import Context, HeldOutValues, Made, Method, SideResults
 
@@ -180,7 +181,7 @@ class HeldOutTags:
 
 
 def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
-                      calibration: TagCalibration | None) -> dict[str, Any]:
+                      calibration: TagCalibration | None) -> dict[str, object]:
     """Return what held-out labels say of models of tags, as a report reads it; see `selection.by_labels`."""
     known = HeldOutTags.of(target, held_out)
     n = len(known.tags.labeled)
@@ -194,8 +195,17 @@ def by_labels_of_tags(target: Tags, held_out: Sequence[HeldOutValues],
             "no_curve": "each tag has different labels"}
 
 
+class EvidenceOfTags(TypedDict):
+    """What held-out labels say of models of tags and of their supervised baseline: JSON, and as a sentence."""
+
+    gain: dict[str, object]
+    over_tags: dict[str, OverTags]
+    held_out: dict[str, JsonObject]
+    in_words: str
+
+
 def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibration: TagCalibration | None,
-                     n: int) -> tuple[Gain, dict[str, Any]]:
+                     n: int) -> tuple[Gain, EvidenceOfTags]:
     """Return the gain of models of tags over their supervised baseline, and what is known of both; JSON.
 
     held_out : of the learnable tags. calibration : of all, by all labels. n : the number of points.
@@ -208,7 +218,7 @@ def evidence_of_tags(target: Tags, held_out: Sequence[HeldOutValues], calibratio
         "base": tag_scores(known.tags, known.base)}, "in_words": f"{gain.in_words()}; {in_words(over_tags)}"}
 
 
-def in_words(over_tags: Mapping[str, Mapping[str, Any]]) -> str:
+def in_words(over_tags: Mapping[str, OverTags]) -> str:
     """Return the differences of means over tags as a sentence."""
     means = []
     for name in MEANS:

@@ -20,7 +20,7 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding, margins_of
 from ..methods.step import Context
-from ..selection.suggest import OF_MODEL, SuggestParams, suggest
+from ..selection.suggest import OF_MODEL, HowSuggested, SuggestParams, suggest
 from ..storage.csv_lines import CsvLines
 from ..storage.files import draft_of, publish_once
 from ..storage.views import SelectedRows
@@ -46,7 +46,7 @@ class SuggestedRows:
     scores: np.ndarray
     predicted: Sequence[Any]
     probability: np.ndarray
-    attributes: dict[str, Any]
+    attributes: HowSuggested
     columns: tuple[str, ...] = ()
     places: Sequence[FileRow] = ()
     identifier: str | None = None

@@ -7,10 +7,11 @@ selected on all labels, which favors the model with more candidates: `corrected_
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Required, TypedDict, TypeVar
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.wilson import interval_of_share
 from ..learners.class_prior import LABELS, ClassPrior
 from ..learners.linear.kernel_model import ModelInKernel
@@ -40,6 +41,7 @@ MAX_CURVE_LABELS = 500  # above which there is no curve
 TOO_MANY = f"it is computed for at most {MAX_CURVE_LABELS} labels"
 MAX_FOLDED = 5000  # labels above which one fold alone is held out, where that is asked for
 CURVE_STREAM = 17  # of the seed
+Figure = float | list[float] | None  # a score, or its interval
 M = TypeVar("M", bound=ModelInKernel)
 NO_CLAIM = "no claim"  # where the model was selected among more candidates than its base
 
@@ -153,7 +155,25 @@ def _draws(strata: np.ndarray, random_state: int) -> list[tuple[int, list[np.nda
     return [(count, folds) for (count, _), folds in draws.items()]
 
 
-def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence[HeldOut]]) -> dict[str, Any]:
+class OfModels(TypedDict, total=False):
+    """What is said of fitted models beside their attributes; by_labels : by their held-out labels."""
+
+    by_labels: Mapping[str, object]
+
+
+class ModelsMade(OfModels, total=False):
+    """What a step leaves that fits models, as JSON: the attributes of each by name.
+
+    evidence : of the solver. choice : how the model was chosen. regions : what it predicts in the plane.
+    """
+
+    models: Required[dict[str, JsonObject]]
+    evidence: Mapping[str, object] | Sequence[Mapping[str, object]]
+    choice: Mapping[str, object]
+    regions: Mapping[str, object]
+
+
+def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence[HeldOut]]) -> dict[str, object]:
     """Return the errors at held-out labels, the gains of `model` over the baselines, and the learning curve; JSON.
 
     held_out : the values of each model, in the order of `LabelFolds.repetitions`. The scores include those of
@@ -194,12 +214,12 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
-def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], metric: PointMetric) -> dict[str, Any]:
+def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], metric: PointMetric) -> dict[str, object]:
     """Return the mean errors of draws of so many labels, by model, with their 95 % intervals over labels; JSON.
 
     A label that several draws predict counts once, by its mean error.
     """
-    row: dict[str, Any] = {"labels": count}
+    row: dict[str, object] = {"labels": count}
     for name, fits in drawn.items():
         score = Score.mean([each.of(metric) for each in fits])
         n = len(np.unique(np.concatenate([each.points for each in fits])))
@@ -210,7 +230,7 @@ def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], metric: Poi
 
 
 def corrected_for_selection(by_labels: Mapping[str, Any],
-                            grid: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+                            grid: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, object]:
     """Return the comparison `by_labels` where parameters were selected on the same labels; JSON.
 
     grid : the candidates of each model, as JSON. `tried` counts them; `errors_without_choice` are their
@@ -237,7 +257,7 @@ def nested_error(candidates: Sequence[CandidateScores]) -> float | None:
     return float(errors[selected, np.arange(n_folds)].mean() ** (1 / power))
 
 
-def _scored(held_out: HeldOut, metric: PointMetric) -> dict[str, Any]:
+def _scored(held_out: HeldOut, metric: PointMetric) -> dict[str, Figure]:
     """Return the error at the held-out labels by its name, with its standard error and 95 % interval; JSON."""
     score = held_out.of(metric)
     measured = held_out.measured(metric)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
@@ -175,6 +175,27 @@ class SelectionRule:
 
 
 LOWEST_ERROR = SelectionRule()
+
+
+class Selected(TypedDict, total=False):
+    """What a search leaves, as JSON: the parameters that it chose for each model, and the candidates that it compared.
+
+    folds : how many labels are held out by, 0 without a search. scores : every score of each choice. place : that of
+    the choice among the candidates. evidence, kept : by kernel, how its systems were made, and what is kept of them.
+    """
+
+    folds: int
+    repetitions: int
+    rule: Mapping[str, object]
+    search: Mapping[str, object]
+    held_out_points: str
+    choices: Mapping[str, Mapping[str, object] | None]
+    grid: Mapping[str, Sequence[Mapping[str, object]]]
+    scores: Mapping[str, Mapping[str, float | None] | None]
+    place: int
+    bandwidths: Sequence[float | None]
+    evidence: Sequence[Mapping[str, object]]
+    kept: Sequence[Mapping[str, object] | None]
 
 
 def cv_results(candidates: Sequence[CandidateScores], tried: Sequence[Mapping[str, Any]],

@@ -25,7 +25,7 @@ based on paired data", Statistics in Medicine 1998 (a comparison of such interva
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -99,7 +99,8 @@ class PairedComparison:
         """Return the interval of the increase of the error, minus the gain, times `unit`."""
         return None if self.interval is None else [-unit * self.interval[1], -unit * self.interval[0]]
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
+        """Return all but the error of the other model and the standard error; JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__
                 if name not in ("baseline", "standard_error")}
 
@@ -205,7 +206,7 @@ def paired_t(differences: np.ndarray) -> float:
     return p_value if np.isfinite(p_value) else 1.0
 
 
-def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, object]:
     """Return the gains of `model` over each baseline on the same points, and whether the unlabeled data helped; JSON.
 
     That is the verdict over the base kernel; "helped" also needs a lower error than with a shuffled graph, if there is
@@ -218,9 +219,9 @@ def unlabeled_verdict(true: Target, predictions: Mapping[str, Mapping[str, np.nd
     return {**verdict_of(pairs), **({"undefined_over": undefined} if undefined else {})}
 
 
-def verdict_of(pairs: Mapping[str, PairedComparison]) -> dict[str, Any]:
+def verdict_of(pairs: Mapping[str, PairedComparison]) -> dict[str, object]:
     """Return the comparisons of a model with others by name, and whether the unlabeled data helped; JSON."""
-    verdict: dict[str, Any] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
+    verdict: dict[str, object] = {f"over_{name}": pair.described() for name, pair in pairs.items()}
     if "base" not in pairs:
         return verdict
     answer = pairs["base"].verdict

@@ -1,7 +1,6 @@
 """Held-out error with and without the graph, and a paired test of their difference."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,8 @@ class Gain:
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"
                 f"{sizes}){then}{meaning}")
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
+        """Return all of it; JSON."""
         return asdict(self)
 
 

@@ -19,6 +19,7 @@ from ..learners.laprls.penalties import MAX_LABELS, log_priors, log_priors_of_ba
 from ..learners.laprls.problem import LapRLSProblem, PreparedLapRLS
 from ..learners.metrics import SQUARED, PointMetric
 from ..learners.target.target import Target
+from ..storage.blocks import Receipt
 from .candidates import LOWEST_ERROR, CandidateScores, SelectionRule, every_score
 from .folds import FoldParams
 from .held_out_scores import HeldOut
@@ -116,7 +117,7 @@ class KernelSearch:
     evidence: dict[str, Any]
     stored: dict[str, Any] | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Receipt:
         """Return the receipt that `from_json` reads."""
         rows = [candidate.to_json(complete=True) for candidate in self.candidates]
         return {"table": {"rows": rows}, "evidence": self.evidence, "kept": self.stored}

@@ -109,14 +109,14 @@ def predict_test(rows: Rows, models: SharedModels, true: np.ndarray, execution: 
     return {name: {key: array[:, column] for key, array in columns.items()} for column, name in enumerate(opened)}
 
 
-def scores_of(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def scores_of(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Return the scores of predictions, (n,) by name, against the true target of the same points."""
     if isinstance(true, Classes):
         return _class_scores(true, predictions)
     return _value_scores(true.columns()[:, 0], predictions["values"])
 
 
-def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Return the scores of predicted codes; rmse is of the columns from the codes +1 and -1, where there are such.
 
     interval : of the error on new points, see `interval.py`. roc_auc : of several classes the mean of each against the
@@ -131,7 +131,7 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
     is_class = predicted >= 0
     np.add.at(confusion, (true.coded[is_class], predicted[is_class]), 1)
     points = Predicted.of_predictions(true, predictions)
-    beside: dict[str, Any] = {"scoring": true.scoring}
+    beside: dict[str, object] = {"scoring": true.scoring}
     for scoring in BESIDE if true.scoring in (*BESIDE, "accuracy") else (*BESIDE, true.scoring):
         beside |= points.score(scoring) or {KEYS[scoring]: None}
     if beside.get(KEYS.get(true.scoring, "")) is None:
@@ -145,7 +145,7 @@ def _class_scores(true: Classes, predictions: Mapping[str, np.ndarray]) -> dict[
                 probabilities[is_class], (predicted == true.coded)[is_class])}
 
 
-def target_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def target_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Return the score in the scoring of a target beside the error, see `Predicted.score`; JSON."""
     if not isinstance(true, Classes) or true.scoring == "accuracy":
         return {}
@@ -153,7 +153,7 @@ def target_score(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[st
     return {"scoring": true.scoring, **score} if score else {}
 
 
-def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, Any]]:
+def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> tuple[Target, dict[str, str]]:
     """Return a target with accuracy as its scoring where its own is undefined, and then `undefined_scoring`.
 
     Undefined are the area under the curve for points of one class, F1 without points of the second class, and the log
@@ -164,7 +164,7 @@ def in_defined_scoring(true: Target, predictions: Mapping[str, np.ndarray]) -> t
     return replace(true, scoring="accuracy"), {"undefined_scoring": true.scoring}
 
 
-def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+def _value_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, object]:
     """Return the scores of predicted quantities, in the unit of the target except r2.
 
     standard_error : of the rmse, by the delta method; interval : its 95 % interval. r2 : None if all true values are
@@ -227,7 +227,7 @@ def constant_baseline(labels: Target, true: Target, weight: np.ndarray | None = 
     return name, predictions, true.names[int(constant)].item()
 
 
-def points_to_plot(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def points_to_plot(true: Target, predictions: Mapping[str, np.ndarray]) -> dict[str, dict[str, list[float]]]:
     """Return some of the test points for a plot of quantities; JSON, empty for classes."""
     if isinstance(true, Classes):
         return {}

@@ -21,7 +21,6 @@ curves", Biometrics 1988.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -105,7 +104,7 @@ class Predicted:
         scored = self.classes_of_f1(scoring)
         return 1 - float(self.f1_and_either()[0][scored].mean()) if scored.any() else None
 
-    def score(self, scoring: str) -> dict[str, Any]:
+    def score(self, scoring: str) -> dict[str, float | list[float] | None]:
         """Return a metric but the accuracy by its key, with its 95 % interval; JSON, empty where it is undefined."""
         defined = self._value_and_interval(scoring)
         key = KEYS[scoring]

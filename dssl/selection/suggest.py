@@ -21,7 +21,7 @@ learning in graph-based semi-supervised learning", 2021 (arXiv 2110.07739), whos
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Literal, Protocol, Self, TypedDict, get_args
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -164,6 +164,15 @@ class SuggestParams:
         return self.criterion
 
 
+class HowSuggested(TypedDict, total=False):
+    """By which criterion points were selected, beside how many labels, and in how many components without one."""
+
+    criterion: Criterion
+    in_words: str
+    labeled: int
+    components_without_label: int
+
+
 @dataclass(frozen=True, eq=False)
 class Suggestion:
     """ids (count,) : the numbers of points to label, the best first; of duplicates the first.
@@ -173,7 +182,7 @@ class Suggestion:
 
     ids: np.ndarray
     scores: np.ndarray
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: HowSuggested = field(default_factory=HowSuggested)
 
 
 class CriterionScores(Protocol):

@@ -15,7 +15,7 @@ References
 Tsoumakas, Katakis, Vlahavas, "Mining multi-label data", 2010.
 """
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from scipy.special import stdtrit
@@ -39,6 +39,16 @@ from .interval import (
 BINS = 10
 MEANS = ("f1_macro", "average_precision")  # whose differences have an interval over the tags
 OF_TAG = {"f1_macro": "f1", "average_precision": "average_precision"}
+
+
+class OverTags(TypedDict, total=False):
+    """The means of a score with the graph and without it over so many tags, and their difference; 0 tags alone."""
+
+    tags: int
+    with_graph: float
+    baseline: float
+    difference: float
+    interval: list[float] | None
 
 
 def tag_scores(true: Tags, scores: np.ndarray, probabilities: np.ndarray | None = None) -> JsonObject:
@@ -86,7 +96,7 @@ def calibration_error(has: np.ndarray, probabilities: np.ndarray) -> float | Non
     return expected_calibration_error(P, y, np.minimum((BINS * P).astype(int), BINS - 1))
 
 
-def compare_tags(true: Tags, with_graph: np.ndarray, baseline: np.ndarray) -> tuple[Gain, dict[str, Any]]:
+def compare_tags(true: Tags, with_graph: np.ndarray, baseline: np.ndarray) -> tuple[Gain, dict[str, OverTags]]:
     """Return the gain in Hamming loss of scores (l, c) over others, and the differences of `MEANS` over the tags; JSON.
 
     The interval of a mean over tags is Student's, of tags drawn like these.
@@ -168,7 +178,7 @@ def _mean_of_draws(sums: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
     return float(sums.sum() / total), float(np.sqrt(spread) / total)
 
 
-def _over_tags(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+def _over_tags(pairs: list[tuple[float, float]]) -> OverTags:
     """Return the means with the graph and without it over the tags, their difference and its 95 % interval."""
     if not pairs:
         return {"tags": 0}

@@ -63,7 +63,7 @@ class LandmarkDraw:
     random_state: int
 
 
-def make_landmarks(context: Context, params: LandmarkDraw) -> dict[str, Any]:
+def make_landmarks(context: Context, params: LandmarkDraw) -> dict[str, int]:
     """Choose the vertices at which functions are measured, and a training point of each, a labeled one if any is.
 
     One that grows keeps what was chosen, as far as a random draw of all vertices has so many of the old ones.

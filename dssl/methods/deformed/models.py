@@ -30,8 +30,8 @@ from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.coding import Coding
 from ...learners.target.target import Target
-from ...selection.by_labels import LabelFolds, by_labels, with_prior
-from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
+from ...selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, with_prior
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, Selected, SelectionRule
 from ...selection.folds import FoldParams, held_out
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, some_folds, tables_of
 from ...selection.held_out_scores import HeldOut
@@ -174,7 +174,7 @@ class SearchParams:
     search: Search = ALL
 
 
-def make_selection(context: Context, params: SearchParams) -> dict[str, Any]:
+def make_selection(context: Context, params: SearchParams) -> Selected:
     """Select power, eta, bandwidth and C of each model by cross-validation; without a grid, use those given."""
     if params.grid is None or params.learning is None or params.cv is None:
         return {"choices": dict.fromkeys(("model", *params.baselines), params.given), "folds": 0}
@@ -224,7 +224,7 @@ class Expansion:
     coef: np.ndarray
 
 
-def make_models(context: Context, params: LearningParams) -> dict[str, Any]:
+def make_models(context: Context, params: LearningParams) -> ModelsMade:
     """Fit the model and its baselines."""
     return context.fit_models(partial(
         fit_models, problem_of(context, params), context.attributes("selection")["choices"]))
@@ -237,7 +237,7 @@ class DeformedModels(FittedModels):
     function: Expansion
 
 
-def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> DeformedModels:
+def fit_models(problem: DeformedProblem, choices: Mapping[str, Mapping[str, Any]]) -> DeformedModels:
     """Return the model and its baselines, and what labels held out say of them.
 
     choices : power, eta, C and bandwidth, by name.
@@ -262,7 +262,7 @@ def fit_models(problem: DeformedProblem, choices: dict[str, dict[str, Any]]) -> 
             of_model, function, shares = fit.held_out, fit.function, fit.function.deformation.shares
             model = replace(model, attributes={**model.attributes, **calibration_attributes(calibration)})
         models[name] = model
-    compared = {"by_labels": by_labels(target, folds, held_out_by_model)} if compares else {}
+    compared: OfModels = {"by_labels": by_labels(target, folds, held_out_by_model)} if compares else {}
     return DeformedModels(models, compared, function)
 
 

@@ -55,7 +55,7 @@ class GraphLearner:
     family: GraphRidgeParams | None
     solver: SolverParams
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Return the parameters that a row of a search names."""
         family = self.family
         return {"learner": self.name, **({} if family is None else {

@@ -34,9 +34,9 @@ from ...learners.target.target import Classes, Target
 from ...report.record import Baseline, ReportText
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
-from ...selection.by_labels import LabelFolds, by_labels, max_repetitions, with_prior
+from ...selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, max_repetitions, with_prior
 from ...selection.calibration import ONE_BY_ONE, can_calibrate, shift_of
-from ...selection.candidates import CandidateScores
+from ...selection.candidates import CandidateScores, Selected
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
 from ...solvers.method import MAX_DIRECT
@@ -64,7 +64,7 @@ def _search(params: GraphLearnerParams) -> LearnerSearch:
     return LearnerSearch(**{name: getattr(params, name) for name in LearnerSearch.__dataclass_fields__})
 
 
-def make_selection(context: Context, params: LearnerSearch) -> dict[str, Any]:
+def make_selection(context: Context, params: LearnerSearch) -> Selected:
     """Select the learner by cross-validation on the labels; without a grid, use the one given."""
     named = [each.described() for each in params.learners]
     if params.cv is None:
@@ -165,7 +165,7 @@ def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:
     return signed(arrays["values"][vertex], context.target()), ~arrays["reachable"][vertex]
 
 
-def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
+def make_models(context: Context, params: GraphLearnerParams) -> ModelsMade:
     """Make the index by which new points reach the graph, and fit the baselines."""
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
     graph, arrays, weight = context.graph(), context.arrays("vertex_values"), context.label_weights(
@@ -178,7 +178,7 @@ def make_models(context: Context, params: GraphLearnerParams) -> dict[str, Any]:
     model = graph_model(graph, fitted, target, params.graph,
                         index_of_vertices(graph, points, params.graph, execution), attributes)
     models: dict[str, Model] = {"model": model}
-    compared = dict[str, Any]()
+    compared: OfModels = {}
     is_pooled = "other_model" in context.attributes("vertex_values")
     if params.compares and is_pooled and not can_learn(target):
         compared = {"by_labels": {"n": 0, "why": "no label is held out"}}

@@ -13,8 +13,8 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
+from ...base.digest import JsonObject
 from ...execution.cost import Cost, cost_of
 from ...graph.spectral_concentration import concentration_cost, fits_a_task
 from ...kernels.landmarks import landmark_count, landmarks_cost
@@ -118,7 +118,7 @@ def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
                 compares, n_models * tuple(tuple(map(len, of_time)) for of_time in folds.repetitions))
 
 
-def _evidence(f: PlanInputs) -> list[dict[str, Any]] | None:
+def _evidence(f: PlanInputs) -> list[JsonObject] | None:
     """Return what is known of the systems: by the selection that prepared them, or by the fit; None of neither yet."""
     known = (f.attributes.get(stage, {}).get("evidence") for stage in ("selection", "models"))
     first = next((evidence for evidence in known if evidence is not None), None)

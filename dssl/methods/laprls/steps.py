@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import Landmarks
@@ -20,8 +21,8 @@ from ...learners.metrics import HINGE, SQUARED
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes, Target
-from ...selection.by_labels import LabelFolds, by_labels, with_prior
-from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
+from ...selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, with_prior
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, Selected, SelectionRule
 from ...selection.folds import FoldParams, GivenFolds
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, rungs_of, tables_of
 from ...selection.held_out_scores import HeldOut
@@ -73,7 +74,7 @@ class PenaltyParams:
         """Return the number of the kernel alone."""
         return number % len(self.kernels.bandwidths)
 
-    def named(self, number: int) -> dict[str, Any]:
+    def named(self, number: int) -> dict[str, float | str | None]:
         """Return the parameters of a number: the bandwidth, and if several are tried the loss."""
         loss = self.losses[number // len(self.kernels.bandwidths)].name
         return {**({"loss_function": loss} if len(self.losses) > 1 else {}), "bandwidth": self.bandwidth(number)}
@@ -125,7 +126,7 @@ class ChoiceOfLandmarks:
         return cls(bare, params.kernels if laprls.landmarks.method == "leverage" else None)
 
 
-def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, Any]:
+def make_landmarks(context: Context, params: ChoiceOfLandmarks) -> dict[str, list[dict[str, object]]]:
     """Choose the landmarks among the distinct training points; by leverage, those of each bandwidth."""
     vertices, points = context.vertex_rows(), context.points("train")
     rows = vertices.distinct(points)
@@ -232,7 +233,7 @@ class PenaltyEvaluator:
                                   for system in systems]) for systems in asked]
 
 
-def make_selection(context: Context, params: PenaltyParams) -> dict[str, Any]:
+def make_selection(context: Context, params: PenaltyParams) -> Selected:
     """Select penalties, bandwidth and loss of each model by cross-validation; without a grid, use those given.
 
     The Gram matrices of the selected kernels are kept, so that the fit needs no other pass over the points. A killed
@@ -312,7 +313,7 @@ def can_hold_out(problem: LapRLSProblem, execution: Execution, prepared: Prepare
 # ---- models
 
 
-def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
+def make_models(context: Context, params: PenaltyParams) -> ModelsMade:
     """Fit the model and its baselines with the parameters that were chosen."""
     target, compares = context.target(params.prior), bool(params.baselines)
     selection, problem = context.attributes("selection"), params.problem(context, target)
@@ -322,8 +323,8 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
         system = next(system for system in problem.candidates["model" if name == "shuffled" else name]
                       if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
         systems.setdefault(params.number(choice), {})[name] = replace(system, control=name == "shuffled")
-    models, described = dict[str, Model](), dict[str, dict[str, Any]]()
-    evidence: list[dict[str, Any]] = []
+    models, described = dict[str, Model](), dict[str, JsonObject]()
+    evidence: list[dict[str, object]] = []
     weight, holds_out = context.label_weights(target, params.weight), compares or isinstance(target, Classes)
     folds = LabelFolds.of(target, params.random_state, curve=compares)
     held_out_by_model, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
@@ -355,9 +356,10 @@ def make_models(context: Context, params: PenaltyParams) -> dict[str, Any]:
     written = context.write_models(ordered)
     blocks_in(context).remove()
     held_out = {name: of_model for name, of_model in held_out_by_model.items() if of_model}
-    compared = {"by_labels": by_labels(target, folds, held_out)}
+    of_labels = by_labels(target, folds, held_out)
+    compared: OfModels = {"by_labels": of_labels} if compares else {}
     return {"models": {name: {**described[name], **written[name]} for name in ordered}, "evidence": evidence,
-            **(compared if compares else {})}
+            **compared}
 
 
 def _prepared(context: Context, problem: LapRLSProblem, number: int, params: PenaltyParams,

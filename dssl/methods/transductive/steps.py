@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.digest import JsonObject
 from ...base.errors import require
 from ...base.units import MEMORY_BUDGET
 from ...kernels.base import BaseKernels
@@ -29,9 +30,9 @@ from ...learners.metrics import HINGE
 from ...learners.model import Model
 from ...learners.probabilities import calibration_attributes
 from ...learners.target.target import Classes
-from ...selection.by_labels import LabelFolds, by_labels, with_prior
+from ...selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, with_prior
 from ...selection.calibration import calibration_of
-from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
+from ...selection.candidates import LOWEST_ERROR, CandidateScores, Selected, SelectionRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut
@@ -55,7 +56,7 @@ class Candidate:
         return cls(row["bandwidth"], TransductiveParams(C=row["C"], unlabeled_weight=row["unlabeled_weight"]))
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, object]:
         """Return what a row of a search tells of its parameters."""
         return {**asdict(self.penalties), "bandwidth": self.bandwidth}
 
@@ -309,7 +310,7 @@ class TransductiveEvaluator:
         return self.scores_of({"model": tried}, folds)["model"]
 
 
-def make_selection(context: Context, params: TransductiveKernelParams) -> dict[str, Any]:
+def make_selection(context: Context, params: TransductiveKernelParams) -> Selected:
     """Select bandwidth and penalties of the model and its baseline by cross-validation; else use those given."""
     candidates, rule = params.candidates(), asdict(params.rule)
     if params.cv is None:
@@ -336,7 +337,7 @@ def make_selection(context: Context, params: TransductiveKernelParams) -> dict[s
 # ---- models
 
 
-def make_models(context: Context, params: TransductiveKernelParams) -> dict[str, Any]:
+def make_models(context: Context, params: TransductiveKernelParams) -> ModelsMade:
     """Fit the model and its baseline with the parameters that were chosen, with the labels that are held out."""
     target = context.target(params.prior)
     assert isinstance(target, Classes)
@@ -345,8 +346,8 @@ def make_models(context: Context, params: TransductiveKernelParams) -> dict[str,
     choices = context.attributes("selection")["choices"]
     chosen = {name: Candidate.of(choices[name]) for name in ("model", *params.baselines)}
     fitted_models = fit_models(context, params, list(chosen.values()), [folds.compared])
-    models, described = dict[str, Model](), dict[str, dict[str, Any]]()
-    held_out, evidence = dict[str, list[HeldOut]](), dict[str, Any]()
+    models, described = dict[str, Model](), dict[str, JsonObject]()
+    held_out, evidence = dict[str, list[HeldOut]](), JsonObject()
     for name, candidate in chosen.items():
         fitted, = fitted_models[candidate]
         fits = [HeldOut(target, target.coding, fitted.values, folds.compared, weight)] if folds.compared else []
@@ -361,6 +362,7 @@ def make_models(context: Context, params: TransductiveKernelParams) -> dict[str,
             model, _, fits = with_prior(model, target, fits, context.points("train"), weight=weight)
         models[name], described[name], held_out[name] = replace(model, attributes=attributes), attributes, fits
     written = context.write_models(models)
-    compared = {"by_labels": by_labels(target, folds, {name: fits for name, fits in held_out.items() if fits})}
+    of_labels = by_labels(target, folds, {name: fits for name, fits in held_out.items() if fits})
+    compared: OfModels = {"by_labels": of_labels} if params.baselines else {}
     return {"models": {name: {**described[name], **written[name]} for name in models}, "evidence": evidence,
-            **(compared if params.baselines else {})}
+            **compared}
