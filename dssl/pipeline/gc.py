@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ..base.errors import DataError, IntegrityError, require
 from ..storage.artifacts import REMOVED, Workspace, remove_folder
@@ -39,7 +39,7 @@ class Removable:
         """Return the stage of an artifact."""
         return "" if self.what in ("run", "scratch") else self.path.parent.name
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | int]:
         return {"what": self.what, "stage": self.stage, "path": str(self.path), "bytes": self.size}
 
 
@@ -59,7 +59,7 @@ class Garbage:
     def size(self) -> int:
         return sum(item.size for item in self.items)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {"items": [item.to_dict() for item in self.items], "bytes": self.size, "kept_runs": self.kept,
                 "kept_bytes": self.kept_bytes, "intermediate_bytes": self.intermediate_bytes}
 

@@ -55,7 +55,7 @@ from ..knn.search import NeighborParams, find_neighbors, lowered_neighbors, poss
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSection, GraphSections
 from ..methods.step import Context, NoParams
-from ..report.record import Unreachable
+from ..report.record import Attributes, Unreachable
 from ..report.sections.graph import Health, graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
@@ -83,7 +83,7 @@ class VertexParams:
         return cls("keep" if spec.graph.given is not None else spec.graph.duplicates)
 
 
-def make_vertices(context: Context, params: VertexParams) -> dict[str, Any]:
+def make_vertices(context: Context, params: VertexParams) -> Attributes:
     """Find equal training points: each distinct one is a vertex of the graph."""
     rows = context.points("train")
     if params.duplicates == "collapse":
@@ -225,7 +225,7 @@ def _list_params(graph: GraphSection) -> ListParams:
     return ListParams(None if graph.given else graph.search)
 
 
-def make_neighbors(context: Context, params: ListParams) -> dict[str, Any]:
+def make_neighbors(context: Context, params: ListParams) -> Attributes:
     """Search the neighbors of the vertices, or read given lists; weights that are given need none.
 
     Where they grow, those of the base are the first vertices, since vertices are numbered by their first rows.
@@ -256,7 +256,7 @@ class EdgeParams:
     weights: WeightParams | None
 
 
-def make_graph(context: Context, params: EdgeParams) -> dict[str, Any]:
+def make_graph(context: Context, params: EdgeParams) -> Attributes:
     """Weigh the lists, or read given weights."""
     lists = context.neighbor_lists()
     if params.weights is not None and lists is not None:

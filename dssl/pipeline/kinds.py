@@ -113,7 +113,7 @@ def kind_of(fields: dict[str, Any]) -> Kind:
 
 def _spec_of(stage: Stage) -> type | None:
     """Return the class of specs that a stage makes its parameters of; None where it does not say."""
-    hints: dict[str, Any] = get_type_hints(getattr(stage.params, "__func__", stage.params))
+    hints: dict[str, object] = get_type_hints(getattr(stage.params, "__func__", stage.params))
     asked = next((hint for name, hint in hints.items() if name != "return"), None)
     return asked if isinstance(asked, type) else None
 

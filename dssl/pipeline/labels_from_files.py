@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 import numpy as np
 
@@ -52,6 +52,15 @@ def _places(train: Rows, rows: np.ndarray) -> np.ndarray:
     return positions
 
 
+class LabelWeights(TypedDict):
+    """The column of what labels weigh, the range of these weights, and how many labels have the weight 0."""
+
+    column: str
+    min: float
+    max: float
+    zero: int
+
+
 def lines_of_file(context: Context, read: IngestParams, weight: str | None) -> dict[int, LabelLine]:
     """Return the lines of `labels.file` by the row of the source that each gives a label; none without such a file.
 
@@ -63,7 +72,7 @@ def lines_of_file(context: Context, read: IngestParams, weight: str | None) -> d
     return read_label_files(paths, _identifiers(context, read), weight)
 
 
-def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, Any]]:
+def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, object]]:
     """Return the chosen target with the labels of `labels.file`; and how many these are, and which of them are new
     classes, spelled otherwise, or other ones than the source has: JSON.
     """
@@ -98,7 +107,7 @@ def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine])
     return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
 
 
-def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndarray) -> dict[str, int | str]:
     """Return how many labels of the source the file replaces by others, and the first one; JSON, empty if none.
 
     places, rows (t,) : of the points of the file among the training points, and in the source.
@@ -153,7 +162,7 @@ def labels_notes(attributes: Attributes) -> list[str]:
 
 
 def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mapping[int, LabelLine],
-                 read: IngestParams) -> tuple[AnyLabels, np.ndarray, dict[str, Any]]:
+                 read: IngestParams) -> tuple[AnyLabels, np.ndarray, dict[str, LabelWeights]]:
     """Return the target without the labels of weight 0, the weights (l,) of the others, and notes on them; JSON.
 
     column : of the source; or of files of labels where some of these lines, by row of the source, have weights: all

@@ -5,7 +5,7 @@ they follow from the labels.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -34,8 +34,8 @@ from ..storage.csr import csr_arrays
 from ..storage.pieces import BlockedCsrRows
 from .dataset import dataset_of, rows_called
 from .growth import CannotGrow
-from .labels_from_files import labels_notes, lines_of_file, weigh_labels, with_file
-from .soft_labels import OPINION, opinion_cost, write_opinion
+from .labels_from_files import LabelWeights, labels_notes, lines_of_file, weigh_labels, with_file
+from .soft_labels import OPINION, OpinionRecord, opinion_cost, write_opinion
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
@@ -96,7 +96,7 @@ def points_cost(f: PlanInputs, kind: ScalingKind) -> Cost:
     return cost
 
 
-def make_points(context: Context, params: ScalingParams) -> dict[str, Any]:
+def make_points(context: Context, params: ScalingParams) -> Attributes:
     """Scale the training and test points, with a warning where columns of unlike spreads stay as they are."""
     if not isinstance(params, Unscaled):
         dataset = dataset_of(context)
@@ -111,7 +111,7 @@ def scaling_of(context: Context, params: ScalingParams, *, by_labels: bool = Fal
                        feature_names=dataset.feature_names, categories=dataset.categories, chosen=by_labels)
 
 
-def scale_points(context: Context, scaling: Scaling) -> dict[str, Any]:
+def scale_points(context: Context, scaling: Scaling) -> Attributes:
     """Scale the training and test points into `train` and `test`; the scaling is fitted on the training points only.
 
     Where they grow, all are scaled as those of the base are, and the attribute `drift` tells how far a scaling that is
@@ -154,7 +154,14 @@ def scale_points(context: Context, scaling: Scaling) -> dict[str, Any]:
     return attributes
 
 
-def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, Any]:
+class ColumnChange(TypedDict):
+    """The column that changes farthest, and how far."""
+
+    column: int
+    change: float
+
+
+def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, ColumnChange]:
     """Return how far a scaling is from another of fewer rows: JSON. Raise CannotGrow beyond `MAX_DRIFT`.
 
     shift : the farthest that a column moves, in units of its scaled values. factor : the most by which the factor of a
@@ -169,7 +176,7 @@ def _drift(before: Scaling, now: Scaling, names: list[str] | None) -> dict[str, 
     with np.errstate(divide="ignore", invalid="ignore"):
         change = {"shift": np.abs(now.shift - before.shift) * before.factor,
                   "factor": np.where(now.factor == before.factor, 0, np.abs(now.factor / before.factor - 1))}
-    drifts: dict[str, Any] = {}
+    drifts: dict[str, ColumnChange] = {}
     for name, values in change.items():
         j = int(np.argmax(values))
         if not values[j] <= MAX_DRIFT:
@@ -235,7 +242,7 @@ def _drawn_labels(context: Context, labels: LabelParams, n_strata: int) -> np.nd
         raise DataError(explain(what, why=why, fix=f"{fix}; or set labels: {{given: true}}")) from error
 
 
-def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
+def make_labels(context: Context, labels: LabelParams) -> Attributes:
     """Choose the labeled points, add those of a file; write their places among the training points.
 
     Where labels grow, those that were drawn stay, and new rows bring none unless all labels are shown.
@@ -264,12 +271,12 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     if known == "tags":
         PartWriter(context.parts, DRAWN).write(places=places)
         return write_labeled_tags(context, Tags.from_arrays(arrays, split), labels.weight, labels.read)
+    opinion = dict[str, OpinionRecord]()
     chosen, from_file = with_file(context, Target.from_arrays(arrays, split), lines)
     if labels.opinion is not None:
         chosen, opinion = write_opinion(context, labels.opinion, labels.read, chosen)
-        from_file |= opinion
     _require_two_classes(chosen, context.files["source"].source.name)
-    weights, weighed = dict[str, np.ndarray](), dict[str, Any]()
+    weights, weighed = dict[str, np.ndarray](), dict[str, LabelWeights]()
     if labels.weight is not None:
         chosen, weights[WEIGHT], weighed = weigh_labels(context, chosen, labels.weight, lines, labels.read)
     require(labels.opinion is None or "classes" in split or len(chosen.labeled) > 1, error=DataError,
@@ -279,7 +286,7 @@ def make_labels(context: Context, labels: LabelParams) -> dict[str, Any]:
     arrays, attributes = chosen.to_arrays()
     PartWriter(context.parts, 0).write(**arrays, **weights)
     PartWriter(context.parts, DRAWN).write(places=places)
-    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **from_file, **weighed}
+    return {**attributes, **chosen.described(), "n_labeled": len(chosen.labeled), **from_file, **opinion, **weighed}
 
 
 def _labels_cost(f: PlanInputs, spec: Spec) -> Cost:
@@ -329,7 +336,7 @@ class ScaleParams:
         return cls(spec.scaling, spec.model.random_state, spec.graph.distance)
 
 
-def make_scaled_points(context: Context, params: ScaleParams) -> dict[str, Any]:
+def make_scaled_points(context: Context, params: ScaleParams) -> Attributes:
     """Choose the scale of the features, and scale the training and test points; one that grows has that of the base."""
     if params.scaling is not None:
         return make_points(context, params.scaling)

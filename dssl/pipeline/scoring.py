@@ -6,6 +6,7 @@ from typing import Any, TypedDict, cast
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..execution.cost import STEP_BYTES, Cost, cost_of
 from ..graph.equal_rows import hash_rows, hashed_row_bytes
 from ..knn.metric import sample_ids
@@ -152,7 +153,7 @@ def _scores_of_tags(context: Context, true: Tags) -> Compared:
     if not len(true.labeled):
         return {"metrics": {}, "baselines": {}, "gain": {"by_labels": by_labels}}
     models = stored_models(context.inputs["models"].parts, described["models"]).open()
-    values, scores = dict[str, np.ndarray](), dict[str, Any]()
+    values, scores = dict[str, np.ndarray](), dict[str, JsonObject]()
     for name, model in models.items():
         values[name], unsupported = model.values_and_unsupported(context.points("test"), context.execution)
         if name == "model":
@@ -270,12 +271,12 @@ SCORES = Stage("scores", 14, ("split", "points", "labels", "models"), ScoreParam
                section=scores_section, leads=True, notes=scoring_notes)
 
 
-def make_agreement(context: Context, params: NoParams) -> dict[str, Any]:
+def make_agreement(context: Context, params: NoParams) -> Attributes:
     """Compare the clusters with the classes of training points, and of test points, where they are known."""
     made = context.attributes("models")
     models, k = stored_models(context.inputs["models"].parts, made["models"]).open(), len(made["counts"])
     labels = context.rows("models", "labels").read_all()
-    scored: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
+    scored: dict[str, dict[str, float]] = {name: {"n_clusters": k} for name in models}
     scored["model"]["inertia"] = made["inertia"]
     for name in ("train", "test"):
         target = known_target(context, name)

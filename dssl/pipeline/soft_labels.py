@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .dataset import dataset_of, rows_in_files
 from .spec import Spec
 
 OPINION = "opinion"  # among the files from outside
+OpinionRecord = TypedDict("OpinionRecord", {"kind": str, "from": str, "columns": int})
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ class Opinion:
                 fix="add them, correct the names, or choose the classes with data.keep or data.classes")
         return target.of_names(self.names)
 
-    def write(self, context: Context) -> dict[str, Any]:
+    def write(self, context: Context) -> dict[str, OpinionRecord]:
         """Write it beside the labels; return its attributes; JSON."""
         if self.kind == "soft_labels":
             write_dense(ArrayRows(self.values), context.parts, SOFT_LABELS,
@@ -68,7 +69,7 @@ class Opinion:
 
 
 def write_opinion(context: Context, params: OpinionParams, read: IngestParams, target: Target) -> tuple[
-        Target, dict[str, Any]]:
+        Target, dict[str, OpinionRecord]]:
     """Write what another model says beside the labels; return the target with all of its classes, and attributes; JSON.
 
     Raises DataError: see `read_opinion`, and where a label is of a class of which the other model says nothing.

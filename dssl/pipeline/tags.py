@@ -18,9 +18,10 @@ from ..methods.data_sections import TagSection
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
 from ..methods.tags import OF_TAGS, parts_of_tag
+from ..report.record import Attributes
 from ..storage.blocks import STREAM_BYTES, PartWriter, Rows, RowStream, row_ranges
 from .dataset import rows_in_files
-from .labels_from_files import weigh_labels
+from .labels_from_files import LabelWeights, weigh_labels
 from .spec import Spec
 
 TAGS = "tags"  # parts of the stage `split` with those of all rows, while it reads them
@@ -154,13 +155,13 @@ def _cells(context: Context, params: TagParams) -> Iterator[tuple[FileRows, list
             yield table, block.cells
 
 
-def write_labeled_tags(context: Context, chosen: Tags, weight: str | None, read: IngestParams) -> dict[str, Any]:
+def write_labeled_tags(context: Context, chosen: Tags, weight: str | None, read: IngestParams) -> Attributes:
     """Write the labels of all tags, and those of each that is learned by itself; return their attributes; JSON.
 
     weight : the column of what they weigh.
     """
     chosen.require_learnable()
-    weights, weighed = dict[str, np.ndarray](), dict[str, Any]()
+    weights, weighed = dict[str, np.ndarray](), dict[str, LabelWeights]()
     if weight is not None:
         chosen, weights[WEIGHT], weighed = weigh_labels(context, chosen, weight, {}, read)
         chosen.require_learnable()

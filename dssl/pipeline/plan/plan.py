@@ -222,7 +222,7 @@ class Plan:
         """Return one mapping a stage, such as the rows of a DataFrame; see `PlannedStage.to_dict`."""
         return [item.to_dict(self.workers, self.rates.of(item.stage.name)) for item in self.selected]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the JSON form."""
         return {"stages": self.records(), "total": self.total(), "memory_budget": self.budget,
                 "task_limit": self.worker and self.worker.room, "workers": self.workers}

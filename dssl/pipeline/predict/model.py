@@ -13,6 +13,7 @@ from ...base.errors import DataError, SpecError, explain, require
 from ...base.types import MatrixLike
 from ...data.columns import Columns
 from ...data.dataset import Dataset
+from ...data.findings import SurveyRecord
 from ...data.frames import as_pandas, column_of, with_elements
 from ...data.ingest import ingest
 from ...data.ingest_params import IngestParams
@@ -235,7 +236,7 @@ class FittedPipeline:
                     return str(record["name"])
         return None
 
-    def _identifiers(self) -> list[dict[str, Any]]:
+    def _identifiers(self) -> list[SurveyRecord]:
         return [record for record in self.dataset.get("survey", ())
                 if record["finding"] == "identifier" and not record["used"]]
 

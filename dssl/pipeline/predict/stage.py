@@ -17,7 +17,7 @@ As .h5ad it is a copy of the source with `label`, `probability` and `role` in `o
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -66,8 +66,20 @@ class PredictionParams:
         return cls(spec.predictions.limit)
 
 
+class PredictionsMade(TypedDict, total=False):
+    """Whether the n rows were predicted, which a limit may forbid, and the classes and how many rows are of each."""
+
+    n: int
+    made: bool
+    limit: int
+    counts: list[int]
+    calibrated: bool
+    coding: str
+    classes: list[str | int | float]
+
+
 def make_predictions(context: Context, params: PredictionParams,
-                     of_training: ValuesAtTraining | None = None) -> dict[str, Any]:
+                     of_training: ValuesAtTraining | None = None) -> PredictionsMade:
     """Predict all rows in use with the model; write a part for each of `PARTS`.
 
     Test points that `scores` has predicted are not predicted again.
@@ -171,7 +183,7 @@ def predictions_with(cost: Callable[[PlanInputs, Any], Cost], method: Method | N
     """
     of_training = values_at_training(method)
 
-    def make(context: Context, params: PredictionParams) -> dict[str, Any]:
+    def make(context: Context, params: PredictionParams) -> PredictionsMade:
         return make_predictions(context, params, of_training)
 
     return replace(PREDICTIONS, needs=PREDICTIONS.needs_and((*method.training_needs, "scores") if method else ()),

@@ -30,7 +30,7 @@ import numpy as np
 import pandas as pd
 
 from ...base.errors import DataError, require
-from ...data.anndata import write_cells
+from ...data.anndata import Columns, write_cells
 from ...data.readers.parquet import parquet_columns, parquet_writer
 from ...execution.tasks import Execution
 from ...learners.model import Model, Output, predict_blocks, rejected_rows
@@ -311,7 +311,7 @@ def write_h5ad(out: Path, table: PredictionTable) -> None:
     write_cells(table.cells, out, _blocks_of_cells(table))
 
 
-def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, Columns]]:
     for first, last in row_ranges(len(table), table.parts.rows("predicted").chunk_rows):
         columns = columns_of_cells(replace(table, names=None, of_all=False).block(first, last), table.coding)
         if table.of_all:
@@ -319,13 +319,13 @@ def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, dict[
         yield np.arange(first, last), columns
 
 
-def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[str, Any]:
+def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[str, np.ndarray | pd.Categorical]:
     """Return the predicted columns as those of `obs`: classes as categories, NaN where a quantity is masked."""
-    columns = dict[str, Any]()
+    columns = dict[str, np.ndarray | pd.Categorical]()
     for name, column in block.items():
         if name in ("row", "given", "role"):
             continue
-        cells: Any = column
+        cells: np.ndarray | pd.Categorical = column
         if name == coding.written_as and isinstance(coding, ClassCoding):
             cells = pd.Categorical(np.ma.getdata(column), categories=coding.classes)
             cells[np.ma.getmaskarray(column)] = np.nan
