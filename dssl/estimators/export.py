@@ -16,6 +16,7 @@ from .. import __version__
 from ..base.digest import JsonObject
 from ..base.errors import DsslError, ParameterError, explain, require
 from ..base.missing import MISSING
+from ..base.types import Matrix
 from ..data.columns import Columns
 from ..data.ingest_params import IngestParams
 from ..data.readers.cell_text import BOUND, NUMBER_GAPS, TRUTH, numbers_among
@@ -33,7 +34,6 @@ from ..learners.on_graph.model import GraphModel
 from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration
 from ..learners.target.coding import ClassCoding, TagCoding
-from ..storage.csr import Points
 from ..storage.files import draft_of, names_in_zip, path_at, read_file, require_replaceable
 from . import numpy_model
 from .onnx_model import PRODUCER, write_onnx
@@ -182,5 +182,5 @@ def _named(at: str, **arrays: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{at}.{name}": np.asarray(array) for name, array in arrays.items()}
 
 
-def _dense(points: Points) -> np.ndarray:
+def _dense(points: Matrix) -> np.ndarray:
     return points.toarray() if hasattr(points, "toarray") else np.asarray(points)

@@ -23,6 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..base.digest import JsonObject
+from ..base.types import Matrix
 from ..data.scaling.scaling import Scaling, ScalingKind, fit_scalings
 from ..execution.tasks import Execution
 from ..graph.equal_rows import rows_differ
@@ -37,7 +38,7 @@ from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
 from ..learners.on_graph.many_labels import N_NEAREST
 from ..learners.target.target import Target
 from ..storage.blocks import Rows, block_rng
-from ..storage.csr import Points, as_rows
+from ..storage.csr import as_rows
 
 DENSE: tuple[ScalingKind, ...] = ("none", "standardize", "unit_range")
 SPARSE: tuple[ScalingKind, ...] = ("none", "max_abs", "unit_norm")
@@ -99,13 +100,13 @@ def choose_scale(rows: Rows, ids: Rows | None, target: Target, execution: Execut
     return made[best], evidence
 
 
-def _separates(Z: Points, scaling: Scaling) -> bool:
+def _separates(Z: Matrix, scaling: Scaling) -> bool:
     """Return whether scaled rows (m, d) differ, and each has a direction if rows get length 1."""
     return bool(rows_differ(Z, Z[np.zeros(Z.shape[0], int)]).any()) and not (
         scaling.kind == "unit_norm" and int(scaling.attributes["zero_rows"]))
 
 
-def _losses_by_kernels(Z: Points, labels: Target, random_state: int) -> np.ndarray:
+def _losses_by_kernels(Z: Matrix, labels: Target, random_state: int) -> np.ndarray:
     """Return L_m of each kernel (m,), from scaled rows: those of the labels, then of other points."""
     n_labels = len(labels.labeled)
     kernels = LabelKernels.of(as_rows(Z), np.arange(n_labels, Z.shape[0]), labels.labeled, random_state)
@@ -134,7 +135,7 @@ def labels_searched(d: int, metric: AnyMetric = Euclidean.name) -> int:
     return max(MAX_HELD_OUT, int(SEARCH_NS / (MAX_HELD_OUT * (PAIR_NS + rule.column_ns * d))))
 
 
-def losses_by_nearest(Z: Points, labels: Target, held_out: np.ndarray, execution: Execution,
+def losses_by_nearest(Z: Matrix, labels: Target, held_out: np.ndarray, execution: Execution,
                       metric: AnyMetric = Euclidean.name) -> np.ndarray:
     """Return the squared residuals of the labels `held_out` (h,) by their three nearest others among scaled rows."""
     Y, rows = labels.indicators(), as_rows(Z)

@@ -10,14 +10,14 @@ from numpy.typing import DTypeLike
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, require
-from ..base.types import MatrixLike
+from ..base.types import Matrix, MatrixLike
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..learners.model import Model, Output, predict_blocks, rejected_rows
 from ..learners.probabilities import Calibration, TagCalibration
 from ..learners.target.coding import margins_of
 from ..storage.blocks import Receipt, Rows
-from ..storage.csr import Points, as_rows
+from ..storage.csr import as_rows
 from ..storage.files import has_folder, path_at
 from ..storage.foreign_zarr import publish_array
 from ..storage.lease import require_exclusive
@@ -41,7 +41,7 @@ class Entries(Output):
         shape = model.coding.entries(np.zeros((1, model.n_columns))).shape[1:]
         return {"predictions": (shape, model.coding.entry_type)}
 
-    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         entries, empty = model.coding.entries(values), rejected_rows(unsupported & self.reject, self.outliers, start)
@@ -65,7 +65,7 @@ class Probabilities(Output):
         model, = models.values()
         return {"predictions": ((len(model.coding.classes),), np.float64)}
 
-    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         empty = rejected_rows(unsupported & self.reject, self.outliers, start)

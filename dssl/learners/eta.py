@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..base.types import Matrix
 from ..kernels.base import Kernel
 from ..kernels.deformed import DeformedKernel, Eta, KernelMean, check_share, deform
 from ..kernels.gram import kernel_block
 from ..storage.blocks import block_rng
-from ..storage.csr import Points
 from .average import shares_of
 from .held_out.closed_form import held_out_ridge
 from .linear.gram import mean_diagonal, ridge, scale_of_diagonal
@@ -65,7 +65,7 @@ def block_of_gram(K: np.ndarray) -> LabelBlock:
     return lambda rows, columns: K if len(rows) == len(columns) == len(K) else K[np.ix_(rows, columns)]
 
 
-def block_of_kernel(kernel: DeformedKernel, points: Points) -> LabelBlock:
+def block_of_kernel(kernel: DeformedKernel, points: Matrix) -> LabelBlock:
     """Return the blocks of a kernel at labeled points (l, d)."""
     def block(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         X = points[rows]
@@ -123,7 +123,7 @@ class Deformation:
     shares: np.ndarray
     unpenalized_intercept: float = 0.0
 
-    def at_other_points(self, X_S: Points, points: Points, coef: np.ndarray) -> tuple[KernelMean, np.ndarray]:
+    def at_other_points(self, X_S: Matrix, points: Matrix, coef: np.ndarray) -> tuple[KernelMean, np.ndarray]:
         """Return the two terms of a function `K(., points) coef` at points of the graph other than the landmarks X_S.
 
         There each part f of weight eta is (f + eta h) / (1 + eta), with h the function of least energy that equals f
@@ -143,7 +143,7 @@ class Deformation:
         return [{"eta": eta, "share": float(share)} for eta, share in zip(self.etas, self.shares, strict=True)]
 
 
-def deform_by(eta: Eta, base: Kernel, X_S: Points, A: np.ndarray, points: Points, target: Target,
+def deform_by(eta: Eta, base: Kernel, X_S: Matrix, A: np.ndarray, points: Matrix, target: Target,
               weight: np.ndarray | None = None, concentration: float | None = None,
               shares: np.ndarray | None = None, random_state: int = 0) -> tuple[Deformation, np.ndarray]:
     """Return a kernel deformed by the graph's covariance A (s, s) on the points X_S (s, d), and its Gram matrix (l, l).

@@ -12,11 +12,12 @@ from operator import itemgetter
 import numpy as np
 
 from ..base.digest import JsonObject
+from ..base.types import Matrix
 from ..kernels.base import RBF, median_bandwidth
 from ..kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ..kernels.points import matching_points, squared_distances
 from ..storage.blocks import Rows
-from ..storage.csr import Points, point_arrays, points_of
+from ..storage.csr import point_arrays, points_of
 from .average import LabelColumns, Member, fit_member
 from .model import Model, coding_of, fit_attributes, register_model
 from .target.coding import Coding
@@ -34,7 +35,7 @@ class LabelKernels:
     median distance of points. It holds 8 l (l + s + d) bytes.
     """
 
-    points: Points
+    points: Matrix
     between: np.ndarray
     sampled: np.ndarray
     median: float
@@ -63,7 +64,7 @@ class KernelMembers:
     `KERNELS` lists bandwidths in median distances of points, and penalties in mean diagonals.
     """
 
-    points: Points
+    points: Matrix
     bandwidths: list[float]
     members: list[Member]
 
@@ -102,7 +103,7 @@ class KernelMembers:
 class KernelSum(Model):
     """`f(x) = sum_b K_b(x, points) coef_b + offset` in RBF kernels; points (l, d), coef (b, l, c), offset (c,)."""
 
-    points: Points
+    points: Matrix
     bandwidths: Sequence[float]
     coef: np.ndarray
     offset: np.ndarray
@@ -117,7 +118,7 @@ class KernelSum(Model):
     def n_columns(self) -> int:
         return len(self.offset)
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         values, squared = np.tile(self.offset, (X.shape[0], 1)), squared_distances(*matching_points(X, self.points))
         block = np.empty_like(squared)
         for bandwidth, coef in zip(self.bandwidths, self.coef, strict=True):
@@ -129,7 +130,7 @@ class KernelSum(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, offset=self.offset + offset)
 
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return the largest value of the widest kernel, (b,)."""
         return kernel_block(RBF(max(self.bandwidths)), X, self.points).max(axis=1)
 

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, require
 from ..base.plugins import load_plugins
+from ..base.types import Matrix
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
@@ -25,7 +26,7 @@ from ..kernels.gram import BLOCK_BYTES, block_row_bytes, held_points_bytes
 from ..knn.index import NeighborIndex
 from ..knn.metric import sample_ids
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
-from ..storage.csr import Points, as_rows
+from ..storage.csr import as_rows
 from .target.coding import CODINGS, Coding
 
 Nearest = tuple[np.ndarray, np.ndarray]  # distances and ids (b, k) of the nearest vertices
@@ -53,7 +54,7 @@ class Output(ABC):
         """Return (shape of a row, type) of each array by name."""
 
     @abstractmethod
-    def __call__(self, models: Mapping[str, "Model"], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, "Model"], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         """Return the rows of the arrays for a block X of points, of which `start` is the first, and the receipt."""
 
 
@@ -137,11 +138,11 @@ class Model(ABC):
         """Return c."""
 
     @abstractmethod
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         """Return the values (b, c) of a block of points, and which of these are unsupported, (b,) bool."""
 
     @abstractmethod
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return the support (b,) of a block of points, 1 near the training points and 0 far away."""
 
     @abstractmethod
@@ -157,7 +158,7 @@ class Model(ABC):
         """Return the model with an equal index, and equal scales of its vertices, in that part."""
         return self
 
-    def block_values_near(self, X: Points, nearest: Nearest) -> tuple[np.ndarray, np.ndarray]:
+    def block_values_near(self, X: Matrix, nearest: Nearest) -> tuple[np.ndarray, np.ndarray]:
         """Return `block_values`; nearest : what the part on a graph would find."""
         return self.block_values(X)
 
@@ -179,7 +180,7 @@ class Model(ABC):
         """Return what makes the model of its arrays in any process, also one that knows no other type of model."""
         return partial(cls.from_arrays, attributes=attributes)
 
-    def checked(self, X: Rows | Points) -> Rows:
+    def checked(self, X: Rows | Matrix) -> Rows:
         """Return points as rows; raise DataError unless they have the features that the model was fitted on."""
         rows = as_rows(X)
         require(len(rows.shape) == 2 and rows.shape[1] == self.n_features, error=DataError,
@@ -197,21 +198,21 @@ class Model(ABC):
         return SharedModels(execution.share(**{f"model.{key}": array for key, array in arrays.items()}),
                             {"model": self.maker(attributes)})
 
-    def values(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
+    def values(self, X: Rows | Matrix, execution: Execution | None = None) -> np.ndarray:
         """Return the values (n, c) of points, Rows, an array or a sparse matrix, in blocks of rows."""
         return self.values_and_unsupported(X, execution)[0]
 
-    def values_and_unsupported(self, X: Rows | Points,
+    def values_and_unsupported(self, X: Rows | Matrix,
                                execution: Execution | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the values (n, c), and which points are unsupported, (n,) bool."""
         parts = self.predicted(X, BlockValues(), execution)
         return parts.rows("values").read_all(), parts.rows("unsupported").read_all()
 
-    def support(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
+    def support(self, X: Rows | Matrix, execution: Execution | None = None) -> np.ndarray:
         """Return the support (n,) of points, see `block_support` of each type of model."""
         return self.predicted(X, BlockSupport(), execution).rows("support").read_all()
 
-    def predicted(self, X: Rows | Points, output: Output, execution: Execution | None = None,
+    def predicted(self, X: Rows | Matrix, output: Output, execution: Execution | None = None,
                   parts: Parts | None = None) -> Parts:
         """Return the parts, scratch by default, with the arrays of an output for all points."""
         rows, execution = self.checked(X), execution or InProcess()
@@ -219,7 +220,7 @@ class Model(ABC):
         predict_blocks(rows, self.shared(execution), output, execution, parts)
         return parts
 
-    def predict(self, X: Rows | Points, execution: Execution | None = None) -> np.ndarray:
+    def predict(self, X: Rows | Matrix, execution: Execution | None = None) -> np.ndarray:
         """Return the predicted classes (n,), or quantities (n,) or (n, c)."""
         return self.coding.labels(self.values(X, execution))
 
@@ -240,7 +241,7 @@ class BlockValues(Output):
         model, = models.values()
         return {"values": ((model.n_columns,), np.float64), "unsupported": ((), bool)}
 
-    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         return {"values": values, "unsupported": unsupported}, {}
@@ -253,7 +254,7 @@ class BlockSupport(Output):
     def arrays(self, models: Mapping[str, Model]) -> dict[str, tuple[tuple[int, ...], DTypeLike]]:
         return {"support": ((), np.float64)}
 
-    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         return {"support": model.block_support(X)}, {}
 

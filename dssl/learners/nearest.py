@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..base.digest import JsonObject
+from ..base.types import Matrix
 from ..execution.tasks import Execution
 from ..graph.weights.rules import Binary
 from ..knn.index import NeighborIndex
 from ..knn.metric import AnyMetric
 from ..storage.blocks import Rows
-from ..storage.csr import Points
 from ..storage.views import SelectedRows
 from .class_prior import LABELS, ClassPrior, smoothed
 from .model import Model, coding_of, fit_attributes, register_model
@@ -86,11 +86,11 @@ class NearestByClass(Model):
     def n_columns(self) -> int:
         return len(self.offset)
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         distances, ids = self.index.nearest(X, self.k)
         return self._scores(distances, ids), np.zeros(len(distances), bool)
 
-    def held_out(self, X: Points) -> np.ndarray:
+    def held_out(self, X: Matrix) -> np.ndarray:
         """Return the leave-one-out values (m, c) of the labeled points."""
         distances, ids = self.index.nearest(X, self.k + 1)
         distances[ids == np.arange(len(ids))[:, None]] = np.inf
@@ -108,7 +108,7 @@ class NearestByClass(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, offset=self.offset + offset)
 
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return 1."""
         return np.ones(X.shape[0])
 

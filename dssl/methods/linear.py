@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base.digest import JsonObject, require_random_state
 from ..base.errors import DsslError
+from ..base.types import Matrix
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
 from ..kernels.nystrom import LandmarkMap, whiten
@@ -37,7 +38,6 @@ from ..selection.candidates import LOWEST_ERROR, CandidateScores, Selected, Sele
 from ..selection.folds import FoldParams
 from ..selection.halving import Repetitions, json_tables
 from ..selection.held_out_scores import HeldOut
-from ..storage.csr import Points
 from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
 from .selection_sections import Grid, Selection
 from .step import Context, Step
@@ -216,7 +216,7 @@ class LinearParams(ABC):
             learner.require_fits(len(target.labeled), width, budget)
 
 
-def base_map(kernel: Kernel, X: Points) -> LandmarkMap:
+def base_map(kernel: Kernel, X: Matrix) -> LandmarkMap:
     """Return features of the base kernel, whitened on labeled points X (l, d), which reproduce it there."""
     bare = LandmarkMap(kernel, X)
     return LandmarkMap(kernel, X, whiten(bare(X)).T)

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base.digest import JsonObject
 from ..base.errors import DsslError, SpecError, explain
+from ..base.types import Matrix
 from ..base.units import MEMORY_BUDGET
 from ..execution.cost import Cost, cost_of
 from ..kernels.gram import BLOCK_BYTES
@@ -30,7 +31,6 @@ from ..report.record import ReportText
 from ..report.sections.solver import multiscale_section, regions_section
 from ..selection.by_labels import ModelsMade
 from ..storage.blocks import PartWriter, Rows
-from ..storage.csr import Points
 from .linear import (
     BASE,
     FEWER_LABELS,
@@ -190,7 +190,7 @@ def regions_of(model: Model, points: Rows, target: Target) -> dict[str, object] 
         "classes": [str(name) for name in model.coding.classes] if isinstance(model.coding, ClassCoding) else []}
 
 
-def dense_of(X: Points) -> np.ndarray:
+def dense_of(X: Matrix) -> np.ndarray:
     """Return points as an array of float64, which they may be no longer."""
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
 

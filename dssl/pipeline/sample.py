@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import BudgetError
+from ..base.types import Matrix
 from ..data.ingest_params import IngestParams
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import one_thread
@@ -37,7 +38,7 @@ from ..selection.coverage import block_height
 from ..selection.coverage import row_bytes as distance_bytes
 from ..selection.suggest import MAX_PAIRS, MIN_PAIRS, SuggestParams, prior_bytes
 from ..storage.blocks import arrays_within, block_rng, row_ranges
-from ..storage.csr import Points, as_rows
+from ..storage.csr import as_rows
 from .spec import Spec
 from .stage import Stage
 from .suggested_rows import choose_rows, with_places
@@ -137,7 +138,7 @@ def _codes(coding: Coding, values: np.ndarray, unsupported: np.ndarray) -> np.nd
     return np.where(unsupported, -1, coding.codes(values))
 
 
-def _picture(context: Context, params: SampleParams, points: Points, vertex: np.ndarray, whole: bool) -> Picture:
+def _picture(context: Context, params: SampleParams, points: Matrix, vertex: np.ndarray, whole: bool) -> Picture:
     """Return places in the plane of whole numbers, and the lines between neighbors, of points and their vertices; JSON.
 
     The lines are those of the graph where the whole is drawn, and else those of a graph that joins the drawn points
@@ -158,7 +159,7 @@ def _picture(context: Context, params: SampleParams, points: Points, vertex: np.
             "labeled": [], "codes": [], "classes": []}
 
 
-def _distances(X: Points, metric: AnyMetric) -> np.ndarray:
+def _distances(X: Matrix, metric: AnyMetric) -> np.ndarray:
     """Return the distances of all pairs of points, (s, s) float32."""
     rule, rows = pair_metric_of(metric), measurable(X, metric)
     points = as_points(rows) if rule is None else rows

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..base.errors import ParameterError, explain, require
 from ..base.profiler import library
+from ..base.types import Matrix
 from ..learners.soft_labels import SoftLabels
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Rows
-from ..storage.csr import Points
 from .folds import labeled_folds
 
 FOLDS = 5
@@ -69,7 +69,7 @@ def cross_fitted(given: object, rows: Rows, target: Target, weight: np.ndarray |
                                         np.zeros((len(rows), target.indicators().shape[1]))) for fold in folds])
 
 
-def _predicted(estimator: object, X: Points, part: Target, weight: np.ndarray | None, rows: Rows) -> np.ndarray:
+def _predicted(estimator: object, X: Matrix, part: Target, weight: np.ndarray | None, rows: Rows) -> np.ndarray:
     """Return what a fit to some labels says of all rows, (n, c)."""
     of_labels = {} if weight is None else {"sample_weight": weight}
     clone = library("sklearn.base").clone
@@ -92,11 +92,11 @@ def _predicted(estimator: object, X: Points, part: Target, weight: np.ndarray | 
     return values
 
 
-def _blocks(rows: Rows) -> Iterator[tuple[int, Points]]:
+def _blocks(rows: Rows) -> Iterator[tuple[int, Matrix]]:
     return rows.blocks(max(1, BLOCK_NUMBERS // rows.shape[1]))
 
 
-def _dense(X: Points, estimator: object) -> Points:
+def _dense(X: Matrix, estimator: object) -> Matrix:
     """Return points as an estimator takes them: sparse ones become dense for boosted trees."""
     if not hasattr(X, "toarray"):
         return X

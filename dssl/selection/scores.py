@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.types import Matrix
 from ..base.wilson import interval_of_share
 from ..execution.tasks import Execution
 from ..learners.model import Model, Output, SharedModels, predict_blocks
@@ -13,7 +14,6 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..storage.blocks import Arrays, Parts, Receipt, Rows
-from ..storage.csr import Points
 from .calibration import reliability_of
 from .held_out_scores import MIN_PROBABILITY
 from .interval import interval_of_rmse, interval_of_score
@@ -48,7 +48,7 @@ class Predictions(Output):
                 **{name: ((len(models),), array.dtype) for name, array in first.items()
                    if all(name in other for other in others)}}
 
-    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         true = self.true.load()["true"][start:start + X.shape[0]]
         outputs, values_of = [], dict[str, np.ndarray]()
         for name, model in models.items():

@@ -18,8 +18,6 @@ from ..base.types import Matrix, MatrixLike
 from .array_files import checksum
 from .blocks import ArrayRows, Rows
 
-Points = np.ndarray | sparse.csr_array  # a block of rows, dense or sparse
-
 
 def as_csr(matrix: MatrixLike) -> sparse.csr_array:
     """Return a sparse matrix as CSR with sorted int32 columns and no duplicates; the argument is not modified."""

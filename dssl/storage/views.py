@@ -26,10 +26,10 @@ class SelectedRows(Rows):
     def row_bytes(self) -> int:
         return self.rows.row_bytes
 
-    def read(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Matrix:
         return self.rows.take(self.ids.read(start, stop))
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> Matrix:
         return self.rows.take(self.ids.take(ids))
 
 
@@ -52,13 +52,13 @@ class CachedRows(Rows):
     def row_bytes(self) -> int:
         return self.rows.row_bytes
 
-    def read(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Matrix:
         return self.rows.read(start, stop)
 
     def read_columns(self, first: int, last: int) -> np.ndarray:
         return self.rows.read_columns(first, last)
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> Matrix:
         ids = np.asarray(ids, np.int64)
         positions = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         if len(self._ids) and np.array_equal(self._ids[positions], ids):
@@ -94,10 +94,10 @@ class RowRange(Rows):
     def row_bytes(self) -> int:
         return self.rows.row_bytes
 
-    def read(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Matrix:
         return self.rows.read(self.first + start, self.first + min(stop, len(self)))
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> Matrix:
         return self.rows.take(np.asarray(ids) + self.first)
 
 

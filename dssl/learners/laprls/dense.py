@@ -28,6 +28,7 @@ from scipy.linalg import cho_solve, lu_factor, lu_solve
 
 from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, require
+from ...base.types import Matrix
 from ...graph.energy.blocks import StoredGraph
 from ...graph.energy.vertex_removal import energy_change
 from ...graph.regularizer import LaplacianKind
@@ -37,7 +38,6 @@ from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
-from ...storage.csr import Points
 from ..held_out.closed_form import held_out_ridge
 from ..held_out.influence import influence_of_labels
 from ..linear.newton import FunctionSpace, LabelGram, Minimum, minimize
@@ -85,7 +85,7 @@ def chunk_bytes(limit: int) -> int:
 class FullKernel:
     """Products with K (n, n), which is stored if it fits in `limit` bytes, and else evaluated in chunks each time."""
 
-    def __init__(self, kernel: Kernel, X: Points, limit: int):
+    def __init__(self, kernel: Kernel, X: Matrix, limit: int):
         self.kernel, self.X, self.n = kernel, X, X.shape[0]
         self.K = np.asarray(kernel(X, X), np.float64) if 8 * self.n**2 <= limit else None
         self.height = max(1, chunk_bytes(limit) // (8 * self.n))

@@ -22,6 +22,7 @@ import numpy as np
 
 from ...base.digest import JsonObject
 from ...base.errors import require
+from ...base.types import Matrix
 from ...base.units import MEMORY_BUDGET
 from ...execution.cost import largest_within, rank_budget
 from ...execution.tasks import Execution, one_thread
@@ -30,7 +31,7 @@ from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
 from ...storage.blocks import ArrayRows, Parts, Rows
-from ...storage.csr import Points, as_rows
+from ...storage.csr import as_rows
 from ..linear.kernel_model import KernelModel
 from ..losses import SQUARES, SmoothLoss
 from ..target.target import Target
@@ -192,7 +193,7 @@ class LapRLSProblem:
         seconds = {"prepare": round(time.perf_counter() - begin, 3)}
         return PreparedLapRLS(self, kernel, solver, points, {**evidence, "method": solver.method, "seconds": seconds})
 
-    def restored(self, kernel: Kernel, execution: Execution, points: Points, arrays: dict[str, np.ndarray],
+    def restored(self, kernel: Kernel, execution: Execution, points: Matrix, arrays: dict[str, np.ndarray],
                  attributes: JsonObject) -> "PreparedLapRLS":
         """Return the systems of all labels from `PreparedLapRLS.to_arrays`, without reading `rows`.
 
@@ -225,7 +226,7 @@ class PreparedLapRLS:
     problem: LapRLSProblem
     kernel: Kernel
     solver: SystemSolver
-    points: Points
+    points: Matrix
     evidence: JsonObject
 
     def with_new_folds(self, folds: Sequence[np.ndarray], execution: Execution,
@@ -314,7 +315,7 @@ def landmarks_of(rows: Rows, kernel: Kernel, params: LapRLSParams, labeled: np.n
 
 def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None, expected: Sequence[Penalties],
             held_out: Sequence[Penalties], execution: Execution, parts: Parts | None,
-            later: LabelLines | None) -> tuple[SystemSolver, Points, JsonObject]:
+            later: LabelLines | None) -> tuple[SystemSolver, Matrix, JsonObject]:
     """Return the solver of the systems, the points of its functions, and evidence."""
     rows, lines, multiplicity, params = problem.rows, problem.lines, problem.multiplicity, problem.params
     labeled, dense = np.unique(lines.row), params.system.solver in DENSE

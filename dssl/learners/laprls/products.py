@@ -22,13 +22,14 @@ from threading import Lock
 import numpy as np
 import scipy.sparse as sp
 
+from ...base.types import Matrix
 from ...execution.exchange.halo_rows import HaloRows
 from ...graph.energy.blocks import EnergyBlocks
 from ...kernels.base import Kernel
 from ...kernels.nystrom import LandmarkMap
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, row_ranges
 from ...storage.cache import Cache
-from ...storage.csr import Points, points_of
+from ...storage.csr import points_of
 
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
 MAX_RUNS = 32  # of blocks, each with its own sums, which are added in a tree
@@ -71,7 +72,7 @@ class BlockedProblem:
                                        for name, array in lines.items()} | {"line": np.arange(low, high)}
 
     def halo_pieces(self, index: int, E: sp.csr_array, halo: np.ndarray,
-                    first: int = 0) -> Iterator[tuple[sp.csr_array, Points]]:
+                    first: int = 0) -> Iterator[tuple[sp.csr_array, Matrix]]:
         """Yield (columns of E, points) of the halo of a block from `first` on, at most a block's points at a time."""
         n_own = E.shape[0]
         ranges = [(first + start, first + stop) for start, stop in row_ranges(len(halo) - first, max(n_own, 1))]

@@ -13,10 +13,11 @@ import numpy as np
 
 from ...base.digest import JsonObject
 from ...base.errors import BudgetError, require
+from ...base.types import Matrix
 from ...kernels.base import Kernel
 from ...kernels.cluster import VirtualSamples
 from ...storage.blocks import Rows
-from ...storage.csr import Points, points_of
+from ...storage.csr import points_of
 from ..held_out.closed_form import held_out_ridge_of_features
 from ..losses import LOSSES, Loss, LossName, SmoothLoss, Squared, gram_learner, smooth_loss
 from ..model import register_model
@@ -124,7 +125,7 @@ class SampleModel(ModelInKernel):
     """`f(x) = F(x) coef + intercept` of the virtual samples F (`VirtualSamples`); coef (k, c), intercept (c,)."""
 
     kernel: Kernel
-    points: Points
+    points: Matrix
     M: np.ndarray
     coef: np.ndarray
     intercept: np.ndarray
@@ -135,7 +136,7 @@ class SampleModel(ModelInKernel):
     def samples(self) -> VirtualSamples:
         return VirtualSamples(self.kernel, self.points, self.M)
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         samples = self.samples
         K = samples.block(X)
         return samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)

@@ -21,12 +21,13 @@ from scipy import sparse
 
 from ...base.digest import JsonObject
 from ...base.errors import require
+from ...base.types import Matrix
 from ...execution.tasks import Execution
 from ...kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
 from ...kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ...kernels.multiscale import MultiscaleMap
 from ...storage.blocks import Rows
-from ...storage.csr import Points, point_arrays, points_of
+from ...storage.csr import point_arrays, points_of
 from ..model import Model, SharedModels, coding_of, fit_attributes, register_model
 from ..target.coding import Coding
 
@@ -41,7 +42,7 @@ class ModelInKernel(Model):
     """
 
     kernel: Kernel
-    points: Points
+    points: Matrix
     coef: np.ndarray
     intercept: np.ndarray
 
@@ -62,7 +63,7 @@ class ModelInKernel(Model):
         """Return the model plus an offset (c,)."""
         return replace(self, intercept=self.intercept + offset)  # type: ignore[type-var]
 
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return the largest |K(x, z_j)| over the model's points, relative to the largest K(z_j, z_j), (b,).
 
         Below `MIN_SUPPORT` f(x) is the intercept: the model has no information about x.
@@ -112,13 +113,13 @@ class KernelModel(ModelInKernel):
     """`f(x) = K(x, points) coef + intercept` in a base kernel; prediction needs neither graph nor solve."""
 
     kernel: Kernel
-    points: Points
+    points: Matrix
     coef: np.ndarray
     intercept: np.ndarray
     coding: Coding
     attributes: JsonObject = field(default_factory=dict)
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         block = kernel_block(self.kernel, X, self.points)
         return block @ self.coef + self.intercept, self._support(block) < MIN_SUPPORT
 
@@ -128,7 +129,7 @@ class KernelModel(ModelInKernel):
         return cls(kernel, points_of(arrays, "points"), arrays["coef"], arrays["intercept"], coding, attributes or {})
 
 
-def expand(kernel: Kernel, points: Points, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
+def expand(kernel: Kernel, points: Matrix, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
            attributes: JsonObject | None = None) -> KernelModel:
     """Return the model `kernel(x, points) coef + intercept`; a deformed kernel is expanded in its base kernel."""
     if hasattr(kernel, "expansion"):
@@ -158,10 +159,10 @@ class MultiscaleModel(ModelInKernel):
         return self.features.widest
 
     @property
-    def points(self) -> Points:
+    def points(self) -> Matrix:  # type: ignore[override]
         return self.features.points
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         return self.features(X) @ self.coef + self.intercept, self.block_support(X) < MIN_SUPPORT
 
     def row_bytes(self, rows: Rows) -> int:

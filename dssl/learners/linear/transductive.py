@@ -33,6 +33,7 @@ from scipy.special import entr, expit, rel_entr
 
 from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, explain, require
+from ...base.types import Matrix
 from ...execution.cost import gram_seconds, largest_within
 from ...execution.tasks import Execution, one_thread
 from ...kernels.base import Kernel
@@ -42,7 +43,6 @@ from ...solvers.blocked_cg import blocked_cg, dots
 from ...solvers.columns import factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Rows, row_ranges
-from ...storage.csr import Points
 from ..losses import ExpectedSquaredHinge, SquaredHinge
 from ..target.coding import Values
 from .gram import require_scale
@@ -121,7 +121,7 @@ def require_fit(n: int, s: int, t: int, execution: Execution) -> None:
                 f"use {fitting:,} landmarks or fewer" if fitting else "fit a part of the points"))
 
 
-def feature_model(kernel: Kernel, landmarks: Points) -> tuple[KernelModel, float]:
+def feature_model(kernel: Kernel, landmarks: Matrix) -> tuple[KernelModel, float]:
     """Return the model of r whitened Nystrom features and a column of ones, and the condition number of the landmarks.
 
     The features are those of the kernel divided by its mean diagonal at the landmarks.
@@ -292,7 +292,7 @@ class NystromFeatures:
     condition: float
 
     @classmethod
-    def of(cls, rows: Rows, kernel: Kernel, landmarks: Points, n_columns: int,
+    def of(cls, rows: Rows, kernel: Kernel, landmarks: Matrix, n_columns: int,
            execution: Execution) -> "NystromFeatures":
         """Return the features of rows (n, d) on landmarks (s, d), for fits of at most `n_columns` columns.
 

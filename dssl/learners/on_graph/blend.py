@@ -25,13 +25,13 @@ import numpy as np
 from scipy.special import softmax
 
 from ...base.digest import JsonObject
+from ...base.types import Matrix
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...kernels.base import median_sample
 from ...knn.index import NeighborIndex
 from ...storage.blocks import Rows
-from ...storage.csr import Points
 from ...storage.views import SelectedRows, cached_rows
 from ..average import (
     LabelColumns,
@@ -135,7 +135,7 @@ class BlendedModel(Model):
     def n_columns(self) -> int:
         return self.graph.n_columns
 
-    def block_values(self, X: Points, nearest: Nearest | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix, nearest: Nearest | None = None) -> tuple[np.ndarray, np.ndarray]:
         values, unreachable = self.graph.block_values(X, nearest)
         values += self.kernels.block_values(X)[0]
         if unreachable.any():
@@ -151,7 +151,7 @@ class BlendedModel(Model):
     def with_index(self, index: NeighborIndex, scales: np.ndarray) -> "BlendedModel":
         return replace(self, graph=self.graph.with_index(index, scales))
 
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return `GraphModel.block_support`."""
         return self.graph.block_support(X)
 

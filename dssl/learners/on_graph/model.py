@@ -17,6 +17,7 @@ from functools import cache, partial
 import numpy as np
 
 from ...base.digest import JsonObject
+from ...base.types import Matrix
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
@@ -25,7 +26,6 @@ from ...graph.weights.build import kth_distances
 from ...graph.weights.rules import WEIGHT_RULES, WeightRule, rule_at_new_points
 from ...knn.index import NeighborIndex, indexing_bytes
 from ...storage.blocks import Rows
-from ...storage.csr import Points
 from ..model import Nearest, SearchingModel, coding_of, fit_attributes, register_model
 from ..target.coding import ClassCoding, Coding, Scores
 from ..target.target import Classes, Target
@@ -123,7 +123,7 @@ class GraphModel(SearchingModel):
     def n_columns(self) -> int:
         return self.values_at.shape[1]
 
-    def block_values(self, X: Points, nearest: Nearest | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix, nearest: Nearest | None = None) -> tuple[np.ndarray, np.ndarray]:
         """As in the base class; nearest : the distances (b, k) and ids (b, k) of the nearest vertices, if known."""
         distances, ids = self.index.nearest(X, self.k) if nearest is None else nearest
         logs = self.rule.log_weights(distances, distances[:, -1:], self.scales[ids])
@@ -159,7 +159,7 @@ class GraphModel(SearchingModel):
         """Return the model plus an offset (c,)."""
         return replace(self, values_at=self.values_at + offset)
 
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return the distance of the nearest vertex to its k-th neighbor over its distance to x, at most 1.
 
         So 1 where x is as near to the graph as its points are to each other, and 0.1 ten times as far away. Where that

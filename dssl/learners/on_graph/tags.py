@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from ...base.digest import JsonObject
+from ...base.types import Matrix
 from ...storage.blocks import Rows
-from ...storage.csr import Points
 from ..model import Model, Nearest, fit_attributes, model_type, register_model
 from ..target.coding import TagCoding, margins_of
 from ..target.tags import Tags
@@ -61,7 +61,7 @@ class TagModel(Model):
     def n_columns(self) -> int:
         return len(self.constants)
 
-    def block_values(self, X: Points) -> tuple[np.ndarray, np.ndarray]:
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
         values = np.tile(self.constants, (X.shape[0], 1))
         searches = dict[int, Nearest]()
         for column, model, first in zip(self.learned, self.models, self.index_of, strict=True):
@@ -77,7 +77,7 @@ class TagModel(Model):
                 values[unsupported, column] = np.nan
         return values, np.asarray(np.isnan(values[:, list(self.learned)]).all(axis=1))
 
-    def block_support(self, X: Points) -> np.ndarray:
+    def block_support(self, X: Matrix) -> np.ndarray:
         """Return the smallest support of the models."""
         return np.min([model.block_support(X) for model in self.models], axis=0)
 

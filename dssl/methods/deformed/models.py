@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...base.types import Matrix
 from ...execution.in_process import InProcess
 from ...graph.laplacian import Laplacian
 from ...graph.regularizer import RegularizerParams
@@ -39,7 +40,7 @@ from ...selection.search import CrossValidation, GridParams, search_base, search
 from ...solvers.method import Direct
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
-from ...storage.csr import Points, as_rows
+from ...storage.csr import as_rows
 from ..step import WEIGHT, Context, FittedModels
 
 
@@ -97,7 +98,7 @@ class DeformedProblem:
         """Return the spectral concentration of the graph of a model by power, where it is known."""
         return {} if name == "landmark_graph" else self.concentration
 
-    def covariances(self, name: str, powers: tuple[int, ...], X_S: Points) -> dict[int, np.ndarray]:
+    def covariances(self, name: str, powers: tuple[int, ...], X_S: Matrix) -> dict[int, np.ndarray]:
         """Return Q^+ (s, s) at the landmarks of each power, as the model of this name takes it."""
         if name == "landmark_graph":
             assert self.learning.landmark_graph is not None
@@ -220,7 +221,7 @@ class Expansion:
     """
 
     deformation: Deformation
-    points: Points
+    points: Matrix
     coef: np.ndarray
 
 
@@ -324,7 +325,7 @@ def _fit_and_hold_out(K: np.ndarray, target: Target, learner: LearnerParams, fol
     return coef, intercept, coding, [HeldOut(target, its, values, each, weight) for each, values, its in fits]
 
 
-def landmark_graph_covariance(X_S: Points, graph: LandmarkGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
+def landmark_graph_covariance(X_S: Matrix, graph: LandmarkGraph, powers: tuple[int, ...]) -> dict[int, np.ndarray]:
     """Return Q^-1 (s, s) by power of the graph of the landmarks alone, a baseline of the paper (section 5.1)."""
     lists, weighting = find_neighbors(as_rows(X_S), graph.neighbors, InProcess(1)), graph.weights
     W = weights(lists, weighting.weights, bandwidth=weighting.bandwidth, width=weighting.width,

@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 
 from ...base.errors import DataError, require
+from ...base.types import Matrix
 from ...data.anndata import Columns, write_cells
 from ...data.readers.parquet import parquet_columns, parquet_writer
 from ...execution.tasks import Execution
@@ -37,7 +38,7 @@ from ...learners.model import Model, Output, predict_blocks, rejected_rows
 from ...learners.probabilities import Calibration, TagCalibration
 from ...learners.target.coding import ClassCoding, Coding, TagCoding, margins_of
 from ...storage.blocks import Receipt, Rows, row_ranges
-from ...storage.csr import Points, as_rows
+from ...storage.csr import as_rows
 from ...storage.csv_lines import CsvLines
 from ...storage.files import draft_of
 from ...storage.hdf5 import Original
@@ -71,7 +72,7 @@ class Answers(Output):
             arrays["probabilities"] = ((len(model.coding.classes),), np.float64)
         return arrays
 
-    def __call__(self, models: Mapping[str, Model], X: Points, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
+    def __call__(self, models: Mapping[str, Model], X: Matrix, start: int) -> tuple[dict[str, np.ndarray], Receipt]:
         model, = models.values()
         values, unsupported = model.block_values(X)
         return self.of_values(model.coding, values, unsupported, start)
