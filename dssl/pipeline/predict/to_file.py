@@ -51,9 +51,8 @@ LINES = 1 << 14  # of a table that are made at a time
 class Answers(Output):
     """The codes or quantities that one model predicts, which points get none, how sure it is, and of every class.
 
-    reject : whether points that the model says nothing about have no prediction. calibration : of its probabilities,
-    None where it has none. of_all : whether those of all classes are kept. outliers : which other points have no
-    prediction, bool (n,), or None.
+    reject : whether points of which the model says nothing have no prediction. calibration : of probabilities, or None.
+    of_all : whether those of all classes are kept. outliers : which other points have none, bool (n,), or None.
     """
 
     reject: bool
