@@ -221,10 +221,12 @@ def _nothing(d: int) -> dict[str, np.ndarray]:
 
 def _numbers(X: np.ndarray | pd.DataFrame, rows: np.ndarray | slice, j: int | slice) -> np.ndarray:
     """Return some rows of one column, or of a slice of columns, as float64."""
-    cells = X.iloc[rows, j] if isinstance(X, pd.DataFrame) else X[rows, j] if isinstance(j, int) else X[rows]
+    if not isinstance(X, pd.DataFrame):
+        return np.asarray(X[rows, j] if isinstance(j, int) else X[rows], np.float64)
+    cells = X.iloc[rows, j]
     if isinstance(cells, pd.DataFrame):
         return np.column_stack([column.to_numpy(np.float64, na_value=np.nan) for _, column in cells.items()])
-    return cells.to_numpy(np.float64, na_value=np.nan) if isinstance(cells, pd.Series) else np.asarray(cells, float)
+    return cells.to_numpy(np.float64, na_value=np.nan)
 
 
 def _text_of_column(X: np.ndarray | pd.DataFrame, j: int, names: Sequence[str] | None) -> np.ndarray | None:

@@ -99,8 +99,8 @@ class AutomaticEstimator(SoftLabelsEstimator):
             fix = "mark unlabeled points, or use a supervised model"
             if isinstance(target, Classes) and "-1" in target.names.tolist():  # NumPy makes text of -1 among texts
                 fix = "'-1' is a class here: pass unlabeled='-1' if it marks unlabeled points"
-            warnings.warn(explain("all training points are labeled", fix=fix,
-                                  why="there are no unlabeled points that could help"), UserWarning, stacklevel=3)
+            why = "there are no unlabeled points that could help"
+            warnings.warn(explain("all training points are labeled", why=why, fix=fix), UserWarning, stacklevel=3)
         elif "other_model" not in self.evidence_:
             self._warn_if_it_hurts()
 

@@ -51,9 +51,10 @@ class PointEstimator(PointPredictor):
             is unlabeled. None takes the target of a
             Dataset X.
         sample_weight : array-like, shape (n,), or None
-            What the loss of each labeled point counts, finite and >= 0; with 0 the point
-            counts as unlabeled. None is 1 each. Weights of unlabeled points are not read:
-            they have no loss, and every point counts alike in the graph.
+            What the loss of each labeled point counts, finite and >= 0, relative to the
+            mean of these weights; with 0 the point counts as unlabeled. None is 1 each.
+            Weights of unlabeled points are not read: they have no loss, and every point
+            counts alike in the graph.
         graph : Graph, sparse matrix, Neighbors or pair of arrays, or None
             A graph in place of the one made of X: a `Graph`, which serves any number of
             fits; weights (n, n); or neighbor lists, `Neighbors` or (ids, distances), both

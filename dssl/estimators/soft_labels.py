@@ -62,7 +62,6 @@ class SoftLabelsEstimator(MethodEstimator):
     random_state: int
     _soft_labels: np.ndarray | None = None
     _soft_names: list[Any] | None = None  # of its columns
-    _embeddings: Any = None  # `class_embeddings` in this process
 
     def fit(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None,
             graph: GraphLike | None = None, soft_labels: NumbersLike | None = None) -> Self:
@@ -80,9 +79,10 @@ class SoftLabelsEstimator(MethodEstimator):
             Dataset X; with soft labels or class embeddings of a classifier it says that
             no point is labeled.
         sample_weight : array-like, shape (n,), or None
-            What the loss of each labeled point counts, finite and >= 0; with 0 the point
-            counts as unlabeled. None is 1 each. Weights of unlabeled points are not read:
-            they have no loss, and every point counts alike in the graph.
+            What the loss of each labeled point counts, finite and >= 0, relative to the
+            mean of these weights; with 0 the point counts as unlabeled. None is 1 each.
+            Weights of unlabeled points are not read: they have no loss, and every point
+            counts alike in the graph.
         graph : Graph, sparse matrix, Neighbors or pair of arrays, or None
             A graph in place of the one made of X: a `Graph`, which serves any number of
             fits; weights (n, n); or neighbor lists, `Neighbors` or (ids, distances), both
@@ -128,11 +128,10 @@ class SoftLabelsEstimator(MethodEstimator):
         table = None if soft_labels is None else labels_of(soft_labels)
         self._soft_names = names_of(table, "columns")
         self._soft_labels = None if table is None else as_numbers(table, "soft_labels")
-        self._embeddings = None if self.class_embeddings is None else labels_of(self.class_embeddings)
         try:
             return super().fit(X, y, sample_weight, graph)
         finally:
-            self._soft_labels = self._soft_names = self._embeddings = None
+            self._soft_labels = self._soft_names = None
 
     def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
         if self._soft_labels is not None:
@@ -144,11 +143,15 @@ class SoftLabelsEstimator(MethodEstimator):
             return values if names is None else self._in_order(values, names)
         if self.class_embeddings is None:
             return None
-        table = in_order(self._embeddings, getattr(self, "feature_names_in_", ()))
+        table = in_order(self._embeddings(), getattr(self, "feature_names_in_", ()))
         embeddings = require_embeddings(table, rows.shape[1])
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
         assert isinstance(target, Classes)
         return self._in_order(vector_probabilities(rows, vectors), target.names)
+
+    def _embeddings(self) -> Any:
+        """Return `class_embeddings` in this process."""
+        return None if self.class_embeddings is None else labels_of(self.class_embeddings)
 
     def _in_order(self, values: np.ndarray, names: np.ndarray) -> np.ndarray:
         """Return columns in the order that the other model has them as those of the ascending classes."""
@@ -164,7 +167,7 @@ class SoftLabelsEstimator(MethodEstimator):
         if self._soft_labels is not None:
             what, names = "soft_labels", self._soft_names
         else:
-            what, names = "the index of class_embeddings", names_of(self._embeddings, "index")
+            what, names = "the index of class_embeddings", names_of(self._embeddings(), "index")
         stated = None if self.classes is None else np.asarray(self.classes)
         wanted = known if stated is None else stated
         if names is None or not len(wanted):
@@ -191,7 +194,7 @@ class SoftLabelsClassifier(CalibratedClassifier, SoftLabelsEstimator):
     @property
     def _n_opinions(self) -> int | None:
         """The number of classes that another model knows before any label is seen; None if there is none."""
-        given = self._soft_labels if self._soft_labels is not None else self._embeddings
+        given = self._soft_labels if self._soft_labels is not None else self._embeddings()
         if given is None or np.ndim(given) != 2:
             return None
         return np.shape(given)[0 if self._soft_labels is None else 1]

@@ -1,7 +1,6 @@
 """What estimators learn from: labels or quantities of any input, and their weights."""
 
 import warnings
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -72,9 +71,9 @@ def quantities_of(y: MatrixLike, unlabeled: Any, n: int, *, warns: bool = False)
     Raises DataError: y is of another length, holds infinite values, values beyond `LARGEST_VALUE` or no number, or
     integers with an unnamed -1.
     """
-    nullable: Any = y if pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None)) else None
+    extension: Any = y if pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None)) else None
     try:
-        given = np.asarray(y) if nullable is None else nullable.to_numpy(np.float64, na_value=np.nan)
+        given = np.asarray(y) if extension is None else extension.to_numpy(np.float64, na_value=np.nan)
         targets = given
         if given.dtype.kind == "O":
             targets = np.where(missing_values(given), np.nan, given).astype(np.float64)
@@ -85,17 +84,14 @@ def quantities_of(y: MatrixLike, unlabeled: Any, n: int, *, warns: bool = False)
     require(given.dtype.kind in "biufO", f"y holds values of type {given.dtype}, expected real numbers",
             error=DataError, why="a target is a quantity",
             fix="convert y to floats, with NaN where a target is unknown")
-    whole = given.dtype.kind in "iu" if nullable is None else pd.api.types.is_integer_dtype(nullable.dtype)
+    whole = given.dtype.kind in "iu" if extension is None else pd.api.types.is_integer_dtype(extension.dtype)
     marked = whole and bool((given == -1).any())
     require(unlabeled is not None or not marked, "y holds integers, and -1 is among them", error=DataError,
             why="NaN marks unknown targets here, so -1 would be fitted as a value",
             fix="pass unlabeled=-1 if it marks unknown targets, or y as floats if it is a value")
     targets = targets.astype(np.float64)
     if unlabeled is not None:
-        require(isinstance(unlabeled, Real), f"unlabeled={unlabeled!r}", error=ParameterError,
-                why="targets are numbers, and so is what marks unknown ones",
-                fix="pass a number, or mark unknown targets with NaN")
-        targets[targets == float(unlabeled)] = np.nan
+        targets[targets == _number(unlabeled)] = np.nan
     require(not np.isinf(targets).any(), f"y has {int(np.isinf(targets).sum())} infinite targets", error=DataError,
             why="no function with a finite norm takes them", fix="mark them unknown with NaN, or drop these rows")
     require_within(targets)
@@ -112,6 +108,15 @@ def quantities_of(y: MatrixLike, unlabeled: Any, n: int, *, warns: bool = False)
     require(len(target.labeled) >= 1, "no target is a number", error=DataError,
             why="there is nothing to fit or to compare with", fix="give at least one point a target")
     return target
+
+
+def _number(unlabeled: Any) -> float:
+    try:
+        return float(unlabeled)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(explain(f"unlabeled={unlabeled!r}",
+                                     why="targets are numbers, and so is what marks unknown ones",
+                                     fix="pass a number, or mark unknown targets with NaN")) from error
 
 
 def weighed(target: Learnable, sample_weight: NumbersLike | None, n: int) -> tuple[Learnable, np.ndarray | None]:

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from scipy import sparse
 
 from ..base.errors import DataError, require
+from ..base.types import Matrix
 from ..execution.cost import Cost, block_count, bucket_requests, cost_of
 from ..execution.exchange.shuffle import gather, scatter
 from ..execution.tasks import BlockTasks, Execution
@@ -76,7 +76,7 @@ def _bits(values: np.ndarray, first: int) -> np.ndarray:
     return values.view(f"u{values.dtype.itemsize}")
 
 
-def hash_rows(block: np.ndarray | sparse.csr_array, first: int = 0) -> np.ndarray:
+def hash_rows(block: Matrix, first: int = 0) -> np.ndarray:
     """Return one hash a row, (b,) uint64, of a block of rows, dense or CSR; equal rows have equal hashes.
 
     Raises
@@ -88,14 +88,14 @@ def hash_rows(block: np.ndarray | sparse.csr_array, first: int = 0) -> np.ndarra
     return _hash_sparse_rows(_bits(block.data, first), block.indices, block.indptr)
 
 
-def rows_differ(left: np.ndarray | sparse.csr_array, right: np.ndarray | sparse.csr_array) -> np.ndarray:
+def rows_differ(left: Matrix, right: Matrix) -> np.ndarray:
     """Return which rows of two blocks differ, (b,) bool; 0.0 equals -0.0, and a stored zero a missing one."""
     if isinstance(left, np.ndarray):
         return (left != right).any(axis=1)
     return np.diff((left != right).tocsr().indptr) > 0
 
 
-def first_equal(block: np.ndarray | sparse.csr_array, keys: np.ndarray) -> np.ndarray:
+def first_equal(block: Matrix, keys: np.ndarray) -> np.ndarray:
     """Return the first equal row (b,) of each row of a block (b, d) with these hashes."""
     _, first_of_key, key = np.unique(keys, return_index=True, return_inverse=True)
     first = first_of_key[key]

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ..base.errors import DataError, require
-from ..base.types import Matrix
+from ..base.types import Matrix, is_sparse
 from ..storage.blocks import Rows, rows_that_fit
 from .base import Kernel
 
@@ -54,7 +54,7 @@ def held_points_bytes(X: Rows, n_points: int, sparse_entries: int | None = None)
 
 def entries_of(points: Matrix) -> int | None:
     """Return the number of entries of sparse points, None of dense ones."""
-    return None if isinstance(points, np.ndarray) else int(points.nnz)
+    return int(points.nnz) if is_sparse(points) else None
 
 
 def kernel_block(kernel: Kernel, X: Matrix, Z: Matrix) -> np.ndarray:

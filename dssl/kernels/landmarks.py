@@ -17,7 +17,7 @@ import numpy as np
 from ..base.digest import JsonObject, is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..base.profiler import library
-from ..base.types import Matrix
+from ..base.types import Matrix, is_sparse
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ..execution.tasks import Execution
 from ..storage.blocks import Rows, block_rng, row_ranges
@@ -161,7 +161,7 @@ def uniform_rows(n: int, count: int, random_state: int, preferred: np.ndarray | 
 
 def first_of_each(points: Matrix) -> np.ndarray:
     """Return the positions of the points (s, d) that equal none before them, ascending; 0.0 and -0.0 are equal."""
-    if isinstance(points, np.ndarray):
+    if not is_sparse(points):
         keys = [(row + 0.0).tobytes() for row in points]
     else:
         points = points.copy()

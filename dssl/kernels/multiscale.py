@@ -71,7 +71,8 @@ MAX_LANDMARKS = 2000  # by "auto": 2 s of a core a scale
 MIN_PAIRS, PAIRS = 100, 8  # by "auto": an eighth of the landmarks, at least a hundred
 MAX_SCALES = 1000
 BATCH = 8  # scales whose eigenvalues are computed at a time
-SAMPLE, STREAM = 200, 21  # points at which denominators are checked, and the stream of the seed for them
+SAMPLE = 200  # points at which denominators are checked
+STREAM = 21  # of the seed, for them
 TIED = 1e-6  # relative tolerance of equal differences, so that degenerate eigenvalues have one scale
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # error of an eigenvalue, relative to the largest
 
@@ -130,8 +131,7 @@ class MultiscaleParams:
         asked = 2 if self.n_landmarks == "auto" else min(int(self.n_landmarks), n)
         needed = budget_for(asked)
         require(fit >= asked, f"{asked:,} landmarks of {d:,} columns", error=BudgetError,
-                why=f"a matrix of all their pairs with its eigenvectors takes {needed:,} bytes, the budget is "
-                    f"{self.budget:,}",
+                why=f"a matrix of their pairs with eigenvectors takes {needed:,} bytes, the budget is {self.budget:,}",
                 fix=f"use a budget of {needed:,} bytes" + (f", or n_landmarks={fit}" if fit >= 2 else ""))
         return min(fit, MAX_LANDMARKS) if self.n_landmarks == "auto" else asked
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..base.types import Matrix
+from ..base.types import Matrix, is_sparse
 from ..storage.blocks import row_ranges
 from ..storage.csr import largest_of_rows, with_values
 from .pair_metrics import PairMetric
@@ -33,14 +33,14 @@ class BinaryMetric(PairMetric):
         """Return the distance of rows of d columns with x and z ones, of which some are in common; any if equal."""
 
     def undefined(self, rows: Matrix) -> np.ndarray:
-        if isinstance(rows, np.ndarray):
+        if not is_sparse(rows):
             return np.asarray(((rows != 0) & (rows != 1)).any(axis=1))
         other = with_values(rows, ((rows.data != 0) & (rows.data != 1)).astype(np.float32))
         return np.asarray(largest_of_rows(other) > 0)
 
     def between(self, X: Matrix, Z: Matrix) -> np.ndarray:
         product = X @ Z.T
-        common = product if isinstance(product, np.ndarray) else product.toarray()
+        common = product.toarray() if is_sparse(product) else product
         return self._distances(_ones(X)[:, None], _ones(Z)[None], common.astype(np.float64), X.shape[1])
 
     def of_candidates(self, X: Matrix, Z: Matrix, candidates: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ class BinaryMetric(PairMetric):
         for start, stop in row_ranges(n, max(1, CANDIDATE_ENTRIES // (width * d))):
             rows = np.maximum(candidates[start:stop], 0)
             block = X[start:stop]
-            if isinstance(block, np.ndarray):
+            if not is_sparse(block):
                 common = np.einsum("rd,rcd->rc", block, Z[rows])
             else:
                 repeated = block[np.repeat(np.arange(stop - start), width)]

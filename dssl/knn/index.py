@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from ..base.errors import BudgetError, DataError, require
-from ..base.types import Matrix
+from ..base.types import Matrix, is_sparse
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Arrays, HeldArrays, Rows
@@ -92,7 +92,7 @@ class NeighborIndex:
         """
         if self.searched.rows.is_sparse:
             X = csr_array(X)
-        elif not isinstance(X, np.ndarray):
+        elif is_sparse(X):
             X = X.toarray()
         values = X.data if issparse(X) else X
         require(bool(np.isfinite(values).all()), "new points hold NaN or infinite values", error=DataError,

@@ -13,6 +13,7 @@ import numpy as np
 from numba.extending import overload
 from scipy import sparse
 
+from ..base.types import Matrix
 from ..storage.blocks import row_ranges
 from ..storage.csr import squared_lengths, with_values
 from .metric import sample_ids
@@ -112,7 +113,7 @@ class SparsePoints:
 class MetricPoints:
     """Measurable rows (n, d), dense or sparse, with the compiled distance of two of them."""
 
-    rows: np.ndarray | sparse.csr_array
+    rows: Matrix
     distance: Callable[..., float]
     axes: np.ndarray
     by_function = True

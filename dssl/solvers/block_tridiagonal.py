@@ -73,12 +73,15 @@ class BlockTridiagonal:
 
         They are differences from Gauss-Radau quadrature with a node at -ridge / 2, below all eigenvalues: the last
         block of T becomes `beta (T_(k - 1) + ridge / 2)^-1 beta' - ridge / 2`. Infinite where T is not positive.
-        known : as in `block_inverses`. solved : `inverse_powers`, if they are there.
+        known : block inverses of the first steps by ridge, to which those of ridge and ridge / 2 are added. solved :
+        what `inverse_powers` returns for the ridge, at least the half of `powers`; computed if empty.
         """
-        errors, before = np.full((len(powers), self.alpha.shape[1]), np.inf), self.first(len(self.alpha) - 1)
+        errors = np.full((len(powers), self.alpha.shape[1]), np.inf)
+        before = self.first(len(self.alpha) - 1)
         if len(self.alpha) < 2 or not (before.block_inverses(ridge / 2, known) and before.block_inverses(ridge, known)):
             return errors
-        beta, node, same = self.beta[-1], known[ridge / 2][len(before.alpha) - 1], known[ridge][:len(before.alpha)]
+        beta, node = self.beta[-1], known[ridge / 2][len(before.alpha) - 1]
+        same = known[ridge][:len(before.alpha)]
         radau = beta @ (node - same[-1]) @ beta.T + ridge / 2 * np.eye(len(beta))
         last = _inverse(radau)
         inverses = self.block_inverses(ridge, known)
@@ -149,7 +152,10 @@ class BlockTridiagonal:
         return self._solved(inverses, power) if inverses else []
 
     def _solved(self, inverses: Sequence[np.ndarray], power: int) -> list[np.ndarray]:
-        """Return the same by block elimination, in 8 k t^3 flops a power; inverses : of each step, see above."""
+        """Return `(T + ridge I)^-p e_1 beta_0` (k, t, t) for p from 1 to `power`, by block elimination.
+
+        inverses : what `block_inverses` returns for the ridge. A power takes 8 k t^3 flops.
+        """
         k, t = self.alpha.shape[:2]
         X, powers = np.zeros((k, t, t)), list[np.ndarray]()
         X[0] = self.beta[0]
@@ -165,6 +171,7 @@ class BlockTridiagonal:
 
 
 def _half(powers: Sequence[int]) -> int:
+    """Return the power whose product with itself, or with the one before, is the largest of `powers`."""
     return (max(powers) + 1) // 2
 
 

@@ -37,7 +37,7 @@ ROWS = 2048  # of a block, which stay in the cache of a processor from one opera
 SHORT = 1e-5  # of a new direction, relative to the diagonal of L times that which it came from: rounding
 TINY = float(np.finfo(np.float32).tiny)
 CORRELATED = 1e-2  # eigenvalue of correlations below which columns are orthogonalized again
-PRODUCT_COLUMNS = 256  # of the basis, of some steps side by side, in a product with float32 sums
+PRODUCT_COLUMNS = 256  # rows of some steps are multiplied at once, up to so many columns: sums in a product are float32
 RESOLVED = 1e-6  # the smallest that a Gram matrix in float32 resolves
 
 
@@ -90,15 +90,17 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
     """
     require(max_steps >= FIRST_CHECK, f"max_steps={max_steps}, expected {FIRST_CHECK} or more",
             why="convergence is first checked there", fix="leave it at its default")
-    t, check, hardest, ended = len(columns), float(FIRST_CHECK), list(functions.hardest()), False
+    t, check, ended = len(columns), float(FIRST_CHECK), False
+    hardest = list(functions.hardest())
     seen, alphas, betas, dropped = list[np.ndarray](), list[np.ndarray](), list[np.ndarray](), [0.0]
     inverses: Inverses = {}
-    side_by_side = max(PRODUCT_COLUMNS // max(t, 1), 1)
+    side_by_side = max(PRODUCT_COLUMNS // t, 1)
     for Q, alpha, beta in basis(A, columns, dropped):
-        place = len(alphas) % side_by_side
-        if not place:
-            seen.append(np.empty((len(rows), side_by_side * t), np.float32))
-        seen[-1][:, place * t:(place + 1) * t] = Q[rows]
+        slot = len(alphas) % side_by_side
+        if not slot:
+            width = min(side_by_side, max_steps - len(alphas))
+            seen.append(np.empty((len(rows), width * t), np.float32, order="F"))  # unfilled slots take no memory
+        seen[-1][:, slot * t:(slot + 1) * t] = Q[rows]
         alphas.append(alpha)
         betas.append(beta)
         if len(alphas) == max_steps:
@@ -107,46 +109,49 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
             continue
         check *= GROWTH
         T = BlockTridiagonal(np.array(alphas), np.array(betas))
-        errors = ((place, T.errors(functions.ridge[place], [functions.power[place]], inverses)) for place in hardest)
-        last = next((place for place, bounds in errors if not (bounds <= tol**2).all()), None)
-        if last is None:
+        for function in hardest:
+            ridge, power = functions.ridge[function], functions.power[function]
+            if not (T.errors(ridge, [power], inverses) <= tol**2).all():
+                hardest.remove(function)  # to be checked first the next time
+                hardest.insert(0, function)
+                inverses = {each: inverses[each] for each in (ridge, ridge / 2) if each in inverses}
+                break
+        else:
             break
-        hardest.insert(0, hardest.pop(hardest.index(last)))  # checked first the next time
-        ridge = functions.ridge[last]
-        inverses = {each: inverses[each] for each in (ridge, ridge / 2) if each in inverses}
     else:
         ended = True  # the space has no further directions, so that T leaves out nothing but `dropped`
     T = BlockTridiagonal(np.array(alphas).reshape(-1, t, t), np.array(betas).reshape(-1, t, t))
-    converged, values = np.ones((len(functions), t), bool), np.full((len(functions), len(rows), t), np.inf)
+    converged = np.ones((len(functions), t), bool)
+    values = np.full((len(functions), len(rows), t), np.inf)
     for ridge, places in functions.by_ridge().items():
-        inverses, powers = {}, [functions.power[place] for place in places]
+        inverses = {}
+        powers = [functions.power[place] for place in places]
         solved = T.inverse_powers(ridge, max(powers), inverses)
         if not ended:
             converged[places] = T.errors(ridge, powers, inverses, solved) <= tol**2
-        if solved:
-            values[places] = _at_rows(seen, [solved[power - 1] for power in powers], len(rows))
+        for place, power in zip(places, powers, strict=True) if solved else ():
+            _write_at_rows(seen, solved[power - 1], values[place])
         solved.clear()  # before the next are made
     converged &= T.resolved(functions, tol, max(dropped))[:, None]
     exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
     return Krylov(np.asarray(columns), T.alpha, T.beta, values + exact, converged & np.isfinite(values).all(axis=1))
 
 
-def _at_rows(seen: list[np.ndarray], weights: list[np.ndarray], n_rows: int) -> np.ndarray:
-    """Return the sums (p, n_rows, t) of the basis times each of p weights (k, t, t).
+def _write_at_rows(seen: list[np.ndarray], weights: np.ndarray, out: np.ndarray) -> None:
+    """Write the product of the basis with weights (k, t, t) to `out` (n_rows, t).
 
-    seen : rows of the basis (n_rows, at most `PRODUCT_COLUMNS`, or t) float32, some steps side by side.
-    Products are in float32, and sums of them in float64.
+    seen : rows of the basis (n_rows, some steps times t) float32. Products are in float32, and sums of them in float64.
     """
-    k, t = weights[0].shape[:2]
-    units = [2.0 ** np.frexp(np.abs(each).max(initial=0.0))[1] for each in weights]  # which float32 may not hold
-    total, first = np.zeros((n_rows, len(weights) * t)), 0
+    k, t = weights.shape[:2]
+    unit = 2.0 ** np.frexp(np.abs(weights).max(initial=0.0))[1]  # which float32 may not hold
+    out[:] = 0
+    first = 0
     for part in seen:
         last = min(first + part.shape[1] // t, k)
-        of_part = np.concatenate([each[first:last].reshape(-1, t) / unit
-                                  for each, unit in zip(weights, units, strict=True)], axis=1)
-        total += part[:, :len(of_part)] @ of_part.astype(np.float32)
+        of_part = (weights[first:last].reshape(-1, t) / unit).astype(np.float32)
+        out += part[:, :len(of_part)] @ of_part
         first = last
-    return np.array([total[:, index * t:(index + 1) * t] * unit for index, unit in enumerate(units)])
+    out *= unit
 
 
 def combined(A: SingularMatrix, process: Krylov, weights: np.ndarray) -> np.ndarray:
@@ -170,7 +175,7 @@ def null_part(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef
 
 def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int, max_power: int) -> int:
     """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with all powers."""
-    # Alpha and beta twice, inverses of two functions, and powers with half of them again.
+    # Alpha and beta twice, inverses of two functions, powers with one in the making, and half of the powers again.
     of_T = 8 * max_steps * t * t * (9 + max_power + (max_power + 1) // 2)
     return 12 * n * t + (4 * max_steps + 28 * n_functions) * n_rows * t + of_T
 

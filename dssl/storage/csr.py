@@ -14,7 +14,7 @@ from scipy import sparse
 
 from ..base.digest import digest
 from ..base.errors import require
-from ..base.types import Matrix, MatrixLike
+from ..base.types import Matrix, MatrixLike, is_sparse
 from .array_files import checksum
 from .blocks import ArrayRows, Rows
 
@@ -118,9 +118,9 @@ def points_of(arrays: Mapping[str, np.ndarray], name: str) -> Matrix:
 
 def points_nbytes(points: Matrix) -> int:
     """Return the bytes of an array of points, dense or sparse."""
-    if isinstance(points, np.ndarray):
-        return points.nbytes
-    return int(points.data.nbytes + points.indices.nbytes + points.indptr.nbytes)
+    if is_sparse(points):
+        return int(points.data.nbytes + points.indices.nbytes + points.indptr.nbytes)
+    return points.nbytes
 
 
 DIGEST_ROWS = 1 << 12  # rows read at a time; the digest depends on it

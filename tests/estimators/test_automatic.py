@@ -365,6 +365,7 @@ def test_the_nearest_labels_are_those_of_the_metric_of_the_graph(metric):
 
 
 @pytest.mark.parametrize(("d", "as_sparse"), [(2, False), (54, False), (300, True)])
+@pytest.mark.slow_cases("54-False", "300-True")
 def test_a_scale_that_many_labels_choose_takes_the_memory_that_is_planned(d, as_sparse):
     rng, n = np.random.default_rng(0), 20_000
     X = rng.normal(size=(n, d)).astype(np.float32)

@@ -104,8 +104,7 @@ def test_weights_and_sparse_points(moons, fitted):
     thin = MultiscaleKernelClassifier(n_landmarks=120).fit(sparse.csr_array(X), known)
     assert (thin.predict(sparse.csr_array(X)) == fitted.predict(X)).mean() > 0.98
     even = MultiscaleKernelClassifier(n_landmarks=120).fit(X, known, sample_weight=np.full(300, 2.0))
-    assert_allclose(even.decision_function(X),
-                    MultiscaleKernelClassifier(n_landmarks=120, C=2 * C).fit(X, known).decision_function(X), atol=1e-6)
+    assert_array_equal(even.decision_function(X), fitted.decision_function(X))
 
 
 @pytest.mark.parametrize("given", [{"eps_0": -1}, {"q": 2}, {"threshold": "small"}, {"n_eigenpairs": 0}, {"C": 0},

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from dssl import (
     GraphKernelRidge,
     GraphKernelRidgeRegressor,
+    GridSearch,
     LaplaceLearning,
     LaplaceLearningRegressor,
     PoissonLearning,
@@ -327,6 +328,25 @@ def test_embeddings_of_any_library_stand_for_labels_in_a_fit_but_not_in_a_score(
         assert model.score(X, y) > 0.9
         with pytest.raises(DataError, match="requires y to be passed"):
             model.score(X)
+
+
+def test_a_search_knows_the_classes_of_the_embeddings(blobs):
+    """A class that no label has is predicted by the refit, so the search is of as many; a strange one is refused."""
+    X, y, _ = blobs
+    model = GraphKernelRidge(class_embeddings=CENTERS, classes=[0, 1, 2])
+    search = GridSearch(model, {"penalty": [0.1, 1.0]}, cv=2)
+    with pytest.raises(DataError, match=r"y has classes that are not in `classes`: \[5\]"):
+        search.fit(X, np.where(y == 2, 5, some_labels(y, 4)))
+    assert not hasattr(search, "cv_results_")
+    with pytest.raises(DataError, match="2 of 3 classes have labeled points"):
+        search.fit(X, np.where(y == 2, -1, some_labels(y, 4)))
+
+
+@pytest.mark.parametrize("marker", ["-1", np.array(-1), -1.0])
+def test_a_marker_of_a_regressor_may_be_written_as_text(marker):
+    y = np.arange(40.0)
+    model = LaplaceLearningRegressor(unlabeled=marker).fit(y[:, None], np.where(y % 2 > 0, -1.0, y))
+    np.testing.assert_allclose(model.transduction_, y, atol=3)
 
 
 def test_a_marker_of_a_regressor_is_a_number():

@@ -22,6 +22,7 @@ class SignedRoot(Metric):
 
 
 @pytest.mark.parametrize("method", ["exact", "descent", "partitioned"])
+@pytest.mark.slow_cases("descent", "partitioned")
 def test_every_search_finds_the_neighbors_of_a_metric_that_is_one_class(registered, method):
     registered(METRICS, SignedRoot)
     X = np.random.default_rng(0).exponential(size=(400, 3))

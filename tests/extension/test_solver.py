@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose
 
@@ -64,6 +65,7 @@ def test_a_solver_is_one_class(registered, pipeline, moons):
     assert {*commands.predicted()} == {"up", "down"}
 
 
+@pytest.mark.slow
 def test_the_approximate_cholesky_factor_goes_through_a_pipeline(pipeline, moons):
     """The factor is stored with the system, is read by the tasks that solve, and is in the report."""
     commands = pipeline({**moons, "model": {"kind": "svm", "n_landmarks": 40}, "graph": {"n_neighbors": 6},

@@ -16,9 +16,11 @@ import dssl
 from dssl.base.digest import digest
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.knn.binary_metrics import BinaryMetric
 from dssl.knn.grow import grow_neighbors
 from dssl.knn.index import NeighborIndex
 from dssl.knn.metric import METRICS, MetricParams, metric_of, metric_with, pair_metric_of
+from dssl.knn.pair_metrics import PairMetric
 from dssl.knn.recall import certify_recall
 from dssl.knn.search import NeighborParams, possible_methods
 from dssl.storage.blocks import ArrayRows
@@ -32,7 +34,9 @@ PARAMS = [("minkowski", {"p": 3}), ("minkowski", {"p": 1.5, "w": [1, 2, 0, 0.5, 
           ("kantorovich", {"cost": np.sqrt(np.abs(np.subtract.outer(np.arange(6), np.arange(6))))})]
 # Numba compiles the formulas of these for a second or more, that of circular_kantorovich for half a minute.
 COMPILED = {"circular_kantorovich", "symmetric_kl", "wasserstein_1d"}
-COMPILED_SPARSE = {"chebyshev", "hamming", "jensen_shannon", "sqeuclidean", "symmetric_kl", "wasserstein_1d"}
+# Those of two sparse rows with all others that pynndescent has, when the first is asked for.
+COMPILED_SPARSE = {name for name in NAMES if (metric := METRICS.named(name)).takes_sparse
+                   and issubclass(metric, PairMetric) and not issubclass(metric, BinaryMetric)}
 
 
 def cases(names, compiled):
@@ -286,6 +290,7 @@ def test_nn_descent_of_sparse_rows():
 
 @pytest.mark.parametrize("metric", ["manhattan", "hellinger"])
 @pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.slow_cases("True-manhattan")
 def test_lists_that_grow_are_those_of_all_rows(metric, is_sparse):
     X = points_of(metric, 300, 5)
     rows = as_rows(sparse.csr_array(X) if is_sparse else X)
@@ -298,6 +303,7 @@ def test_lists_that_grow_are_those_of_all_rows(metric, is_sparse):
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.slow_cases("True")
 def test_an_index_is_stored_and_opened(is_sparse):
     X, new = points_of("canberra", 90, 5), points_of("canberra", 9, 5, seed=1)
     rows, queries = (sparse.csr_array(X), sparse.csr_array(new)) if is_sparse else (X, new)

@@ -101,6 +101,28 @@ def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, mode
     assert_allclose(result.predict(amounts[FEATURES]), expected.predict(amounts[FEATURES]), atol=1e-6)
 
 
+@pytest.mark.parametrize(("estimator", "params"), [
+    (LapSVC, {}), (LapSVC, {"loss": "hinge"}), (LapRLSClassifier, {"landmarks": 50}), (LapSVM, {"landmarks": 50}),
+    (TransductiveSVC, {}), (GraphKernelRidge, {}), (MultiscaleKernelClassifier, {"n_landmarks": 60})])
+def test_only_ratios_of_weights_count(table, estimator, params):
+    """Weights that sum to 1, as those of surveys do, are those of mean 1."""
+    even, tiny = (fitted(estimator, table.assign(w=weight), **params).decision_function(table[FEATURES])
+                  for weight in (1.0, 1 / LABELED))
+    assert_array_equal(tiny, even)
+    usual, large = (fitted(estimator, table.assign(w=factor * table["w"]), **params).decision_function(table[FEATURES])
+                    for factor in (1, 1e6))
+    assert_allclose(large, usual, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["laprls", "ridge"])
+def test_only_ratios_of_weights_count_in_a_run(table, tmp_path, kind):
+    table.assign(w=1.0).to_csv(tmp_path / "even.csv", index=False)
+    table.assign(w=1e-4).to_csv(tmp_path / "tiny.csv", index=False)
+    even, tiny = (run(spec_of(tmp_path / name, kind=kind), workspace=tmp_path, execution=InProcess(1)).gain["by_labels"]
+                  for name in ("even.csv", "tiny.csv"))
+    assert tiny["scores"] == even["scores"]
+
+
 def labels_made(path, tmp_path, data=None, **labels):
     """Return the labeled rows, their weights and what is told of them."""
     made = plan(spec_of(path, labels, data, kind="graph"), workspace=tmp_path / "work", until="labels")

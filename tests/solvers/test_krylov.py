@@ -270,16 +270,20 @@ def test_isolated_vertices_alone_take_no_step():
                     rtol=1e-5)
 
 
-@pytest.mark.parametrize(("n_rows", "power"), [(2000, 1), (2000, 8), (20, 8)])
-def test_memory_stays_within_the_stated_formula(n_rows, power):
+@pytest.mark.parametrize(("n_rows", "powers", "t", "steps"), [
+    (2000, {1e-6: [1], 1e-3: [1], 0.1: [1], 0.2: [1]}, 20, 80), (2000, {1e-6: [8], 1e-3: [1]}, 20, 80),
+    (20, {1e-6: [8], 0.1: [8]}, 20, 80), (2000, {1e-6: range(1, 9)}, 20, 80), (2000, {1e-6: [1, 2, 3]}, 3, 90),
+    (2000, {1e-6: [1]}, 1, 12)])
+def test_memory_stays_within_the_stated_formula(n_rows, powers, t, steps):
     X = np.linspace(0, 1, 2000)[:, None]
     L = Laplacian(KNNGraph(n_neighbors=2).build(X).weights())
-    A, columns = SingularMatrix.of(L.matrix(), L.vector), np.arange(0, 2000, 100)
-    functions = Functions((1e-6, 1e-3, 0.1, 0.2), (power, 1, power, 1))
-    most = krylov_bytes(2000, n_rows, 20, 4, 80, power) + (1 << 20)  # and objects of Python, half of it
+    A, columns = SingularMatrix.of(L.matrix(), L.vector), np.arange(0, 2000, 2000 // t)[:t]
+    pairs = [(ridge, power) for ridge, of_ridge in powers.items() for power in of_ridge]
+    functions = Functions(*zip(*pairs, strict=True))
+    most = krylov_bytes(2000, n_rows, t, len(pairs), steps, max(functions.power)) + (1 << 19)  # objects of Python
 
     def work():
-        assert krylov(A, columns, np.arange(n_rows), functions, 1e-3, 80).steps == 80
+        assert krylov(A, columns, np.arange(n_rows), functions, 1e-3, steps).steps == steps
 
     assert traced_peak(work, most) <= most
 

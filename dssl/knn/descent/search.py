@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ...base.digest import JsonObject
+from ...base.types import Matrix
 from ...execution.cost import Cost, cost_of
 from ...storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges
 from ...storage.csr import as_rows
@@ -54,7 +55,7 @@ ROW_NS, AXIS_NS, ENTRY_NS = 1500.0, 10.0, 140.0
 ENTRY_PAIRS = 60  # pairs that are measured for a row and candidate, of a metric that is a formula of two rows
 
 
-def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, threads: int = 1,
+def descend(rows: Matrix, k: int, *, random_state: int, threads: int = 1,
             missed: Callable[[np.ndarray], float] = lambda distances: 0.0,
             metric: AnyMetric = Euclidean.name, repeats: bool = True) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Return squared distances (n, k) float64 and ids (n, k), ascending by (distance, id), of each row.
@@ -85,7 +86,7 @@ def descend(rows: np.ndarray | sparse.csr_array, k: int, *, random_state: int, t
     return distances, ids, filled, searches
 
 
-def _searched(rows: np.ndarray | sparse.csr_array, points: Points, is_outlier: np.ndarray, k: int, entries: int,
+def _searched(rows: Matrix, points: Points, is_outlier: np.ndarray, k: int, entries: int,
               rng: np.random.Generator, threads: int, metric: AnyMetric) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the lists of a search with lists of so many entries, and the number of rows that were searched exactly."""
     n, max_candidates = rows.shape[0], CANDIDATES if entries == k + extra_of(k) else MAX_CANDIDATES
@@ -101,7 +102,7 @@ def _searched(rows: np.ndarray | sparse.csr_array, points: Points, is_outlier: n
     return distances, ids, len(short)
 
 
-def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator, pool: ThreadPoolExecutor,
+def _search_points(rows: Matrix, rng: np.random.Generator, pool: ThreadPoolExecutor,
                    metric: AnyMetric) -> tuple[Points, np.ndarray, bool]:
     """Return the points of the joins, which rows are outliers, whose neighbors float32 cannot tell apart, and `EASY`.
     """
@@ -124,7 +125,7 @@ def _search_points(rows: np.ndarray | sparse.csr_array, rng: np.random.Generator
     return Coordinates(coordinates), outlier_rows(coordinates), projection.listed >= EASY
 
 
-def _measured(rows: np.ndarray | sparse.csr_array, candidates: np.ndarray, k: int, metric: AnyMetric, start: int,
+def _measured(rows: Matrix, candidates: np.ndarray, k: int, metric: AnyMetric, start: int,
               stop: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k nearest of the candidates (n, c) of rows [start, stop), sorted, by (distance, id)."""
     row_candidates = candidates[start:stop].astype(np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...base.errors import require
+from ...base.types import Matrix
 from ...execution.current import current_execution
 from ...execution.tasks import Execution
 from ...graph.graph import Graph, require_graph
@@ -28,7 +29,7 @@ from ...solvers.solver_params import SolverParams
 
 def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_projections: int | None = None,
                           epsilon: float | None = None, solver: SolverParams | None = None, random_state: int = 0,
-                          execution: Execution | None = None) -> np.ndarray | sp.csr_array:
+                          execution: Execution | None = None) -> Matrix:
     """Return the effective resistances between points of a graph, or along its edges.
 
     Parameters

@@ -10,7 +10,6 @@ from scipy import sparse
 from ...base.digest import JsonObject
 from ...base.errors import DataError, require
 from ...base.missing import missing_values
-from ...base.types import MatrixLike
 from .coding import TagCoding
 from .encoding import UNLABELED
 from .target import Classes
@@ -113,7 +112,7 @@ class Tags:
                 fix="label points with, and points without one of the tags")
 
 
-def is_indicator(y: MatrixLike) -> bool:
+def is_indicator(y: object) -> bool:
     """Return whether labels are a matrix of two columns or more."""
     if isinstance(y, (sparse.sparray, sparse.spmatrix)):
         return bool(y.shape[1] > 1)

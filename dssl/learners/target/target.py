@@ -20,6 +20,14 @@ from .encoding import UNLABELED, find_class, require_within
 SMALLEST_UNIT = 2.0**-64  # of quantities whose squares, and ratios of squares, are finite in float64
 
 
+def relative_weights(weight: np.ndarray | None) -> np.ndarray | None:
+    """Return weights (l,) > 0 relative to their mean, so that their unit changes neither a penalty nor a prior."""
+    if weight is None or not len(weight):
+        return weight
+    of_largest = weight / weight.max()  # whose sum is finite, and which are 1 where all are equal
+    return np.asarray(of_largest / of_largest.mean())
+
+
 @dataclass(frozen=True, eq=False)
 class Target(ABC):
     """labeled (l,) : the row numbers of the labeled points. coded (l,) or (l, c) : their codes or quantities."""
@@ -54,11 +62,11 @@ class Target(ABC):
         return self
 
     def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
-        """Return the weight of each label (l,), that of its class times the given one; None where all are 1.
+        """Return what each label weighs (l,), `relative_weights` of its class times the given ones; None for 1 each.
 
         Raises ParameterError for an unknown class or a weight that is not > 0.
         """
-        return given
+        return relative_weights(given)
 
     @property
     def unit(self) -> float:
@@ -186,7 +194,7 @@ class Classes(Target):
         return replace(self, prior=prior)
 
     def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
-        return weight.weights(self.coded, self.names, given)
+        return relative_weights(weight.weights(self.coded, self.names, given))
 
     @property
     def n_strata(self) -> int:
