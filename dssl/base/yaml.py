@@ -87,8 +87,8 @@ def read_text(source: str | Path, *, why: str, fix: str) -> str:
     path = Path(source)
     if not os.path.isfile(path):  # unlike `is_file`, it accepts names that the system refuses, such as very long ones
         near = sorted(map(str, path.parent.glob("*.y*ml")))[:8] if os.path.isdir(path.parent) else []
-        raise SpecError(explain(f"there is no file {source}", why=why,
-                                fix=f"name one of: {', '.join(near)}" if near else fix))
+        what = f"{source} is a folder" if os.path.isdir(path) else f"there is no file {source}"
+        raise SpecError(explain(what, why=why, fix=f"name one of: {', '.join(near)}" if near else fix))
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

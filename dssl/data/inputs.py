@@ -2,8 +2,8 @@
 
 scikit-learn checks arrays. DataFrames of any library (`frames`) must have columns of numbers and booleans. SciPy's
 matrices become CSR. Memory maps, Zarr and HDF5 are read by ranges, never whole. Partitions of dask arrays and
-DataFrames are computed on their workers, and each is written there to its own part. float64 stays, every other number
-becomes float32, as in `Dataset`.
+DataFrames are computed on their workers, and each is written there to its own part. float64 stays, and so does what
+whole numbers in memory tell beyond 2^24, as float64; every other number becomes float32, as in `Dataset`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,6 +31,7 @@ from .refused_cells import refuse_frame
 READ_BYTES = 16 << 20  # of rows read at a time from an array without chunks
 ENCODE = "make numbers of text (OneHotEncoder, or pandas.get_dummies) and fill missing cells (SimpleImputer) in a " \
          "Pipeline of scikit-learn, so that new points are treated alike"
+EXACT = 2**24  # up to which float32 holds every whole number
 HINT = "impute them (scikit-learn's SimpleImputer in a Pipeline), or drop these rows"
 OPENED_ANYWHERE = ("LocalStore", "FsspecStore", "ObjectStore")  # stores of Zarr that a pickle only names
 
@@ -81,7 +82,7 @@ def rows_of(X: PointsLike, execution: Execution, estimator: str | None = None) -
     require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
             why="what lies below a mask is not data, and a distance needs every value", fix=HINT, error=DataError)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X  # scikit-learn makes float32 of Python's floats
-    wide = isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize >= 8  # whatever its byte order
+    wide = isinstance(X, np.ndarray) and ((X.dtype.kind == "f" and X.dtype.itemsize >= 8) or _is_beyond_float32(X))
     array = check_array(X, accept_sparse="csr", dtype=np.float64 if wide else [np.float32, np.float64],
                         estimator=estimator, input_name="X")
     return CsrRows(array) if sparse.issparse(array) else ArrayRows(array)
@@ -146,6 +147,13 @@ def float_dtype(dtype: DTypeLike) -> np.dtype:
     return np.dtype(np.float64 if dtype.kind == "f" and dtype.itemsize >= 8 else np.float32)
 
 
+def _is_beyond_float32(X: np.ndarray) -> bool:
+    """Return whether some of an array's numbers are whole ones of which float32 does not keep every digit."""
+    if X.dtype.kind not in "iu" or np.can_cast(X.dtype, np.float32, "safe") or not X.size:
+        return False
+    return max(abs(int(X.min())), abs(int(X.max()))) > EXACT
+
+
 def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names: list[object] | None = None) -> None:
     """Raise DataError if a block, which begins at row `start`, has a value that is not finite: its `bad`."""
     for start, receipt in zip(starts, receipts, strict=False):
@@ -183,6 +191,9 @@ def frame_block(frame: pd.DataFrame) -> np.ndarray:
     """Return the columns of a table as one array (n, d); raise DataError naming the columns that lack a number."""
     refuse_frame(frame, ENCODE)
     dtype = frame_dtype(frame.dtypes)
+    if dtype == np.float32 and any(_is_beyond_float32(column.dropna().to_numpy())
+                                   for _, column in frame.select_dtypes("integer").items()):
+        dtype = np.dtype(np.float64)
     block = np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
     _refuse_not_finite([{"bad": not_finite(block)[1]}], [0], list(frame.columns))
     return block

@@ -305,3 +305,24 @@ def _download(location: str | Path, download: bool) -> Path:
         raise DataError(explain(f"cannot download {url}", why=f"{type(error).__name__}: {hosts_alone(str(error))}",
                                 fix="check the URL and the network, or download the file and give its path")) from error
     return path
+
+
+def files_in(source: str) -> str:
+    """Return a source; of a folder that is no data set the pattern of its files, if they have one format."""
+    path = Path(source).expanduser()
+    if not path.is_dir() or folder_format(path) is not None:
+        return source
+    known = set(endings())
+    suffixes = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in known})
+    if not suffixes:
+        files = (file for file in sorted(path.rglob("*")) if file.suffix.lower() in known and file.is_file())
+        fix = f"name a file, or a folder with files that end in one of {', '.join(endings())}"
+        if below := next(files, None):
+            pattern = os.path.join(source, *["*"] * (len(below.relative_to(path).parts) - 1), f"*{below.suffix}")
+            fix = f"name those in its folders by '{pattern}'; what the names of these, as year=2026, say is not read"
+        raise DataError(explain(f"{source} is a folder, and no file in it has an ending that is known", fix=fix,
+                                why="a data set is made of files"))
+    require(len(suffixes) == 1, f"{source} is a folder with files that end in {', '.join(suffixes)}",
+            why="files of one format are read as one data set", error=DataError,
+            fix=f"name some of them with a pattern, such as '{source}/*{suffixes[0]}'")
+    return os.path.join(source, f"*{suffixes[0]}")

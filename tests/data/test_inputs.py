@@ -407,3 +407,11 @@ def test_on_a_cluster_the_driver_holds_no_partition(cluster_client, tmp_path):
         assert_array_equal(rows_of(persisted, execution).read_all(), TABLE)
     with pytest.raises(DataError, match="row 20, column 2 is nan"):
         rows_of(da.from_array(broken(TABLE, 20, 2, np.nan), chunks=(5, 3)), execution)
+
+
+@pytest.mark.parametrize("of", [np.asarray, pd.DataFrame, lambda X: pd.DataFrame(X).astype("Int64")])
+def test_whole_numbers_beyond_float32_keep_their_digits(of):
+    X = 3 * 10**10 + np.arange(20, dtype=np.int64).reshape(10, 2)
+    X = X.astype(np.uint64) if of is np.asarray else X
+    assert rows_of(of(X), InProcess(1)).read_all().tolist() == X.astype(np.float64).tolist()
+    assert rows_of(of(X - 3 * 10**10), InProcess(1)).dtype == np.float32

@@ -372,3 +372,16 @@ def test_the_comparison_of_each_label_is_computed_on_request(tagged):
     model = LaplaceLearning().fit(X, y)
     assert list(model.by_labels_) == [0, 1, 2]
     assert model.by_labels_[1]["scores"] == model.estimators_[1].by_labels_["scores"]
+
+
+@pytest.mark.parametrize("y", [[["a", "b"]] * 4 + [["c"]] * 4 + [None] * 4, [{"a"}] * 12,
+                               [["a"]] * 6 + [["a", "b"]] * 6])
+def test_lists_of_labels_are_refused_with_the_way_to_columns(y):
+    with pytest.raises(DataError, match=r"y lists the labels of each point(.|\n)*MultiLabelBinarizer"):
+        LapSVC().fit(np.arange(12.0)[:, None], y)
+
+
+def test_columns_of_minus_one_and_one_alone_lack_points_without_the_tag():
+    y = np.where(np.arange(24).reshape(12, 2) % 3 > 0, 1, -1)
+    with pytest.raises(DataError, match="pass 0 where a point does not have a tag"):
+        LapSVC().fit(np.arange(12.0)[:, None], y)

@@ -711,3 +711,14 @@ def test_a_number_that_may_be_a_value_is_not_named_as_missing(here, change):
     change(coded()).to_csv("t.csv", index=False)
     assert init("t.csv", "--target", "label").exit_code == 0
     assert load_spec("t.yaml").data.read.missing is None
+
+
+def test_files_in_folders_of_a_folder_are_named_by_a_pattern(here):
+    for year in (2025, 2026):
+        (here / "sales" / f"year={year}").mkdir(parents=True)
+        (here / "sales" / f"year={year}" / "part.csv").write_text("a,kind\n1,x\n2,y\n")
+    with pytest.raises(DataError, match=r"no file in it(.|\n)*'sales/\*/\*\.csv'; what the names of these, as year"):
+        first_spec(["sales"], {}, InProcess(1))
+    (here / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no file in it(.|\n)*end in one of .*\.csv"):
+        first_spec(["empty"], {}, InProcess(1))

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import zarr
 from click.testing import CliRunner
@@ -75,6 +76,16 @@ def test_columns_that_the_model_does_not_know_are_refused_or_dropped(trained):
         predict(trained, wider, "wider.csv")
     np.testing.assert_array_equal(predict(trained, wider, "wider.csv", drop=("id",)),
                                   predict(trained, table, "same.csv"))
+
+
+def test_an_index_of_pandas_without_a_name_is_no_column(trained):
+    """`to_parquet` of some rows of a table writes one."""
+    folder, model, table = trained
+    some = table.sample(20, random_state=0)
+    some.to_parquet(folder / "some.parquet")
+    assert "__index_level_0__" in pq.read_schema(folder / "some.parquet").names
+    found = model.predict(model.dataset_of(str(folder / "some.parquet"), InProcess(2)).X)
+    assert_array_equal(found, predict(trained, some, "some.csv"))
 
 
 def test_a_missing_column_is_named(trained):

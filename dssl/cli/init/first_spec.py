@@ -3,7 +3,6 @@
 Everything that is chosen stands in the spec with the reason, and can be changed there.
 """
 
-import os
 import re
 import tempfile
 import textwrap
@@ -22,10 +21,10 @@ from ...data.floats import RESOLVED
 from ...data.readers.base import NO_TARGET
 from ...data.readers.cells import MAX_LEVELS
 from ...data.readers.file_rows import FileRows
-from ...data.readers.formats import FORMATS, endings, folder_format
+from ...data.readers.formats import FORMATS
 from ...data.scaling.outliers import SHOWN as SHOWN_ROWS
 from ...data.scaling.outliers import describe_outlier_rows
-from ...data.sources import find_source
+from ...data.sources import files_in, find_source
 from ...execution.tasks import Execution
 from ...pipeline.sentinels import extents_of
 from ...pipeline.split import alike_classes, classes_joined
@@ -65,7 +64,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
 
     Raises DataError: there is no such source, it cannot be read, or nothing in it is the target beyond doubt.
     """
-    named = [_files_in(source) for source in sources]
+    named = [files_in(source) for source in sources]
     source = find_source(named if len(named) > 1 else named[0], labels=options.get("labels"),
                          format=options.get("format"))
     given = options if target is None else {**options, "target": target}
@@ -84,19 +83,6 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
         look.name_codes()
         look.name_sentinels()
         return _written(named, _name_of(sources[0]), look, why, tags)
-
-
-def _files_in(source: str) -> str:
-    """Return a source; of a folder that is no data set the pattern of its files, if they have one format."""
-    path = Path(source).expanduser()
-    if not path.is_dir() or folder_format(path) is not None:
-        return source
-    known = set(endings())
-    suffixes = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in known})
-    require(len(suffixes) == 1, f"{source} is a folder with files that end in {', '.join(suffixes) or 'nothing known'}",
-            why="files of one format are read as one data set", error=DataError,
-            fix=f"name some of them with a pattern, such as '{source}/*{(suffixes or ['.csv'])[0]}'")
-    return os.path.join(source, f"*{suffixes[0]}")
 
 
 @dataclass

@@ -191,6 +191,7 @@ def _known(classes: np.ndarray) -> str:
 
 def _one_dimension(y: Any) -> np.ndarray:
     """Return labels (n,) as an array, of objects where NumPy would turn them into text."""
+    require_even_rows(y)
     dtype = getattr(y, "dtype", None)
     values = np.asarray(y, object if hasattr(dtype, "construct_array_type") else None)  # which types of pandas have
     if dtype is None and values.dtype.kind in "US" and not all(isinstance(value, (str, bytes)) for value in y):
@@ -199,8 +200,19 @@ def _one_dimension(y: Any) -> np.ndarray:
         values = values[:, 0]
     require(values.ndim == 1, f"labels have shape {values.shape}, expected (n,)", error=DataError,
             why="each point has one label here",
-            fix="pass one column; the classifiers in Python take several labels a point")
+            fix="pass one column; the fit of a classifier takes several labels a point, a search or folds do not")
     return values
+
+
+def require_even_rows(y: object) -> None:
+    """Raise DataError if y is a list with lists of several lengths, or with lists and others."""
+    if not isinstance(y, (list, tuple)):
+        return
+    lengths = {len(labels) if isinstance(labels, (list, tuple, set, frozenset)) else -1 for labels in y}
+    require(len(lengths) < 2 and not any(isinstance(labels, (set, frozenset)) for labels in y[:1]),
+            "y lists the labels of each point", why="in Python several labels a point are one column for each",
+            fix="pass MultiLabelBinarizer().fit_transform(y) of scikit-learn, with -1 in the rows of unlabeled points",
+            error=DataError)
 
 
 def _kind_of(kind: type) -> str:

@@ -11,7 +11,7 @@ from ...base.digest import JsonObject
 from ...base.errors import DataError, require
 from ...base.missing import missing_values
 from .coding import TagCoding
-from .encoding import UNLABELED
+from .encoding import UNLABELED, require_even_rows
 from .target import Classes
 
 SHOWN = 10  # names that a message lists
@@ -109,7 +109,8 @@ class Tags:
         """Raise DataError unless there is a tag that some labeled point has, and another has not."""
         require(len(self.learnable) > 0, "; ".join(self.not_learned()) or "no point has a known tag", error=DataError,
                 why="a tag is learned from points with it and points without it",
-                fix="label points with, and points without one of the tags")
+                fix="label points with, and points without one of the tags" if (self.coded == 0).any() else
+                "pass 0 where a point does not have a tag; -1 and missing entries say that nobody knows")
 
 
 def is_indicator(y: object) -> bool:
@@ -129,6 +130,7 @@ def encode_tags(y: Any, unlabeled: object = None) -> tuple[np.ndarray, np.ndarra
 
     Raises DataError: an entry is none of these, or two columns have one name.
     """
+    require_even_rows(y)
     names = np.array(list(getattr(y, "columns", range(np.shape(y)[1] if hasattr(y, "shape") else len(y[0])))))
     twice = sorted({str(name) for name in names.tolist() if names.tolist().count(name) > 1})
     require(not twice, f"two columns of y are named {_listed(twice)}", error=DataError,

@@ -1,5 +1,6 @@
 """Open the model of a run, to predict new points."""
 
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ from ..validation import ingest_params
 from .model_folder import model_folder, model_manifest
 from .to_file import FROM_NOTHING, Continued, RowNames, has_room, predict_to_file
 
+PANDAS_INDEX = r"__index_level_\d+__"  # the column of an index without a name, which no model is fitted on
 WRITTEN = (".csv", ".parquet", ".npz", ".npy", ".zarr", ".h5ad")
 
 
@@ -348,7 +350,8 @@ class FittedPipeline:
             self._require_features(source.name, expected, names)
         targets, out = {self.dataset.get("target"), params.target}, set(self._excluded())
         unnamed = tuple(number for number, name in enumerate(names) if name == "")
-        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}]
+        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}
+                   and not re.fullmatch(PANDAS_INDEX, name)]
         require(not unknown, f"{source.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if has_drop else
