@@ -350,13 +350,13 @@ class FittedPipeline:
             self._require_features(source.name, expected, names)
         targets, out = {self.dataset.get("target"), params.target}, set(self._excluded())
         unnamed = tuple(number for number, name in enumerate(names) if name == "")
-        unknown = [name for name in names if name not in {*expected, *dropped, *targets, *out, ""}
-                   and not re.fullmatch(PANDAS_INDEX, name)]
+        index = tuple(name for name in names if re.fullmatch(PANDAS_INDEX, name) and name not in {*expected, *dropped})
+        unknown = [name for name in names if name not in {*expected, *dropped, *index, *targets, *out, ""}]
         require(not unknown, f"{source.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",
                 fix=f"leave them out: --read 'drop=[{', '.join(unknown[:8])}]'" if has_drop else
                 "leave them out where the data set is made")
-        return (*dropped, *unnamed, *(
+        return (*dropped, *unnamed, *index, *(
             name for name in names if name in targets - {params.target} and name not in dropped))
 
 
