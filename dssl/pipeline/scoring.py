@@ -52,7 +52,8 @@ from .spec import Spec
 from .split import known_target, split_target
 from .stage import Stage
 
-MAX_SAMPLED = 2000  # test points that are searched among the labeled points
+MAX_SAMPLED = 2000  # test points that are searched among the labeled points; points at which columns are examined
+FOLLOWED = 0.5  # adjusted Rand index of clusters with the values of a column, above which they follow it
 
 
 @dataclass(frozen=True)
@@ -272,24 +273,66 @@ SCORES = Stage("scores", 14, ("split", "points", "labels", "models"), ScoreParam
 
 
 def make_agreement(context: Context, params: NoParams) -> Attributes:
-    """Compare the clusters with the classes of training points, and of test points, where they are known."""
+    """Compare clusters with those of the baselines, with columns, and with the classes of points that have one."""
     made = context.attributes("models")
     models, k = stored_models(context.inputs["models"].parts, made["models"]).open(), len(made["counts"])
     labels = context.rows("models", "labels").read_all()
-    scored: dict[str, dict[str, float]] = {name: {"n_clusters": k} for name in models}
+    scored: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
     scored["model"]["inertia"] = made["inertia"]
     for name in ("train", "test"):
-        target = known_target(context, name)
-        if target is None or not len(target.labeled):
-            continue
-        assert isinstance(target, Classes)
-        points = context.points(name)
-        for of, model in models.items():
+        target, points = known_target(context, name), context.points(name)
+        is_known = target is not None and len(target.labeled) > 0
+        for of, model in models.items() if is_known or name == "train" else ():
             clusters = labels if (of, name) == ("model", "train") else assigned(model, points, context)
-            scores = clustering_scores(target.coded, clusters[target.labeled])
-            scored[of] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
-            scored[of]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
-    return {"metrics": scored.pop("model"), "baselines": scored}
+            if name == "train":
+                scored[of]["sizes"] = np.bincount(clusters[clusters >= 0], minlength=k).tolist()
+                if of != "model":
+                    scored[of]["agreement"] = clustering_scores(labels, clusters)["ari"]
+            if target is not None and is_known:
+                scores = clustering_scores(target.coded, clusters[target.labeled])
+                scored[of] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
+                scored[of]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
+    followed = followed_column(context.points("train"), labels,
+                               context.attributes("dataset")["dataset"].get("feature_names"))
+    return {"metrics": scored.pop("model"), "baselines": scored, **({} if followed is None else {"followed": followed})}
+
+
+class Followed(TypedDict):
+    """A column of a few values, and the adjusted Rand index of clusters with these."""
+
+    column: str
+    ari: float
+
+
+def followed_column(points: Rows, clusters: np.ndarray, names: Sequence[str] | None) -> Followed | None:
+    """Return the category that clusters (n,) follow: the one whose values they are most alike, if more than `FOLLOWED`.
+
+    On at most `MAX_SAMPLED` of the points. names (d,) : of the columns; those of a category begin alike, up to "=".
+    Columns of more than two values are no categories; of sparse points none is.
+    """
+    if points.is_sparse:
+        return None
+    ids = sample_ids(len(points), MAX_SAMPLED)
+    X, of_sample = points.take(ids), clusters[ids]
+    smallest, largest = X.min(axis=0), X.max(axis=0)
+    columns = np.flatnonzero((smallest < largest) & ((smallest == X) | (largest == X)).all(axis=0))
+    categories: dict[str, list[int]] = {}
+    for column in columns.tolist():
+        name = f"{column}" if names is None else names[column]
+        categories.setdefault(name.partition("=")[0], []).append(column)
+    alike = {name: clustering_scores(X[:, of_name] @ np.arange(1, len(of_name) + 1), of_sample)["ari"]
+             for name, of_name in categories.items()}
+    name = max(alike, key=alike.__getitem__, default="")
+    return {"column": name, "ari": alike[name]} if alike.get(name, 0.0) > FOLLOWED else None
+
+
+def agreement_notes(attributes: Attributes) -> list[str]:
+    """Return the note on a column that clusters follow."""
+    if "followed" not in attributes:
+        return []
+    column, ari = attributes["followed"]["column"], attributes["followed"]["ari"]
+    return [f"{WARNING}the clusters follow the values of the column {column} (adjusted Rand index {ari:.2f}), which "
+            f"may lie so far apart that few edges join them; to see others, leave it out by data.read.drop: [{column}]"]
 
 
 def assigned(model: Model, points: Rows, context: Context) -> np.ndarray:
@@ -309,5 +352,5 @@ def agreement_with(assigned_cost: Callable[[PlanInputs, Any], Cost]) -> Stage:
         values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4)
         return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
 
-    return Stage("scores", 1, ("split", "points", "models"), lambda spec: NoParams(), make_agreement, agreement_cost,
-                 "lower data.points")
+    return Stage("scores", 2, ("dataset", "split", "points", "models"), lambda spec: NoParams(), make_agreement,
+                 agreement_cost, "lower data.points", notes=agreement_notes)

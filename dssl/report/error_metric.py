@@ -3,13 +3,14 @@
 A `Comparison` is of a model with another one on the same points: the difference, its test, and what such a test sees.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..base.wilson import MIN_PAIRS, SOLVER_ROUNDING
 from .record import Attributes, PairedTest, Scores, interval_at
 from .text import at, counted, finite, number, p_value, percent, points, with_interval
 
+MAX_SIZES = 8  # of clusters that a table shows
 SIGNIFICANT, NEGLIGIBLE = 0.05, 1e-3  # p-value; share of the error of the base model, or of what else is to lose
 
 
@@ -193,12 +194,20 @@ def score_rows(metrics: Scores, baselines: Mapping[str, Scores],
     scores: dict[str, Scores] = {"model": metrics, **baselines}
     if "n_clusters" in metrics:
         keys = [key for key in ("accuracy", "nmi", "ari") if key in metrics]  # none without classes
-        return ("", "clusters", *keys), [
-            (name, str(scored["n_clusters"]), *(f"{at(scored, key):.3f}" for key in keys))
+        return ("", "clusters", "points in each", "ari with the model", *keys), [
+            (name, str(scored["n_clusters"]), _sizes(scored.get("sizes", [])),
+             f"{scored['agreement']:.3f}" if "agreement" in scored else "", *(f"{at(scored, key):.3f}" for key in keys))
             for name, scored in scores.items()]
     by = metric_of(metrics)
     return ("", f"{by.name} (95 % interval)", GAIN_HEAD, by.test), [
         (name, by.with_interval(scored), *gain_over(name, metrics, gain)) for name, scored in scores.items()]
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    """Return how many points the largest clusters have."""
+    shown = [f"{size:,}" for size in sorted(sizes, reverse=True)]
+    more = [f"and {len(shown) - MAX_SIZES} smaller"] if len(shown) > MAX_SIZES else []
+    return " ".join([*shown[:MAX_SIZES], *more])
 
 
 def gain_over(name: str, metrics: Scores, gains: Attributes) -> tuple[str, str]:

@@ -58,6 +58,8 @@ class Scores(TypedDict, total=False):
     reliability: Reliability | None
     predicts: Any
     n_clusters: int
+    sizes: Sequence[int]
+    agreement: float
     inertia: float
     nmi: float
     ari: float

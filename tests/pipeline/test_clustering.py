@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_blobs, make_moons
 
 from dssl import KernelKMeans, KNNGraph, clustering_scores
 from dssl.base.errors import DataError, SpecError
@@ -68,7 +69,13 @@ def test_without_classes(model, moons, tmp_path):
     result = run(spec(folder, "bare", model=model), workspace=tmp_path, execution=InProcess(1))
     assert "accuracy" not in result.metrics
     head, rows = result.score_rows()
-    assert (head, {len(row) for row in rows}) == (("", "clusters"), {2})
+    assert head == ("", "clusters", "points in each", "ari with the model")
+    sizes = [f"{size:,}" for size in sorted(result.metrics["sizes"], reverse=True)]
+    assert rows[0] == ("model", str(len(sizes)), " ".join(sizes), "")
+    assert sum(result.metrics["sizes"]) == 300
+    agreement = result.baselines["euclidean"]["agreement"]
+    assert rows[1][3] == f"{agreement:.3f}"
+    assert agreement < 1
     assert "no classes to compare the clusters with" in Path(result.report).read_text(encoding="utf-8")
     clusters = open_model(result.model_path).predict(X)
     assert len(np.unique(clusters)) == result.metrics["n_clusters"] <= 3
@@ -134,3 +141,20 @@ def test_what_is_wrong(moons):
              "serves clustering")):
         with pytest.raises(SpecError, match=message):
             load_spec(given)
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_a_run_says_which_column_its_clusters_follow(levels, tmp_path):
+    """Two values of a category that says nothing lie farther apart than neighbors do, and cut the graph."""
+    X, _ = make_blobs(400, 3, centers=2, cluster_std=3.0, random_state=1)
+    note = np.array(list("uvw"))[np.random.default_rng(0).integers(0, levels, 400)]
+    pd.DataFrame(X, columns=list("abc")).assign(note=note).to_csv(tmp_path / "t.csv", index=False)
+    data = {"task": "clustering", "source": str(tmp_path / "t.csv"), "scale": "standardize",
+            "read": {"target": "none", "when_text": "one_hot"}}
+    model = {"kind": "clustering", "n_clusters": levels}
+    followed, apart = (run({"name": "n", "data": {**data, "read": {**data["read"], **more}}, "model": model},
+                           workspace=tmp_path, execution=InProcess(1)) for more in ({}, {"drop": ["note"]}))
+    note, = [note for note in followed.notes if "follow" in note]
+    assert "the clusters follow the values of the column note (adjusted Rand index" in note
+    assert "data.read.drop: [note]" in note
+    assert not [note for note in apart.notes if "follow" in note]
