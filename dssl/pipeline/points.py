@@ -318,7 +318,7 @@ def points_notes(attributes: Attributes) -> list[str]:
 
 LABELS = Stage("labels", 12, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels", OPINION), notes=labels_notes, grows=True)
-POINTS = Stage("points", 10, ("dataset", "split"), lambda spec: spec.scaling, make_points,
+POINTS = Stage("points", 11, ("dataset", "split"), lambda spec: spec.scaling, make_points,
                lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",
                files=("source",), section=data_section, notes=points_notes, grows=True)
 

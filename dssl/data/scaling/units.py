@@ -2,9 +2,9 @@
 
 A category has one column of 0 and 1 for each level. If these were standardized, the levels of a rare category would lie
 far apart, and points that differ in it would not be neighbors: four levels cut a graph into four components. Instead,
-its columns share one factor, with which two levels are at most twice as far apart as a point from its near neighbors in
-the numeric columns; and a category with k equally frequent levels spreads at most as far as a number. A single column
-of 0 and 1 has two levels.
+its columns share one factor, with which two levels are at most 1.4 times as far apart as a point from its near
+neighbors in the numeric columns; and a category with k equally frequent levels spreads at most as far as a number. A
+single column of 0 and 1 has two levels.
 """
 
 import warnings
