@@ -86,8 +86,8 @@ class Gain:
         is_same = abs(self.difference) <= SOLVER_ROUNDING * self.baseline
         difference = "no difference" if is_same else (
             f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}")
-        verdict = UNCLEAR if is_same and self.verdict in (HELPED, HURT) else self.verdict
-        meaning = ALL_LABELED if self.all_labeled else MEANINGS[verdict]
+        meaning = ALL_LABELED if self.all_labeled else (
+            "the unlabeled points change nothing" if is_same and self.verdict != TOO_FEW else MEANINGS[self.verdict])
         then = "; " if self.all_labeled else ": "
         more = "1 more is the only one of its class" if self.single_labels == 1 else (
             f"{self.single_labels} more are the only ones of their classes")
