@@ -99,7 +99,7 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         slot = len(alphas) % side_by_side
         if not slot:
             width = min(side_by_side, max_steps - len(alphas))
-            seen.append(np.empty((len(rows), width * t), np.float32, order="F"))  # unfilled slots take no memory
+            seen.append(np.empty((len(rows), width * t), np.float32))
         seen[-1][:, slot * t:(slot + 1) * t] = Q[rows]
         alphas.append(alpha)
         betas.append(beta)
@@ -122,36 +122,42 @@ def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: 
         ended = True  # the space has no further directions, so that T leaves out nothing but `dropped`
     T = BlockTridiagonal(np.array(alphas).reshape(-1, t, t), np.array(betas).reshape(-1, t, t))
     converged = np.ones((len(functions), t), bool)
-    values = np.full((len(functions), len(rows), t), np.inf)
+    values, null = np.zeros((len(functions), len(rows), t)), A.null_parts(columns, rows)
     for ridge, places in functions.by_ridge().items():
         inverses = {}
         powers = [functions.power[place] for place in places]
         solved = T.inverse_powers(ridge, max(powers), inverses)
         if not ended:
             converged[places] = T.errors(ridge, powers, inverses, solved) <= tol**2
-        for place, power in zip(places, powers, strict=True) if solved else ():
-            _write_at_rows(seen, solved[power - 1], values[place])
+        if solved:
+            _add_at_rows(seen, [solved[power - 1] for power in powers], [values[place] for place in places])
+        else:
+            converged[places] = False
         solved.clear()  # before the next are made
     converged &= T.resolved(functions, tol, max(dropped))[:, None]
-    exact = functions.of(np.zeros(1))[:, :, None] * A.null_parts(columns, rows)
-    return Krylov(np.asarray(columns), T.alpha, T.beta, values + exact, converged & np.isfinite(values).all(axis=1))
+    for of_function, at_null in zip(values, functions.of(np.zeros(1))[:, 0], strict=True):
+        of_function += at_null * null
+    return Krylov(np.asarray(columns), T.alpha, T.beta, values, converged & np.isfinite(values).all(axis=1))
 
 
-def _write_at_rows(seen: list[np.ndarray], weights: np.ndarray, out: np.ndarray) -> None:
-    """Write the product of the basis with weights (k, t, t) to `out` (n_rows, t).
+def _add_at_rows(seen: list[np.ndarray], weights: list[np.ndarray], values: list[np.ndarray]) -> None:
+    """Add the products of the basis with each of p weights (k, t, t) to p `values` (n_rows, t), which are zero.
 
     seen : rows of the basis (n_rows, some steps times t) float32. Products are in float32, and sums of them in float64.
     """
-    k, t = weights.shape[:2]
-    unit = 2.0 ** np.frexp(np.abs(weights).max(initial=0.0))[1]  # which float32 may not hold
-    out[:] = 0
+    k, t = weights[0].shape[:2]
+    units = [2.0 ** np.frexp(np.abs(each).max(initial=0.0))[1] for each in weights]  # which float32 may not hold
     first = 0
     for part in seen:
         last = min(first + part.shape[1] // t, k)
-        of_part = (weights[first:last].reshape(-1, t) / unit).astype(np.float32)
-        out += part[:, :len(of_part)] @ of_part
+        side_by_side = np.concatenate([each[first:last].reshape(-1, t) / unit
+                                       for each, unit in zip(weights, units, strict=True)], axis=1)
+        product = part[:, :len(side_by_side)] @ side_by_side.astype(np.float32)
+        for index, of_weights in enumerate(values):
+            of_weights += product[:, index * t:(index + 1) * t]
         first = last
-    out *= unit
+    for of_weights, unit in zip(values, units, strict=True):
+        of_weights *= unit
 
 
 def combined(A: SingularMatrix, process: Krylov, weights: np.ndarray) -> np.ndarray:
@@ -177,7 +183,8 @@ def krylov_bytes(n: int, n_rows: int, t: int, n_functions: int, max_steps: int, 
     """Return the bytes of `krylov`: the basis, its rows, the functions at these, and of T with all powers."""
     # Alpha and beta twice, inverses of two functions, powers with one in the making, and half of the powers again.
     of_T = 8 * max_steps * t * t * (9 + max_power + (max_power + 1) // 2)
-    return 12 * n * t + (4 * max_steps + 28 * n_functions) * n_rows * t + of_T
+    filled = max_steps + max(PRODUCT_COLUMNS // t, 1)  # steps whose rows are held, with those that have no step yet
+    return 12 * n * t + (4 * filled + 28 * n_functions) * n_rows * t + of_T
 
 
 def basis(A: SingularMatrix, columns: np.ndarray,
