@@ -421,7 +421,7 @@ def test_weights_of_one_are_no_weights_and_those_of_unlabeled_points_are_not_rea
 
 @pytest.mark.parametrize(("kind", "atol"), [(LapSVC, 1e-3), (LapKernelRidge, 1e-9)])
 def test_a_point_of_weight_two_is_two_points_in_the_base_kernel(kind, atol, unmoved):
-    """Without the graph nothing else tells one point of weight 2 from two equal ones."""
+    """Without the graph nothing else tells one point of weight 2 from two equal ones, at C times the mean weight."""
     X, y, new = blobs()
     y = np.where(y < 0, np.nan, y)
     labeled = np.flatnonzero(~np.isnan(y))
@@ -430,7 +430,8 @@ def test_a_point_of_weight_two_is_two_points_in_the_base_kernel(kind, atol, unmo
     weight[twice] = 2
     settings = SMALL | {"eta": 0.0, "C": 1.0}
     output = "decision_function" if kind is LapSVC else "predict"
-    weighted = getattr(kind(**settings).fit(X, y, weight), output)(new)
+    of_weights = settings | {"C": weight[labeled].mean()}
+    weighted = getattr(kind(**of_weights).fit(X, y, weight), output)(new)
     doubled = getattr(kind(**settings).fit(np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]])), output)(new)
     assert_allclose(weighted, doubled, atol=atol)
     assert np.abs(weighted - getattr(kind(**settings).fit(X, y), output)(new)).max() > 10 * atol
