@@ -149,6 +149,8 @@ def float_dtype(dtype: DTypeLike) -> np.dtype:
 
 def _is_beyond_float32(X: np.ndarray) -> bool:
     """Return whether some of an array's numbers are whole ones of which float32 does not keep every digit."""
+    if X.dtype == object and X.size:  # of integers that pandas keeps with missing cells
+        X = X.astype(np.int64)
     if X.dtype.kind not in "iu" or np.can_cast(X.dtype, np.float32, "safe") or not X.size:
         return False
     return max(abs(int(X.min())), abs(int(X.max()))) > EXACT
@@ -191,8 +193,8 @@ def frame_block(frame: pd.DataFrame) -> np.ndarray:
     """Return the columns of a table as one array (n, d); raise DataError naming the columns that lack a number."""
     refuse_frame(frame, ENCODE)
     dtype = frame_dtype(frame.dtypes)
-    if dtype == np.float32 and any(_is_beyond_float32(column.dropna().to_numpy())
-                                   for _, column in frame.select_dtypes("integer").items()):
+    if dtype == np.float32 and any(pd.api.types.is_integer_dtype(column.dtype) and
+                                   _is_beyond_float32(column.dropna().to_numpy()) for _, column in frame.items()):
         dtype = np.dtype(np.float64)
     block = np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
     _refuse_not_finite([{"bad": not_finite(block)[1]}], [0], list(frame.columns))

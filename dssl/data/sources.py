@@ -312,16 +312,20 @@ def files_in(source: str) -> str:
     path = Path(source).expanduser()
     if not path.is_dir() or folder_format(path) is not None:
         return source
-    known = set(endings())
-    suffixes = sorted({file.suffix for file in path.iterdir() if file.is_file() and file.suffix.lower() in known})
+
+    def ending(file: Path) -> str:
+        return "".join(file.suffixes[-2:]) if file.suffix.lower() in OPENERS else file.suffix
+
+    suffixes = sorted({ending(file) for file in path.iterdir() if file.is_file() and format_of_ending(file)})
     if not suffixes:
-        files = (file for file in sorted(path.rglob("*")) if file.suffix.lower() in known and file.is_file())
-        fix = f"name a file, or a folder with files that end in one of {', '.join(endings())}"
-        if below := next(files, None):
-            pattern = os.path.join(source, *["*"] * (len(below.relative_to(path).parts) - 1), f"*{below.suffix}")
-            fix = f"name those in its folders by '{pattern}'; what the names of these, as year=2026, say is not read"
-        raise DataError(explain(f"{source} is a folder, and no file in it has an ending that is known", fix=fix,
-                                why="a data set is made of files"))
+        below = next((Path(folder, name) for folder, _, names in os.walk(path) for name in sorted(names)
+                      if format_of_ending(Path(name))), None)
+        fix = "name a file"
+        if below is not None:
+            pattern = os.path.join(source, *["*"] * (len(below.relative_to(path).parts) - 1), f"*{ending(below)}")
+            fix = f"name those in its folders by '{pattern}'; values in names of folders, as year=2026, are not read"
+        raise DataError(explain(f"no file in the folder {source} ends in one of {', '.join(endings())}", fix=fix,
+                                why="the ending says how a file is read"))
     require(len(suffixes) == 1, f"{source} is a folder with files that end in {', '.join(suffixes)}",
             why="files of one format are read as one data set", error=DataError,
             fix=f"name some of them with a pattern, such as '{source}/*{suffixes[0]}'")

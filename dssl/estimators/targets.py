@@ -111,9 +111,10 @@ def quantities_of(y: MatrixLike, unlabeled: Any, n: int, *, warns: bool = False)
 
 
 def _number(unlabeled: Any) -> float:
+    """Return a marker of unknown targets as a number; raise ParameterError if it is none."""
     try:
         return float(unlabeled)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(explain(f"unlabeled={unlabeled!r}",
                                      why="targets are numbers, and so is what marks unknown ones",
                                      fix="pass a number, or mark unknown targets with NaN")) from error

@@ -53,6 +53,7 @@ from .split import known_target, split_target
 from .stage import Stage
 
 MAX_SAMPLED = 2000  # test points that are searched among the labeled points; points at which columns are examined
+MAX_CATEGORIES = 500
 FOLLOWED = 0.5  # adjusted Rand index of clusters with the values of a column, above which they follow it
 
 
@@ -287,7 +288,9 @@ def make_agreement(context: Context, params: NoParams) -> Attributes:
             if name == "train":
                 scored[of]["sizes"] = np.bincount(clusters[clusters >= 0], minlength=k).tolist()
                 if of != "model":
-                    scored[of]["agreement"] = clustering_scores(labels, clusters)["ari"]
+                    both = (labels >= 0) & (clusters >= 0)  # a point without a cluster agrees with none
+                    scored[of]["agreement"] = (
+                        clustering_scores(labels[both], clusters[both])["ari"] if both.any() else 0.0)
             if target is not None and is_known:
                 scores = clustering_scores(target.coded, clusters[target.labeled])
                 scored[of] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
@@ -308,7 +311,8 @@ def followed_column(points: Rows, clusters: np.ndarray, names: Sequence[str] | N
     """Return the category that clusters (n,) follow: the one whose values they are most alike, if more than `FOLLOWED`.
 
     On at most `MAX_SAMPLED` of the points. names (d,) : of the columns; those of a category begin alike, up to "=".
-    Columns of more than two values are no categories; of sparse points none is.
+    Columns of more than two values at these points are no categories. None of sparse points, and of more than
+    `MAX_CATEGORIES` categories, whose comparison would take seconds.
     """
     if points.is_sparse:
         return None
@@ -320,8 +324,9 @@ def followed_column(points: Rows, clusters: np.ndarray, names: Sequence[str] | N
     for column in columns.tolist():
         name = f"{column}" if names is None else names[column]
         categories.setdefault(name.partition("=")[0], []).append(column)
-    alike = {name: clustering_scores(X[:, of_name] @ np.arange(1, len(of_name) + 1), of_sample)["ari"]
-             for name, of_name in categories.items()}
+    is_largest = largest == X
+    alike = {name: clustering_scores(is_largest[:, of_name] @ np.arange(1, len(of_name) + 1), of_sample)["ari"]
+             for name, of_name in categories.items()} if len(categories) <= MAX_CATEGORIES else {}
     name = max(alike, key=alike.__getitem__, default="")
     return {"column": name, "ari": alike[name]} if alike.get(name, 0.0) > FOLLOWED else None
 

@@ -7,7 +7,6 @@ from typing import Any
 from ..base.units import size_text
 
 ABSENT = "–"
-UNBOUNDED = 10.0  # times a value that is no share, above which an end of its interval is left out
 
 
 def finite(value: object) -> float | None:
@@ -26,12 +25,9 @@ def percent(share: object, digits: int = 1) -> str:
 def with_interval(shown: Callable[[object], str], value: object, ends: Sequence[float] | None) -> str:
     """Return a value with its 95 % interval, such as 8.0 % (4.6 to 13.5 %); without where that is unknown.
 
-    shown : the text of a number. An end above `UNBOUNDED` times a value that is no share bounds nothing: a few points,
-    one of which is far off. It is left out.
+    shown : the text of a number.
     """
     text = shown(value)
-    if ends is not None and not text.endswith("%") and 0 < UNBOUNDED * (finite(value) or 0.0) < ends[1]:
-        return f"{text} ({shown(ends[0])} or more)"
     return text if ends is None else f"{text} ({shown(ends[0]).removesuffix(' %')} to {shown(ends[1])})"
 
 

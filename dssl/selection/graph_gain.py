@@ -26,6 +26,7 @@ MEANINGS: dict[Verdict, str] = {
     HELPED: "the unlabeled points help", HURT: "the unlabeled points do not help", UNCLEAR: "no clear difference",
     TOO_FEW: "there are too few labels to tell whether the unlabeled points help"}
 ALL_LABELED = "all training points are labeled: there are no unlabeled points that could help"
+UNCHANGED = "the unlabeled points change none of these"
 NO_SIZES = "both without the class sizes, which the model itself uses"
 
 
@@ -86,8 +87,9 @@ class Gain:
         is_same = abs(self.difference) <= SOLVER_ROUNDING * self.baseline
         difference = "no difference" if is_same else (
             f"difference {shown(self.difference)}{between}, p = {self.p_value:.2g}")
+        verdict = UNCLEAR if is_same and self.verdict in (HELPED, HURT) else self.verdict
         meaning = ALL_LABELED if self.all_labeled else (
-            "the unlabeled points change nothing" if is_same and self.verdict != TOO_FEW else MEANINGS[self.verdict])
+            UNCHANGED if is_same and self.standard_error == 0 and self.verdict != TOO_FEW else MEANINGS[verdict])
         then = "; " if self.all_labeled else ": "
         more = "1 more is the only one of its class" if self.single_labels == 1 else (
             f"{self.single_labels} more are the only ones of their classes")

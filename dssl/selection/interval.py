@@ -28,6 +28,7 @@ from scipy.special import betainc, gammaln, nctdtr, ndtr, ndtri, stdtr, stdtrit,
 from ..base.wilson import CONFIDENCE, MIN_PAIRS, interval_of_share
 
 MAX_RESAMPLED, RESAMPLES = 2000, 1000  # points, and draws of as many of them
+UNBOUNDED = 10.0  # errors, beyond which an upper end of their mean says nothing
 ROUNDING = 1e-12  # standard error of a share that counts as 0
 MIN_RESAMPLED = 10  # points, below which too many resamples have no spread
 
@@ -65,7 +66,8 @@ def interval_of_score(value: float, standard_error: float | None, n: float | Non
 def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] | None:
     """Return the interval of a root mean squared error from squared errors (n,).
 
-    None of fewer than two, and where one is so much larger than the others that the upper end is not finite.
+    None of fewer than two, and where one is so much larger than the others that the upper end bounds nothing: it is
+    more than `UNBOUNDED` times the error.
     """
     n = len(squared)
     mean = float(squared.mean()) if len(squared) else 0.0
@@ -87,7 +89,7 @@ def interval_of_rmse(squared: np.ndarray, random_state: int = 0) -> list[float] 
         low, high = np.quantile(studentized, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     with np.errstate(over="ignore"):  # of resamples without the one large error
         ends = [float(np.sqrt(mean) * np.exp(-end * error / 2)) for end in (high, low)]
-    return ends if np.isfinite(ends).all() else None
+    return ends if ends[1] <= UNBOUNDED * np.sqrt(mean) else None
 
 
 LEVEL = 0.05  # of the tests

@@ -717,8 +717,10 @@ def test_files_in_folders_of_a_folder_are_named_by_a_pattern(here):
     for year in (2025, 2026):
         (here / "sales" / f"year={year}").mkdir(parents=True)
         (here / "sales" / f"year={year}" / "part.csv").write_text("a,kind\n1,x\n2,y\n")
-    with pytest.raises(DataError, match=r"no file in it(.|\n)*'sales/\*/\*\.csv'; what the names of these, as year"):
+    with pytest.raises(DataError, match=r"no file in(.|\n)*'sales/\*/\*\.csv'; values in names of folders"):
         first_spec(["sales"], {}, InProcess(1))
+    pd.DataFrame({"a": range(40), "kind": list("xy") * 20}).to_csv(here / "sales" / "one.csv.gz", index=False)
+    assert "source: sales/*.csv.gz" in first_spec(["sales"], {}, InProcess(1)).text
     (here / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no file in it(.|\n)*end in one of .*\.csv"):
+    with pytest.raises(DataError, match=r"no file in the folder empty ends in one of .*\.csv(.|\n)*fix: name a file$"):
         first_spec(["empty"], {}, InProcess(1))

@@ -103,7 +103,10 @@ def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, mode
 
 @pytest.mark.parametrize(("estimator", "params"), [
     (LapSVC, {}), (LapSVC, {"loss": "hinge"}), (LapRLSClassifier, {"landmarks": 50}), (LapSVM, {"landmarks": 50}),
-    (TransductiveSVC, {}), (GraphKernelRidge, {}), (MultiscaleKernelClassifier, {"n_landmarks": 60})])
+    (TransductiveSVC, {}), (GraphKernelRidge, {}), (MultiscaleKernelClassifier, {"n_landmarks": 60}),
+    (SemiSupervisedClassifier, {}), (SemiSupervisedClassifier, {"base_estimator": "logistic"}), (LaplaceLearning, {}),
+    (ClusterKernelSVC, {"landmarks": 60})])
+@pytest.mark.slow_cases("SemiSupervisedClassifier-params7", "SemiSupervisedClassifier-params8")
 def test_only_ratios_of_weights_count(table, estimator, params):
     """Weights that sum to 1, as those of surveys do, are those of mean 1."""
     even, tiny = (fitted(estimator, table.assign(w=weight), **params).decision_function(table[FEATURES])
@@ -112,6 +115,16 @@ def test_only_ratios_of_weights_count(table, estimator, params):
     usual, large = (fitted(estimator, table.assign(w=factor * table["w"]), **params).decision_function(table[FEATURES])
                     for factor in (1, 1e6))
     assert_allclose(large, usual, atol=1e-6)
+
+
+def test_only_ratios_of_weights_of_classes_and_quantities_count(table):
+    X, y, weight = table[FEATURES], table["kind"].fillna(-1).astype(int), table["w"].fillna(1)
+    usual, tiny = (LapSVC(class_weight={0: unit, 1: 4 * unit}).fit(X, y, sample_weight=other * weight)
+                   for unit, other in ((1, 1), (1e-4, 1e200)))
+    assert_allclose(tiny.decision_function(X), usual.decision_function(X), rtol=1e-9, atol=1e-12)
+    amounts = np.where(y < 0, np.nan, y + X["b"])
+    usual, tiny = (LapRLSRegressor(landmarks=50).fit(X, amounts, sample_weight=unit * weight) for unit in (1, 1e-4))
+    assert_allclose(tiny.predict(X), usual.predict(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["laprls", "ridge"])

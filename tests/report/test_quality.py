@@ -10,7 +10,7 @@ from dssl.report.sections.answer import answer_section, in_order
 from dssl.report.sections.quality import class_rows, quality_section, tags_of_run
 from dssl.report.sections.sample import cell_label
 from dssl.report.sections.scores import curve_section, scores_section
-from dssl.report.text import number, percent, plain_label, with_interval
+from dssl.report.text import number, plain_label
 
 from ..figures import unrendered
 from .examples import REPORT_TEXT, example_pair, example_record, example_run
@@ -305,11 +305,3 @@ def test_k_means_on_the_features_is_named_where_it_does_as_well(simple, said):
     ("3.14", "3.14"), ("a word", "a word"), ("20240101T120000.123456", "20240101T120000.123456")])
 def test_cells_are_shortened_only_where_they_are_fractions(cell, shown):
     assert cell_label(cell) == shown
-
-
-def test_an_end_that_bounds_nothing_is_left_out():
-    """The rmse of few points, one of which is far off, may have an upper end of 1e11."""
-    assert with_interval(number, 2.65, (1.02, 1.7e11)) == "2.65 (1.02 or more)"
-    assert with_interval(number, 2.65, (1.02, 26.0)) == "2.65 (1.02 to 26)"
-    assert with_interval(percent, 0.0, (0.0, 0.19)) == "0.0 % (0.0 to 19.0 %)"
-    assert with_interval(percent, 0.01, (0.0, 0.3)) == "1.0 % (0.0 to 30.0 %)"

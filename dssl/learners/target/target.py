@@ -17,6 +17,7 @@ from ..metrics import ABSOLUTE, SQUARED, WRONG_CLASS, ClassScoring, PointMetric
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
 from .encoding import UNLABELED, find_class, require_within
 
+SMALLEST_WEIGHT = 1e-100  # of the largest, so that no weight becomes 0
 SMALLEST_UNIT = 2.0**-64  # of quantities whose squares, and ratios of squares, are finite in float64
 
 
@@ -24,7 +25,7 @@ def relative_weights(weight: np.ndarray | None) -> np.ndarray | None:
     """Return weights (l,) > 0 relative to their mean, so that their unit changes neither a penalty nor a prior."""
     if weight is None or not len(weight):
         return weight
-    of_largest = weight / weight.max()  # whose sum is finite, and which are 1 where all are equal
+    of_largest = np.maximum(weight / weight.max(), SMALLEST_WEIGHT)  # with a finite sum; 1 where all are equal
     return np.asarray(of_largest / of_largest.mean())
 
 
@@ -194,7 +195,7 @@ class Classes(Target):
         return replace(self, prior=prior)
 
     def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
-        return relative_weights(weight.weights(self.coded, self.names, given))
+        return relative_weights(weight.weights(self.coded, self.names, relative_weights(given)))
 
     @property
     def n_strata(self) -> int:

@@ -350,7 +350,8 @@ class FittedPipeline:
             self._require_features(source.name, expected, names)
         targets, out = {self.dataset.get("target"), params.target}, set(self._excluded())
         unnamed = tuple(number for number, name in enumerate(names) if name == "")
-        index = tuple(name for name in names if re.fullmatch(PANDAS_INDEX, name) and name not in {*expected, *dropped})
+        index = tuple(name for name in names if re.fullmatch(PANDAS_INDEX, name)
+                      and name not in {*expected, *dropped, params.target})
         unknown = [name for name in names if name not in {*expected, *dropped, *index, *targets, *out, ""}]
         require(not unknown, f"{source.name} has columns that the model does not know: {', '.join(unknown[:8])}",
                 error=DataError, why="it was not fitted on them",

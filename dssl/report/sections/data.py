@@ -125,8 +125,8 @@ def _categories(scaling: Scaling) -> str | None:
     if "categories" not in scaling:
         return None
     return (f"{counted(scaling['categories'], 'column')} of 0 and 1. Two levels of a category are at most "
-            f"{number(scaling['level_distance'])} apart, which is no more than 1.4 times the distance of near neighbors "
-            "in the numbers. So a category alone does not disconnect the graph, and it spreads no more than a number")
+            f"{number(scaling['level_distance'])} apart, which is no more than 1.4 times the distance of near neighbors"
+            " in the numbers. So a category alone does not disconnect the graph, and it spreads no more than a number")
 
 
 def _count(value: object) -> str | None:
