@@ -160,8 +160,8 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
         class, in the order of `classes_`, or by class in a dict.
     class_weight : "balanced", dict or None
         What labels weigh in the fit and in the frequencies of the classes: None, 1
-        each; "balanced", the same in total for each class; or a weight by class in
-        a dict.
+        each; "balanced", the same in total for each class; or a weight by class in a
+        dict. Only the ratios matter.
     scoring : str or None
         The metric for which decisions are best, by its name in scikit-learn. None
         or "accuracy", "roc_auc" and "neg_log_loss" predict the most probable class,

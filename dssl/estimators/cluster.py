@@ -89,8 +89,8 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
         class, in the order of `classes_`, or by class in a dict.
     class_weight : "balanced", dict or None
         What labels weigh in the fit and in the frequencies of the classes: None, 1
-        each; "balanced", the same in total for each class; or a weight by class in
-        a dict.
+        each; "balanced", the same in total for each class; or a weight by class in a
+        dict. Only the ratios matter.
     landmarks : int, float, "auto" or LandmarkParams
         The number of landmarks, their share of the points, or `LandmarkParams`;
         "auto" is as many as the memory budget allows, at most 2,000.

@@ -62,8 +62,8 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
         class, in the order of `classes_`, or by class in a dict.
     class_weight : "balanced", dict or None
         What labels weigh in the fit and in the frequencies of the classes: None, 1
-        each; "balanced", the same in total for each class; or a weight by class in
-        a dict.
+        each; "balanced", the same in total for each class; or a weight by class in a
+        dict. Only the ratios matter.
     graph : KNNGraph or None
         How the graph is made from the points; None takes the defaults. A graph that
         is already made is passed to `fit`.

@@ -104,8 +104,8 @@ class MultiscaleKernelClassifier(CalibratedClassifier, MultiscaleKernelEstimator
         class, in the order of `classes_`, or by class in a dict.
     class_weight : "balanced", dict or None
         What labels weigh in the fit and in the frequencies of the classes: None, 1
-        each; "balanced", the same in total for each class; or a weight by class in
-        a dict.
+        each; "balanced", the same in total for each class; or a weight by class in a
+        dict. Only the ratios matter.
     scale : str
         How the features are scaled: "auto", which standardizes columns whose ranges
         differ and leaves those of one unit, such as pixels and embeddings, as they

@@ -35,8 +35,8 @@ class PoissonLearning(OneSystemClassifier):
         class, in the order of `classes_`, or by class in a dict.
     class_weight : "balanced", dict or None
         What labels weigh in the fit and in the frequencies of the classes: None, 1
-        each; "balanced", the same in total for each class; or a weight by class in
-        a dict.
+        each; "balanced", the same in total for each class; or a weight by class in a
+        dict. Only the ratios matter.
     base_estimator : str, estimator or None
         Another model, which is fitted to the labels and cross-validated on them:
         "boosting", "logistic", or any classifier with `predict_proba`; see

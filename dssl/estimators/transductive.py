@@ -72,8 +72,8 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
         class, in the order of `classes_`, or by class in a dict.
     class_weight : "balanced", dict or None
         What labels weigh in the fit and in the frequencies of the classes: None, 1
-        each; "balanced", the same in total for each class; or a weight by class in
-        a dict.
+        each; "balanced", the same in total for each class; or a weight by class in a
+        dict. Only the ratios matter.
     probability : bool
         Whether `fit` calibrates `predict_proba`, by up to five fits to part of the
         labels.

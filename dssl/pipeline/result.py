@@ -50,9 +50,11 @@ class RunResult(ShownResult):
     until : str or None
         The stage after which the run stopped.
     metrics : dict
-        The scores of the model on the test points.
+        The scores of the model on the test points; of a clustering `sizes`, the points of
+        each cluster, and how well these agree with the classes, where these are known.
     baselines : dict
-        The scores of each baseline.
+        The scores of each baseline; of a clustering `agreement` is the adjusted Rand index
+        of its clusters with those of the model.
     gain : dict
         The gain of the model over each baseline, such as `gain["over_base"]`, with its
         95 % interval and the p-value of the paired test.

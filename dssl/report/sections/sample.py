@@ -148,7 +148,9 @@ def _scores(run: RunRecord, meanings: dict[str, str]) -> Table:
     """Return a table with a row a model; without scores what each of them is."""
     prefixes = [prefix for prefix in ("", "test_") if finite(at(run.metrics, f"{prefix}accuracy")) is not None]
     heads = [f"{title}{', test points' if prefix else ''}" for prefix in prefixes for _, title in SCORES]
+    heads.append("adjusted Rand index with the model")
     rows = [(name, *(percent(at(each, f"{prefix}{key}")) if key == "accuracy" else number(
-        at(each, f"{prefix}{key}")) for prefix in prefixes for key, _ in SCORES), meanings.get(name, ""))
+        at(each, f"{prefix}{key}")) for prefix in prefixes for key, _ in SCORES),
+             number(at(each, "agreement")) if name != "model" else "", meanings.get(name, ""))
         for name, each in run.scores.items()]
     return Table(("", *heads, ""), rows, range(1, 1 + len(heads)))
