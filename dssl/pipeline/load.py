@@ -4,7 +4,7 @@ The kinds are here by name (`SPECS`), without the stages of each, which `kinds` 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field, make_dataclass
 from itertools import chain
@@ -24,7 +24,7 @@ from ..methods.laprls.method import LAPRLS, LAPSVM
 from ..methods.multiscale import MULTISCALE_KERNEL
 from ..methods.step import Method
 from ..methods.transductive.method import TRANSDUCTIVE
-from .mistakes import Mistake, Place, all_mistakes, mistake_of_section, repaired
+from .mistakes import NEAR_KIND, Mistake, Place, all_mistakes, mistake_of_section, near_keys, repaired
 from .spec import KindSpec, LabelSection, Spec
 from .validation import schema_of, validated
 
@@ -75,10 +75,10 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
     require_plain(fields, origin)
     if data_source is not None and isinstance(data := fields.get("data", {}), dict):
         fields = {**fields, "data": {"source": data_source, **data}}
-    kind = kind_spec_of(fields)
+    kind, fields, of_kind = _meant_kind(fields)
     meant = repaired(fields, kind.spec, lines)
     spec, items = validated(kind.spec, meant.fields)
-    mistakes = [*meant.mistakes, *all_mistakes(items, kind.name, {name: other.spec for name, other in SPECS.items()})]
+    mistakes = [*of_kind, *meant.mistakes, *_mistakes_in(items, kind)]
     if spec is not None:
         mistakes += _mistakes_of_use(spec, kind)
     if spec is None or mistakes:
@@ -90,6 +90,26 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
                                 fix="correct these keys; `dssl schema` prints all keys with their meaning"))
     checked: Spec = spec
     return checked
+
+
+def _mistakes_in(items: Sequence[Mapping[str, Any]], kind: KindSpec) -> list[Mistake]:
+    """Return the errors of pydantic as mistakes in a spec of a kind."""
+    return all_mistakes(items, kind.name, {name: other.spec for name, other in SPECS.items()})
+
+
+def _meant_kind(fields: dict[str, Any]) -> tuple[KindSpec, dict[str, Any], list[Mistake]]:
+    """Return the kind of a spec, its fields, and the mistakes in the name of the kind.
+
+    The rest of a spec whose kind is misspelt is read as that of the kind which is meant.
+    """
+    kind, model = kind_spec_of(fields), fields.get("model")
+    name = model.get("kind") if isinstance(model, dict) else None
+    near = near_keys(name, SPECS, NEAR_KIND) if isinstance(name, str) and name not in SPECS else []
+    if not near or not isinstance(model, dict):
+        return kind, fields, []
+    _, items = validated(kind.spec, fields)
+    wrong = [mistake for mistake in _mistakes_in(items, kind) if mistake.place == ("model", "kind")]
+    return SPECS[near[0]], {**fields, "model": {**model, "kind": near[0]}}, wrong
 
 
 def _line_of(place: Place, lines: Mapping[Place, int], moved: Mapping[Place, Place],

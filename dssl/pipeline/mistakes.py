@@ -15,6 +15,7 @@ from .validation import UNKNOWN, key_of, section_of, types_of
 Place = tuple[str, ...]
 CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
 SHOULD = "Input should be "
+NEAR_KIND = 0.6  # how alike a misspelt kind is to the one that is meant
 TARGET = ("data", "read", "target")
 SEVERAL_TARGETS = ("it names one column of labels; for several labels a point name their columns in data.tags: "
                    "{columns: [a, b]}, or the one that lists them in data.tags: {column: tags, separator: ';'}")
@@ -51,7 +52,7 @@ def all_mistakes(items: Sequence[Mapping[str, Any]], kind: str, specs: Mapping[s
         if isinstance(error := item.get("ctx", {}).get("error"), DsslError):
             mistakes.append(mistake_of_section(".".join(map(str, item["section"])), error))
             continue
-        near = _near(str(item["input"]), specs, 0.6) if place == ("model", "kind") else []
+        near = near_keys(str(item["input"]), specs, NEAR_KIND) if place == ("model", "kind") else []
         meant = f"; did you mean {near[0]}?" if near else ""
         message = _message(item, place, kind, specs)
         colon = "" if item["type"] == "missing" else ":"
@@ -127,9 +128,9 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
     every = list(_paths(sections))
     same = [path for path in every if _plain(path[-1]) == _plain(key)]
     for paths in ([path for path in same if path[:-1] == place[:-1]],
-                  [(*place[:-1], near) for near in _near(key, here_keys, 0.9)] if here_keys else [], same,
-                  [(*place[:-1], near) for near in _near(key, here_keys, 0.7)],
-                  [path for path in every if path[-1] in _near(key, {path[-1] for path in every}, 0.8)]):
+                  [(*place[:-1], near) for near in near_keys(key, here_keys, 0.9)] if here_keys else [], same,
+                  [(*place[:-1], near) for near in near_keys(key, here_keys, 0.7)],
+                  [path for path in every if path[-1] in near_keys(key, {path[-1] for path in every}, 0.8)]):
         if paths:
             named = sorted(paths, key=len)[:MAX_PLACES]
             named = [path for path in named if path[:2] != ("selection", "grid")] or named
@@ -152,7 +153,7 @@ def _plain(key: str) -> str:
     return key.lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
-def _near(key: str, keys: Iterable[str], cutoff: float) -> list[str]:
+def near_keys(key: str, keys: Iterable[str], cutoff: float) -> list[str]:
     """Return the key that is written almost like one; none where no key is."""
     by_plain = {_plain(one): one for one in keys}
     return [by_plain[one] for one in get_close_matches(_plain(key), by_plain, 1, cutoff)]

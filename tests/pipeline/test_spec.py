@@ -459,3 +459,16 @@ def test_several_targets_are_told_what_to_do(given):
     text = message_of(with_value("data.read.target", given))
     assert "data.read.target: it names one column of labels; for several labels a point" in text
     assert "data.tags: {columns: [a, b]}" in text
+
+
+def test_the_rest_of_a_spec_whose_kind_is_misspelt_is_read_as_that_of_the_kind_which_is_meant(tmp_path):
+    text = str(message_of({"name": "bad", "data": {"source": "digits"}, "labels": {"given": True},
+                           "model": {"kind": "svmm", "C": -1, "eta": "foo"}, "selection": {"cv": 1},
+                           "baselines": ["base", "bases"]}))
+    for part in ("model.kind: Input should be", "did you mean svm?", "model.eta='foo'", "model.C=-1.0",
+                 "selection: 1 folds", "baselines.1: Input should be"):
+        assert part in text
+    assert text.count("model.kind") == 1
+    far = str(message_of({"name": "bad", "data": {"source": "digits"}, "labels": {"given": True},
+                          "model": {"kind": "zebra", "C": -1}}))
+    assert "did you mean" not in far
