@@ -18,10 +18,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-GUARDS = ("tests/end_to_end/", "tests/faults/", "tests/runtime/", "tests/storage/", "tests/submit/",
-          "tests/test_packages.py")
-GUARDED = {"budget", "budgets", "cancelled", "crash", "cut", "damaged", "disk", "goes", "gone", "holds", "interrupt",
-           "interrupted", "killed", "lease", "lock", "locks", "lost", "memory", "room", "worker",
+GUARDS = ("tests/end_to_end/", "tests/faults/", "tests/runtime/", "tests/storage/", "tests/submit/test_faults.py",
+          "tests/submit/test_local.py", "tests/test_packages.py")
+GUARDED = {"budget", "budgets", "cancelled", "crash", "cut", "damaged", "dies", "disk", "drained", "goes", "gone",
+           "holds", "interrupt", "interrupted", "killed", "lease", "lock", "locks", "lost", "memory", "room", "worker",
            "workers"}  # words of the names of tests
 NOT_TESTS = pytest.StashKey[set[str]]()
 

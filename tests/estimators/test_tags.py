@@ -375,7 +375,8 @@ def test_the_comparison_of_each_label_is_computed_on_request(tagged):
 
 
 @pytest.mark.parametrize("y", [[["a", "b"]] * 4 + [["c"]] * 4 + [None] * 4, [{"a"}] * 12,
-                               [["a"]] * 6 + [["a", "b"]] * 6])
+                               [["a"]] * 6 + [["a", "b"]] * 6, pd.Series([["a"], ["a", "b"], None] * 4),
+                               pd.Series([["a", "b"]] * 12)])
 def test_lists_of_labels_are_refused_with_the_way_to_columns(y):
     with pytest.raises(DataError, match=r"y lists the labels of each point(.|\n)*MultiLabelBinarizer"):
         LapSVC().fit(np.arange(12.0)[:, None], y)

@@ -13,6 +13,8 @@ from ...base.types import MatrixLike
 LARGEST_WHOLE = 2.0**53  # floats represent all whole numbers up to here
 UNLABELED = -1  # the code of a point without a label
 MAX_CLASSES = 1000
+PROBED = 1000  # cells of a column that are looked at for lists
+LISTS = (list, tuple, set, frozenset)
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
@@ -205,14 +207,18 @@ def _one_dimension(y: Any) -> np.ndarray:
 
 
 def require_even_rows(y: object) -> None:
-    """Raise DataError if y is a list with lists of several lengths, or with lists and others."""
-    if not isinstance(y, (list, tuple)):
+    """Raise DataError if y lists the labels of each point: it has lists of several lengths, or is a column of lists."""
+    if getattr(getattr(y, "dtype", None), "kind", "") == "O" and getattr(y, "ndim", 1) == 1:
+        cells = np.asarray(y, object)[:PROBED].tolist()
+        listed = any(isinstance(labels, LISTS) for labels in cells)
+    elif isinstance(y, (list, tuple)):
+        lengths = {len(labels) if isinstance(labels, LISTS) else -1 for labels in y}
+        listed = len(lengths) > 1 or any(isinstance(labels, (set, frozenset)) for labels in y[:1])
+    else:
         return
-    lengths = {len(labels) if isinstance(labels, (list, tuple, set, frozenset)) else -1 for labels in y}
-    require(len(lengths) < 2 and not any(isinstance(labels, (set, frozenset)) for labels in y[:1]),
-            "y lists the labels of each point", why="in Python several labels a point are one column for each",
-            fix="pass MultiLabelBinarizer().fit_transform(y) of scikit-learn, with -1 in the rows of unlabeled points",
-            error=DataError)
+    require(not listed, "y lists the labels of each point", error=DataError,
+            why="in Python several labels a point are one column for each",
+            fix="pass MultiLabelBinarizer().fit_transform(y) of scikit-learn, with -1 in the rows of unlabeled points")
 
 
 def _kind_of(kind: type) -> str:
