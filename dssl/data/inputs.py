@@ -149,8 +149,6 @@ def float_dtype(dtype: DTypeLike) -> np.dtype:
 
 def _is_beyond_float32(X: np.ndarray) -> bool:
     """Return whether some of an array's numbers are whole ones of which float32 does not keep every digit."""
-    if X.dtype == object and X.size:  # of integers that pandas keeps with missing cells
-        X = X.astype(np.int64)
     if X.dtype.kind not in "iu" or np.can_cast(X.dtype, np.float32, "safe") or not X.size:
         return False
     return max(abs(int(X.min())), abs(int(X.max()))) > EXACT

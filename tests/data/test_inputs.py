@@ -409,7 +409,8 @@ def test_on_a_cluster_the_driver_holds_no_partition(cluster_client, tmp_path):
         rows_of(da.from_array(broken(TABLE, 20, 2, np.nan), chunks=(5, 3)), execution)
 
 
-@pytest.mark.parametrize("of", [np.asarray, pd.DataFrame, lambda X: pd.DataFrame(X).astype("Int64")])
+@pytest.mark.parametrize("of", [np.asarray, pd.DataFrame, lambda X: pd.DataFrame(X).astype("Int64"),
+                                lambda X: pd.DataFrame(X).astype("int64[pyarrow]")])
 def test_whole_numbers_beyond_float32_keep_their_digits(of):
     X = 3 * 10**10 + np.arange(20, dtype=np.int64).reshape(10, 2)
     X = X.astype(np.uint64) if of is np.asarray else X

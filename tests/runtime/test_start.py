@@ -71,8 +71,8 @@ def test_a_description_that_says_something_else(tmp_path, text, message):
 
 
 def test_a_description_that_is_not_there(tmp_path):
-    for path in (tmp_path / "none.yaml", tmp_path):
-        with pytest.raises(SpecError, match="there is no file"):
+    for path, said in ((tmp_path / "none.yaml", "there is no file"), (tmp_path, "is a folder")):
+        with pytest.raises(SpecError, match=said):
             load_runtime(path)
 
 
