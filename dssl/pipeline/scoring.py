@@ -52,7 +52,7 @@ from .spec import Spec
 from .split import known_target, split_target
 from .stage import Stage
 
-MAX_SAMPLED = 2000  # test points that are searched among the labeled points; points at which columns are examined
+MAX_SAMPLED = 2000  # test points that are searched among the labeled points, or points at which columns are examined
 MAX_CATEGORIES = 500
 FOLLOWED = 0.5  # adjusted Rand index of clusters with the values of a column, above which they follow it
 
@@ -280,23 +280,24 @@ def make_agreement(context: Context, params: NoParams) -> Attributes:
     labels = context.rows("models", "labels").read_all()
     scored: dict[str, dict[str, Any]] = {name: {"n_clusters": k} for name in models}
     scored["model"]["inertia"] = made["inertia"]
-    for name in ("train", "test"):
-        target, points = known_target(context, name), context.points(name)
-        is_known = target is not None and len(target.labeled) > 0
-        for of, model in models.items() if is_known or name == "train" else ():
-            clusters = labels if (of, name) == ("model", "train") else assigned(model, points, context)
-            if name == "train":
-                scored[of]["sizes"] = np.bincount(clusters[clusters >= 0], minlength=k).tolist()
-                if of != "model":
-                    both = (labels >= 0) & (clusters >= 0)  # a point without a cluster agrees with none
-                    scored[of]["agreement"] = (
-                        clustering_scores(labels[both], clusters[both])["ari"] if both.any() else 0.0)
-            if target is not None and is_known:
-                scores = clustering_scores(target.coded, clusters[target.labeled])
-                scored[of] |= scores if name == "train" else {f"test_{key}": value for key, value in scores.items()}
-                scored[of]["n_compared" if name == "train" else "n_test"] = len(target.labeled)
-    followed = followed_column(context.points("train"), labels,
-                               context.attributes("dataset")["dataset"].get("feature_names"))
+    points = context.points("train")
+    clusters = {of: labels if of == "model" else assigned(model, points, context) for of, model in models.items()}
+    for of, of_points in clusters.items():
+        scored[of]["sizes"] = np.bincount(of_points[of_points >= 0], minlength=k).tolist()
+        both = (labels >= 0) & (of_points >= 0)  # a point without a cluster agrees with none
+        if of != "model":
+            scored[of]["agreement"] = clustering_scores(labels[both], of_points[both])["ari"] if both.any() else 0.0
+    for name, prefix, count in (("train", "", "n_compared"), ("test", "test_", "n_test")):
+        target = known_target(context, name)
+        if target is None or not len(target.labeled):
+            continue
+        assert isinstance(target, Classes)
+        if name == "test":
+            clusters = {of: assigned(model, context.points(name), context) for of, model in models.items()}
+        for of, of_points in clusters.items():
+            scores = clustering_scores(target.coded, of_points[target.labeled])
+            scored[of] |= {f"{prefix}{key}": value for key, value in scores.items()} | {count: len(target.labeled)}
+    followed = followed_column(points, labels, context.attributes("dataset")["dataset"].get("feature_names"))
     return {"metrics": scored.pop("model"), "baselines": scored, **({} if followed is None else {"followed": followed})}
 
 
@@ -354,7 +355,7 @@ def agreement_with(assigned_cost: Callable[[PlanInputs, Any], Cost]) -> Stage:
         cost = assigned_cost(f, spec) if f.n_test else cost_of(0, 0, 0, 0)
         for n in filter(None, (f.n, f.n_test)):
             cost += len(spec.params.baselines) * euclidean_cost(f, n)
-        values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4)
+        values = 8 * (f.n + f.n_test) * (spec.params.kmeans.n_clusters + 4) + 24 * min(f.n, MAX_SAMPLED) * f.width
         return replace(cost, written=0, peak=cost.peak + values, smallest_peak=cost.smallest_peak + values)
 
     return Stage("scores", 2, ("dataset", "split", "points", "models"), lambda spec: NoParams(), make_agreement,

@@ -83,7 +83,7 @@ def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(cente
 
 def test_fewer_rows_of_many_effective_dimensions_than_queries():
     rng = np.random.default_rng(0)
-    X, queries = rng.normal(size=(300, 1000)), rng.normal(size=(1100, 1000))
+    X, queries = rng.normal(size=(300, 1000)), rng.normal(size=(340, 1000))
     check(index_of(X), queries, X, "euclidean", 10)
 
 

@@ -128,6 +128,7 @@ def test_only_ratios_of_weights_of_classes_and_quantities_count(table):
 
 
 @pytest.mark.parametrize("kind", ["laprls", "ridge"])
+@pytest.mark.slow_cases("laprls")
 def test_only_ratios_of_weights_count_in_a_run(table, tmp_path, kind):
     table.assign(w=1.0).to_csv(tmp_path / "even.csv", index=False)
     table.assign(w=1e-4).to_csv(tmp_path / "tiny.csv", index=False)

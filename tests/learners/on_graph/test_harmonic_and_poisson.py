@@ -227,6 +227,7 @@ def test_copies_of_unlike_labels_have_their_weighted_mean():
 
 
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
+@pytest.mark.slow_cases("fit_harmonic")
 def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
     """Jacobi's method and what follows it; bits do not depend on threads."""
     rng = np.random.default_rng(0)
