@@ -9,13 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ..base.digest import JsonObject, require_random_state
 from ..base.errors import BudgetError, require
-from ..base.types import Matrix
+
+if TYPE_CHECKING:  # scipy, which a scheduler does without
+    from ..base.types import Matrix
 
 STEP_BYTES = 4 << 20  # overhead of any step, such as receipts and descriptions; 30 empty tasks took 0.6 MB
 STREAM_ROWS = 1 << 16  # rows per chunk of an array that is written from its first row to its last
@@ -89,26 +92,26 @@ class Rows(ABC):
         return max(1, self.dtype.itemsize * int(np.prod(self.shape[1:])))
 
     @abstractmethod
-    def read(self, start: int, stop: int) -> Matrix:
+    def read(self, start: int, stop: int) -> "Matrix":
         """Return rows [start, stop)."""
 
     @abstractmethod
-    def take(self, ids: np.ndarray) -> Matrix:
+    def take(self, ids: np.ndarray) -> "Matrix":
         """Return the rows with these numbers, in this order."""
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def read_columns(self, first: int, last: int) -> Matrix:
+    def read_columns(self, first: int, last: int) -> "Matrix":
         """Return columns [first, last) of all rows; the rows must be dense."""
         return self.read_all()[:, first:last]
 
-    def blocks(self, block_rows: int) -> Iterator[tuple[int, Matrix]]:
+    def blocks(self, block_rows: int) -> "Iterator[tuple[int, Matrix]]":
         """Yield (first row number, rows) from the first block to the last."""
         for start, stop in row_ranges(len(self), block_rows):
             yield start, self.read(start, stop)
 
-    def read_all(self) -> Matrix:
+    def read_all(self) -> "Matrix":
         """Return all rows as one array."""
         return self.read(0, len(self))
 

@@ -3,16 +3,18 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from scipy import sparse
 
 from ..base.errors import require
-from ..base.types import Matrix
 from .blocks import MemoryParts, Parts, Rows, row_ranges
 from .csr import CsrRows, csr_arrays, csr_of, csr_row_bytes, stack_points
 from .views import take_by_group
+
+if TYPE_CHECKING:  # scipy, which a scheduler does without
+    from ..base.types import Matrix
 
 
 def pieces_of(starts: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -35,14 +37,14 @@ class RowsInPieces(Rows):
     def piece(self, index: int) -> Rows:
         """Return one of the pieces, which has at least one row."""
 
-    def read(self, start: int, stop: int) -> Matrix:
+    def read(self, start: int, stop: int) -> "Matrix":
         stop = min(stop, len(self))
         if stop <= start:
             return (sparse.csr_array if self.is_sparse else np.empty)((0, *self.shape[1:]), dtype=self.dtype)
         blocks = [self.piece(i).read(begin, end) for i, begin, end in pieces_of(self.starts, start, stop)]
         return blocks[0] if len(blocks) == 1 else stack_points(*blocks)
 
-    def take(self, ids: np.ndarray) -> Matrix:
+    def take(self, ids: np.ndarray) -> "Matrix":
         """Return the rows with these numbers, in this order; each piece is read once."""
         starts = self.starts
         piece_of = np.searchsorted(starts, ids, side="right") - 1

@@ -1,15 +1,17 @@
 """Views of rows: selected rows, ranges and columns; and reads of scattered rows chunk by chunk."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from ..base.types import Matrix
 from .blocks import STREAM_ROWS, ArrayRows, Rows
 from .csr import as_csr
+
+if TYPE_CHECKING:  # scipy, which a scheduler does without
+    from ..base.types import Matrix
 
 
 class SelectedRows(Rows):
@@ -26,10 +28,10 @@ class SelectedRows(Rows):
     def row_bytes(self) -> int:
         return self.rows.row_bytes
 
-    def read(self, start: int, stop: int) -> Matrix:
+    def read(self, start: int, stop: int) -> "Matrix":
         return self.rows.take(self.ids.read(start, stop))
 
-    def take(self, ids: np.ndarray) -> Matrix:
+    def take(self, ids: np.ndarray) -> "Matrix":
         return self.rows.take(self.ids.take(ids))
 
 
@@ -52,13 +54,13 @@ class CachedRows(Rows):
     def row_bytes(self) -> int:
         return self.rows.row_bytes
 
-    def read(self, start: int, stop: int) -> Matrix:
+    def read(self, start: int, stop: int) -> "Matrix":
         return self.rows.read(start, stop)
 
     def read_columns(self, first: int, last: int) -> np.ndarray:
         return self.rows.read_columns(first, last)
 
-    def take(self, ids: np.ndarray) -> Matrix:
+    def take(self, ids: np.ndarray) -> "Matrix":
         ids = np.asarray(ids, np.int64)
         positions = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         if len(self._ids) and np.array_equal(self._ids[positions], ids):
@@ -94,10 +96,10 @@ class RowRange(Rows):
     def row_bytes(self) -> int:
         return self.rows.row_bytes
 
-    def read(self, start: int, stop: int) -> Matrix:
+    def read(self, start: int, stop: int) -> "Matrix":
         return self.rows.read(self.first + start, self.first + min(stop, len(self)))
 
-    def take(self, ids: np.ndarray) -> Matrix:
+    def take(self, ids: np.ndarray) -> "Matrix":
         return self.rows.take(np.asarray(ids) + self.first)
 
 
@@ -135,7 +137,7 @@ class ChosenColumns(Rows):
     def take(self, ids: np.ndarray) -> np.ndarray:
         return self._chosen(self.rows.take(ids))
 
-    def _chosen(self, block: Matrix) -> Matrix:
+    def _chosen(self, block: "Matrix") -> "Matrix":
         return as_csr(block[:, self.columns]) if self.is_sparse else block[:, self.columns]
 
 
