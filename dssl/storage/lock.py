@@ -246,12 +246,17 @@ def host_identity() -> dict[str, str | None]:
 
 
 def is_gone(holder: Holder) -> bool | None:
-    """Return whether the process that holds a lock is gone; None if this process cannot tell."""
+    """Return whether the process that holds a lock is gone; None if this process cannot tell.
+
+    A process that has ended stays in the table of processes until its parent asks for its code, which the first process
+    of many containers never does.
+    """
     identity = host_identity()
     if identity != {name: holder.get(name) for name in identity}:
         return None
     try:  # a process with the same number and another start is another process
-        return abs(psutil.Process(int(holder["pid"])).create_time() - float(holder["started"])) > 1
+        process = psutil.Process(int(holder["pid"]))
+        return process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - float(holder["started"])) > 1
     except psutil.NoSuchProcess:
         return True
 

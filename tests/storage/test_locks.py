@@ -1,14 +1,17 @@
 """A lock with which its folder goes: one holder at a time, while others remove the folder and make it anew."""
 
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dssl.base.errors import DataError, LockedError
 from dssl.data.ingest_leftovers import one_writer
-from dssl.storage.lock import FolderLock
+from dssl.storage.lock import FolderLock, host_identity, is_gone
 
 
 def test_one_writer_at_a_time_while_others_remove_the_empty_folder(tmp_path):
@@ -51,3 +54,14 @@ def test_a_folder_that_cannot_be_made_is_told_with_another_place():
     message = r"the folder /proc/dssl-work cannot be made(.|\n)*--workspace"
     with pytest.raises(DataError, match=message), FolderLock(Path("/proc/dssl-work/lock")):
         raise AssertionError("no lock can be there")
+
+
+def test_a_process_that_has_ended_and_that_nobody_waited_for_is_gone():
+    """The first process of a container often takes in orphans without asking for their codes."""
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    holder = {**host_identity(), "pid": process.pid, "started": psutil.Process(process.pid).create_time()}
+    while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert is_gone(holder)
+    process.wait()
+    assert is_gone(holder)

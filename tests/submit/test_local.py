@@ -106,9 +106,12 @@ def test_a_run_whose_launcher_is_gone_is_lost(submitted):
     run = submitted.submit()
     submitted.wait_for(run, "points", 1)
     launcher = psutil.Process(json.loads((run / "submission" / "engine.json").read_text())["handle"]["pid"])
-    for process in (launcher, *launcher.children(recursive=True)):
+    processes = (launcher, *launcher.children(recursive=True))
+    for process in processes:
         process.kill()
-    wait_until(lambda: not launcher.is_running() or launcher.status() == psutil.STATUS_ZOMBIE, "the launcher to end")
+    # The driver holds the lock of the workspace until its memory is given back.
+    wait_until(lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+                               for process in processes), "the processes to end")
     assert json.loads(submitted.dssl("status", run.name, "--json"))["state"] == "lost"
     submitted.dssl("wait", run.name, code=4)
     assert submitted.submit() != run
