@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from ..data.inputs import NumbersLike, PointsLike
+from ..graph.given import WeightsOrLists
 from ..graph.graph import Graph
-from ..knn.lists import Neighbors
 from ..learners.class_prior import ClassNumbers, ClassSizes
 from ..learners.target.tags import Tags
 from ..learners.target.target import Target
@@ -27,7 +26,7 @@ class Splitter(Protocol):
 LabelsLike: TypeAlias = PointsLike
 """Labels or targets, of the same kinds as points; of a Dataset its own, and sparse ones of tags alone."""
 
-GraphLike: TypeAlias = Graph | Neighbors | sparse.sparray | sparse.spmatrix | tuple[ArrayLike, ArrayLike]
+GraphLike: TypeAlias = Graph | WeightsOrLists
 """A graph, or what `Graph.of` takes."""
 
 Learnable: TypeAlias = Target | Tags

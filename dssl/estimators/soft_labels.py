@@ -62,6 +62,7 @@ class SoftLabelsEstimator(MethodEstimator):
     random_state: int
     _soft_labels: np.ndarray | None = None
     _soft_names: list[Any] | None = None  # of its columns
+    _read_embeddings: Any = None  # while a fit goes on, which asks for them several times
 
     def fit(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None,
             graph: GraphLike | None = None, soft_labels: NumbersLike | None = None) -> Self:
@@ -128,10 +129,11 @@ class SoftLabelsEstimator(MethodEstimator):
         table = None if soft_labels is None else labels_of(soft_labels)
         self._soft_names = names_of(table, "columns")
         self._soft_labels = None if table is None else as_numbers(table, "soft_labels")
+        self._read_embeddings = self._embeddings()
         try:
             return super().fit(X, y, sample_weight, graph)
         finally:
-            self._soft_labels = self._soft_names = None
+            self._soft_labels = self._soft_names = self._read_embeddings = None
 
     def _soft(self, rows: Rows, target: Target, execution: Execution) -> np.ndarray | None:
         if self._soft_labels is not None:
@@ -151,7 +153,9 @@ class SoftLabelsEstimator(MethodEstimator):
 
     def _embeddings(self) -> Any:
         """Return `class_embeddings` in this process."""
-        return None if self.class_embeddings is None else labels_of(self.class_embeddings)
+        if self.class_embeddings is None or self._read_embeddings is not None:
+            return self._read_embeddings
+        return labels_of(self.class_embeddings)
 
     def _in_order(self, values: np.ndarray, names: np.ndarray) -> np.ndarray:
         """Return columns in the order that the other model has them as those of the ascending classes."""

@@ -17,7 +17,7 @@ from .laplacian import check_weights
 from .weights.rules import FLOOR, GIVEN
 
 # Weights (n, n), Neighbors, or a pair of ids and distances, both (n, k).
-GivenGraph: TypeAlias = sp.sparray | sp.spmatrix | Neighbors | Sequence[ArrayLike]
+WeightsOrLists: TypeAlias = sp.sparray | sp.spmatrix | Neighbors | Sequence[ArrayLike]
 NO_NEIGHBOR = -1  # the id that pads shorter lists
 SHOWN = 5
 # A graph of at least `DENSE_MIN_POINTS` points that joins a larger share of all pairs is warned of.

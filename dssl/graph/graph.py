@@ -15,7 +15,7 @@ from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
 from ..storage.blocks import Arrays, MemoryParts, Parts, PartWriter, Rows
-from .given import GivenGraph, checked_neighbors, checked_weights, described_weights, store_weights, warn_full
+from .given import WeightsOrLists, checked_neighbors, checked_weights, described_weights, store_weights, warn_full
 from .vertices import Vertices
 from .weights.build import read_graph, row_receipts, weigh
 from .weights.rules import WIDTH, SelfTuned, WeightParams, warn_raised
@@ -66,7 +66,7 @@ class Graph:
     scaling: Scaling | None = None
 
     @classmethod
-    def of(cls, given: GivenGraph, *, weights: str = SelfTuned.name, bandwidth: float | None = None,
+    def of(cls, given: WeightsOrLists, *, weights: str = SelfTuned.name, bandwidth: float | None = None,
            width: float = WIDTH, symmetrize: str = "maximum", execution: Execution | None = None) -> "Graph":
         """Return the graph of given weights or neighbor lists.
 

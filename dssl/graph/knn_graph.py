@@ -15,7 +15,7 @@ from ..knn.recall import certify_recall
 from ..knn.search import MetricName, MetricValues, NeighborParams, always_exact_rows, find_neighbors, lowered_neighbors
 from ..storage.blocks import Parts, Rows, write_dense
 from ..storage.csr import as_rows
-from .given import GivenGraph
+from .given import WeightsOrLists
 from .graph import Graph
 from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import weigh
@@ -306,7 +306,7 @@ class KNNGraph:
         return Graph(points, parts, lists, {"neighbors": lists.attributes, "weights": described}, execution)
 
 
-def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Graph | GivenGraph | None = None) -> Graph:
+def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Graph | WeightsOrLists | None = None) -> Graph:
     """Return the graph of rows (n, d), readable by every task: the given one, or one made by `params`.
 
     given : a `Graph`, or what `Graph.of` takes; lists get the weights of `params`.

@@ -84,8 +84,8 @@ def test_an_index_of_pandas_without_a_name_is_no_column(trained):
     some = table.sample(20, random_state=0)
     some.to_parquet(folder / "some.parquet")
     assert "__index_level_0__" in pq.read_schema(folder / "some.parquet").names
-    found = model.predict(model.dataset_of(str(folder / "some.parquet"), InProcess(2)).X)
-    assert_array_equal(found, predict(trained, some, "some.csv"))
+    predicted = model.predict(model.dataset_of(str(folder / "some.parquet"), InProcess(2)).X)
+    assert_array_equal(predicted, predict(trained, some, "some.csv"))
 
 
 def test_a_missing_column_is_named(trained):

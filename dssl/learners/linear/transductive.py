@@ -25,13 +25,12 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import entr, expit, rel_entr
 
-from ...base.digest import JsonObject
+from ...base.digest import JsonObject, is_real
 from ...base.errors import BudgetError, NotConverged, explain, require
 from ...base.types import Matrix
 from ...execution.cost import gram_seconds, largest_within
@@ -76,16 +75,12 @@ class TransductiveParams:
     unlabeled_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        require(_is_number(self.C) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
+        require(is_real(self.C) and 0 < self.C < np.inf, f"C={self.C!r}, expected a finite number > 0",
                 why="it weighs the losses against smoothness", fix="use 1 to 100")
-        require(_is_number(self.unlabeled_weight) and 0 <= self.unlabeled_weight < np.inf,
+        require(is_real(self.unlabeled_weight) and 0 <= self.unlabeled_weight < np.inf,
                 f"unlabeled_weight={self.unlabeled_weight!r}, expected a finite number >= 0",
                 why="it weighs the losses of unlabeled points against those of labeled ones",
                 fix="use 1; 0 is the supervised support vector machine")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def fit_bytes(n: int, s: int, t: int, threads: int = 1) -> int:

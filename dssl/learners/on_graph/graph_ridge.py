@@ -9,10 +9,11 @@ fits and averages the functions.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 
+from ...base.digest import is_real
 from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import FunctionParams, GraphFunctions, graph_functions, laplacian_of
@@ -81,7 +82,7 @@ class GraphRidgeParams:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and value == value
+    return is_real(value) and value == value
 
 
 @dataclass(frozen=True, eq=False)
