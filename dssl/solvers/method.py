@@ -3,6 +3,7 @@
 Jacobi's method and a sparse factorization of small systems stand here; the others have files of their own.
 """
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import SuperLU, splu
 
 from ..base.digest import JsonObject
+from ..storage.cache import FACTORS
 from .columns import to_float32
 from .operators import ScaledMatrix
 from .pcg import conjugate_gradients
@@ -24,6 +26,7 @@ ROUNDED = 0.6  # of the needed reduction: the true residual ends slightly above 
 PREPARED_SECONDS = 2.5e-5  # a row, of eigenvectors or of a hierarchy, with the probes that choose them
 VECTOR_PASSES = 8  # over vectors (n,) in an iteration, in entries of the matrix
 MAX_DIRECT = 3_000  # unknowns, up to which `auto` factors the matrix
+LU_BYTES = 12  # of an entry of a factor
 FILL = 60  # entries of the factor for each of the matrix: an upper bound for neighbor graphs of this size
 
 
@@ -168,6 +171,8 @@ def _per_correction(needed: np.ndarray) -> np.ndarray:
 class Direct(SolverMethod):
     """An LU factor of A, made where it is used; 1 is added at one vertex of each singular component, its ground.
 
+    Tasks of one process share it, as far as the cache for factors has room.
+
     For right-hand sides orthogonal to the null vector the solution is then a solution of the singular system.
     """
 
@@ -181,7 +186,16 @@ class Direct(SolverMethod):
         matrix = self.A.to_scipy()
         if self.A.singular.any():
             matrix += sp.diags_array(self._grounds(), format="csr")
-        return splu(sp.csc_matrix(matrix), permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+        matrix = sp.csc_matrix(matrix)
+        content = hashlib.sha256()
+        for array in (matrix.indptr, matrix.indices, matrix.data):
+            content.update(array)
+
+        def factored() -> tuple[SuperLU, int]:
+            lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+            return lu, LU_BYTES * lu.nnz
+
+        return FACTORS.get(content.digest(), factored)
 
     def _grounds(self) -> np.ndarray:
         """Return 1 where the null vector of a singular component is largest, and 0 elsewhere (n,)."""
@@ -199,4 +213,4 @@ class Direct(SolverMethod):
 
     @classmethod
     def held_bytes(cls, n: int, nnz: int) -> int:
-        return 12 * min(n * n, FILL * nnz)
+        return LU_BYTES * min(n * n, FILL * nnz)

@@ -5,15 +5,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 CACHE_BYTES = 1 << 30  # the default limit, unless an execution sets one
 FETCHED_BYTES = 32 << 20  # the maximum limit of `FETCHED`
 FETCHED_SHARE = 8  # `FETCHED` gets at most 1/8 of a task's memory budget
+FACTOR_BYTES = 128 << 20  # the maximum limit of `FACTORS`
+FACTOR_SHARE = 8  # `FACTORS` gets at most 1/8 of a task's memory budget
 
 Loaded = dict[str, np.ndarray]
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Cache(ABC):
@@ -85,21 +88,21 @@ def _bytes_of(arrays: Mapping[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-class ObjectCache(Cache):
+class ObjectCache(Cache, Generic[Key]):
     """A least-recently-used cache of immutable objects, up to `limit` bytes."""
 
-    def __init__(self, limit: int = FETCHED_BYTES):
+    def __init__(self, limit: int):
         super().__init__()
         self.limit = limit
-        self._held = OrderedDict[Path, tuple[Any, int]]()
+        self._held = OrderedDict[Key, tuple[Any, int]]()
         self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
         return sum(size for _, size in list(self._held.values()))
 
-    def get(self, key: Path, fetch: Callable[[], tuple[Any, int]]) -> Any:
-        """Return the value at a path; if it is not cached, `fetch` returns it with its size."""
+    def get(self, key: Key, fetch: Callable[[], tuple[Any, int]]) -> Any:
+        """Return the value of a key; if it is not cached, `fetch` returns it with its size."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
@@ -108,8 +111,8 @@ class ObjectCache(Cache):
         self.keep(key, value, size)
         return value
 
-    def keep(self, key: Path, value: object, size: int) -> None:
-        """Add the value at a path unless it exceeds the limit."""
+    def keep(self, key: Key, value: object, size: int) -> None:
+        """Add the value of a key unless it exceeds the limit."""
         with self._lock:
             self._held.pop(key, None)
             if size <= self.limit:
@@ -118,22 +121,28 @@ class ObjectCache(Cache):
                 while total > self.limit:
                     total -= self._held.popitem(last=False)[1][1]
 
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+
+class FileCache(ObjectCache[Path]):
+    """The contents of files by their paths."""
+
     def forget(self, folder: Path) -> None:
         """Drop the values below a folder."""
         with self._lock:
             for path in [path for path in self._held if path.is_relative_to(folder)]:
                 del self._held[path]
 
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
-
 
 def limit_caches(budget: int) -> None:
     """Limit the caches of this process according to the memory budget of a task."""
     ARRAYS.limit = budget
     FETCHED.limit = min(FETCHED_BYTES, budget // FETCHED_SHARE)
+    FACTORS.limit = min(FACTOR_BYTES, budget // FACTOR_SHARE)
 
 
 ARRAYS = ArrayCache()
-FETCHED = ObjectCache()
+FETCHED = FileCache(FETCHED_BYTES)
+FACTORS = ObjectCache[bytes](FACTOR_BYTES)  # of matrices by their digests

@@ -17,10 +17,11 @@ from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg
 from dssl.solvers import solve as solve_module
-from dssl.solvers.method import FILL, Direct
+from dssl.solvers.method import FILL, LU_BYTES, Direct
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams, expected_iterations, few_iterations
+from dssl.storage.cache import FACTORS, release_caches
 from tests.in_pairs import in_pairs
 from tests.memory import traced_peak
 
@@ -66,6 +67,31 @@ def test_a_singular_matrix_has_a_sparse_factor(normalized):
     A = scaled_matrix(*regularizer(sp.block_diag([grid(40), grid(20)], format="csr"), 0, normalized))
     assert A.singular.all()
     assert Direct(A)._lu.nnz < FILL * len(A.data) < A.n**2 / 5
+
+
+def test_tasks_of_a_process_share_the_factor_of_a_matrix(monkeypatch):
+    """Each reads the arrays of the solver for itself; a factor too large for the cache is made by each."""
+    monkeypatch.setattr(FACTORS, "limit", FACTORS.limit)
+    FACTORS.clear()
+    R, vector = regularizer(grid(13), 1e-3, True)
+    stored = prepare(R, 3, SolverParams(method="direct"), vector).to_arrays()
+
+    def read() -> Solver:
+        arrays = {name: array.copy() for name, array in stored.items()}
+        return Solver.from_arrays(arrays, SolverParams(method="direct"))
+
+    B = np.random.default_rng(0).normal(size=(R.shape[0], 3))
+    solved = read().solve(B).value
+    assert read().method._lu is read().method._lu
+    assert FACTORS.nbytes == LU_BYTES * read().method._lu.nnz
+    other = prepare(R + sp.eye_array(len(B)), 3, SolverParams(method="direct"), vector)
+    assert other.method._lu is not read().method._lu
+
+    FACTORS.limit = FACTORS.nbytes // 3
+    release_caches()
+    assert read().method._lu is not read().method._lu
+    assert FACTORS.nbytes == 0
+    assert_array_equal(read().solve(B).value, solved)
 
 
 @in_pairs({"normalized": [False, True], "method": METHODS})
