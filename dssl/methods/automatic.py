@@ -49,7 +49,7 @@ from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Quantities, Target
 from ..report.record import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
-from ..selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, has_another
+from ..selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, has_another, with_other_model
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.scoring import with_scoring
@@ -278,7 +278,14 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
         assert fitted.refit_held_out is not None
         for name, values in zip(held_out_by_model, fitted.refit_held_out(folds), strict=True):
             held_out_by_model[name].append(HeldOut(target, coding, values, folds))
-    return by_labels(target, replace(whole, compared=alone), held_out_by_model)
+    compared = by_labels(target, replace(whole, compared=alone), held_out_by_model)
+    if fitted.pooled is None:
+        return compared
+    learner = spread(fitted.pooled.held_out_learner)
+    known = list(np.flatnonzero(np.isfinite(learner).all(axis=1) & has_another(target))[:, None])
+    return with_other_model(compared, by_labels(target, replace(whole, compared=known, curve=[]), {
+        "model": [HeldOut(target, coding, learner, known, weight)],
+        "base": [HeldOut(target, coding, spread(fitted.held_out_supervised), known, weight)]}))
 
 
 class OddLabels(UserWarning):
@@ -385,7 +392,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 36, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 37, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, REPORT_TEXT, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

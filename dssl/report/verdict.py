@@ -71,8 +71,8 @@ class Verdict:
         """Return whether the unlabeled data makes no difference, or one that is real but too small to matter."""
         base, answer = self.base, self.answer
         if self.error is None:
-            base = Comparison.of(self.by_labels.get("scores") or {}, self.by_labels, "base", self.by)
-            answer = self.labels_answer
+            of_data = self.by_labels.get("without_other") or self.by_labels
+            base, answer = Comparison.of(of_data.get("scores") or {}, of_data, "base", self.by), self.labels_answer
         if base is None:
             return False
         return base.is_negligible(self.by) or (answer == UNCLEAR and base.is_within(SOLVER_ROUNDING, self.by))
@@ -81,6 +81,11 @@ class Verdict:
     def labels_answer(self) -> str | None:
         """Return what the labels say that were held out: "helped", "hurt", or what else."""
         return self.by_labels.get("unlabeled_data") if self.by_labels.get("n") else None
+
+    @property
+    def has_other(self) -> bool:
+        """Return whether the model is pooled with another one, which its base does not have."""
+        return "without_other" in self.by_labels
 
     @property
     def reversed_by_balance(self) -> tuple[float, float] | None:
@@ -93,8 +98,8 @@ class Verdict:
     @property
     def contradicted(self) -> bool:
         """Return whether held-out labels or balanced accuracy say the opposite of the test."""
-        return self.answer in OPPOSITE and (self.labels_answer == OPPOSITE[self.answer]
-                                            or self.reversed_by_balance is not None)
+        by_labels = None if self.has_other else self.labels_answer
+        return self.answer in OPPOSITE and (by_labels == OPPOSITE[self.answer] or self.reversed_by_balance is not None)
 
     @property
     def level(self) -> Level:
@@ -164,28 +169,29 @@ class Verdict:
         by = self.by
         control = "" if self.shuffled is None else (
             f"; with a shuffled graph (the control) it is {by.shown(self.shuffled.error)}")
-        return (f"the {by.name} is {by.shown(self.error)} with it and {by.shown(self.base.error)} without it, "
+        with_it, without_it = ("with both", "with neither") if self.has_other else ("with it", "without it")
+        return (f"the {by.name} is {by.shown(self.error)} {with_it} and {by.shown(self.base.error)} {without_it}, "
                 f"{self.base.figures(by)}{control}")
 
     def _claim(self) -> str:
         """Return what the test says of the unlabeled data, with what stands against it."""
-        answer, labels = self.answer, self.labels_answer
+        answer, labels = self.answer, None if self.has_other else self.labels_answer
+        subject = "The unlabeled data and the other model together" if self.has_other else "The unlabeled data"
         if self.contradicted:
             by_balance = self.reversed_by_balance is not None
             against = "according to balanced accuracy" if by_balance else "according to the held-out labels"
             other = "hurt" if answer == HELPED else "helped"
-            return f"The unlabeled data {answer} on the test points, but {other} {against}"
+            return f"{subject} {answer} on the test points, but {other} {against}"
         if answer in OPPOSITE:
-            return f"The unlabeled data {answer}"
+            return f"{subject} {answer}"
         though = {HELPED: ", although the held-out labels say that it helps",
                   HURT: ", although the held-out labels say that it hurts"}.get(labels or "", "")
         if self.both_perfect:
-            return ("The unlabeled data made no difference on the test points, which both models classify correctly"
-                    f"{though}")
+            return f"{subject} made no difference on the test points, which both models classify correctly{though}"
         if answer == TOO_FEW:
             points = counted(self.scores.get("n_test"), "test point is", "test points are")
-            return f"{points} too few to tell whether the unlabeled data helped{though}"
-        return f"The unlabeled data made no clear difference{though and ' on the test points' + though}"
+            return f"{points} too few to tell whether t{subject[1:]} helped{though}"
+        return f"{subject} made no clear difference{though and ' on the test points' + though}"
 
     @property
     def both_perfect(self) -> bool:
@@ -297,6 +303,15 @@ def _guess_by_labels(by_labels: Attributes, by: ErrorMetric) -> Comparison | Non
     return Comparison.of(by_labels.get("scores") or {}, by_labels, by.guess[0], by)
 
 
+def _beside_other(by_labels: Attributes, by: ErrorMetric) -> str:
+    """Return the error of the other model alone, as the end of a sentence on the model that is pooled with it."""
+    other = Comparison.of(by_labels["scores"], by_labels, "other", by)
+    assert other is not None
+    sizes = ", both without the class sizes" if by_labels.get("without_class_sizes") else ""
+    return (f" with the other model and {by.with_interval(other.scores)} for that alone, "
+            f"{other.figures(by)}{sizes}")
+
+
 def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labeled: bool = False) -> list[str]:
     """Return what cross-validation on the labels says, in sentences; none of a run without it.
 
@@ -313,6 +328,10 @@ def label_sentences(by_labels: Attributes, *, is_claimed: bool = False, all_labe
     how = f"In {how} cross-validation on the {n}" if by_labels["folds"] > 1 else f"On the {n} that were held out once"
     known = f"{how}, the {by.bare_noun} is {by.with_interval(scores)}"
     base = scores_at(by_labels, "scores", "base")
+    if "without_other" in by_labels:
+        return [f"{known}{_beside_other(by_labels, by)}.",
+                *(f"Without the other model: {sentence[:1].lower()}{sentence[1:]}" for sentence in label_sentences(
+                    by_labels["without_other"], is_claimed=is_claimed, all_labeled=all_labeled))]
     comparison = Comparison.of(by_labels["scores"], by_labels, "base", by)
     if comparison is None:
         return [f"{known}."]

@@ -214,6 +214,17 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
+def with_other_model(compared: Mapping[str, Any], learner: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the comparison `by_labels` of a model that is pooled with another one, which its baseline lacks; JSON.
+
+    learner : the same comparison of the model without the other one, which alone tells whether the unlabeled data
+    helped. It becomes `without_other`.
+    """
+    pooled = {key: value for key, value in compared.items() if key != "unlabeled_data"}
+    answer = {key: value for key, value in learner.items() if key == "unlabeled_data"}
+    return {**pooled, **answer, "without_other": {key: value for key, value in learner.items() if key != "curve"}}
+
+
 def _curve_point(count: int, drawn: Mapping[str, Sequence[HeldOut]], metric: PointMetric) -> dict[str, object]:
     """Return the mean errors of draws of so many labels, by model, with their 95 % intervals over labels; JSON.
 

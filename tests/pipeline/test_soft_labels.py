@@ -73,6 +73,35 @@ def test_soft_labels_count_as_those_of_the_fit(table, tmp_path, kind, form):
 
 
 @pytest.mark.parametrize("kind", ["automatic", "graph"])
+@pytest.mark.parametrize("test", [{"none": True}, {"fraction": 0.5}])
+def test_what_the_other_model_knows_is_not_said_to_come_from_the_unlabeled_points(tmp_path, kind, test):
+    """Features that are noise, of which no unlabeled point can say anything, and an opinion that is nearly right."""
+    rng = np.random.default_rng(0)
+    y, table = rng.integers(0, 3, 400), pd.DataFrame(rng.normal(size=(400, 2)), columns=FEATURES)
+    table[COLUMNS] = 0.1 + 0.7 * np.eye(3)[np.where(rng.random(400) < 0.9, y, rng.integers(0, 3, 400))]
+    table["kind"] = np.where(np.arange(400) < 120, np.array(NAMES)[y], "")
+    spec = spec_of(written(table, tmp_path / "t.csv"), data={**READ, "test": test}, kind=kind, soft_labels={
+        "columns": dict(zip(NAMES, COLUMNS, strict=True))})
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+
+    by_labels = result.gain["by_labels"]
+    alone, errors = by_labels["without_other"], {name: each["error"] for name, each in by_labels["scores"].items()}
+    assert errors["model"] < 0.2 < errors["base"]
+    assert errors["other"] < 0.2
+    assert by_labels["over_base"]["p_value"] < 0.05 < alone["over_base"]["p_value"]
+    assert alone["scores"]["base"]["error"] == errors["base"]
+    assert alone["scores"]["model"]["error"] > 0.5
+    assert by_labels["unlabeled_data"] == alone["unlabeled_data"] != "helped"
+    text = " ".join(result.report.read_text().split())
+    assert "The labels say that the unlabeled data helps" not in text
+    assert "the unlabeled data helped" not in text
+    assert "Without the other model: in " in text
+    # New points have what is said of their neighbors, which here is noise.
+    assert ("with both and" in text) == ("fraction" in test)
+    assert ("What the other model says, without the labels and the graph." in text) == ("none" in test)
+
+
+@pytest.mark.parametrize("kind", ["automatic", "graph"])
 def test_without_a_label_soft_labels_are_all_there_is(table, tmp_path, kind):
     """No column is the target; a new table is predicted with and without the columns of soft labels."""
     path = written(table, tmp_path / "t.csv", labels=False)

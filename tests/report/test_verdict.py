@@ -85,6 +85,36 @@ def test_a_run_without_test_points_is_judged_by_its_labels():
             ) in " ".join(Verdict.of(result, REPORT_TEXT).sentences)
 
 
+@pytest.mark.parametrize("labels", [HELPED, HURT, "no clear difference"])
+def test_where_the_base_lacks_another_model_the_unlabeled_data_is_judged_without_it(labels):
+    result, _ = example_run(3, wrong=4, wrong_base=11, p=1e-4)
+    by_labels = result["gain"]["by_labels"]
+    alone = by_labels | {"unlabeled_data": labels}
+    other = by_labels["scores"]["base"]
+    by_labels |= {"unlabeled_data": labels, "without_other": alone, "over_other": by_labels["over_base"],
+                  "scores": by_labels["scores"] | {"other": other}}
+    headline, *others = Verdict.of(result, REPORT_TEXT).sentences
+    assert headline.startswith("The unlabeled data and the other model together helped: the test error is ")
+    assert " with both and " in headline
+    assert " with neither, " in headline
+    assert "although" not in headline
+    assert " but " not in headline
+    judged = [sentence for sentence in others if sentence.startswith("Without the other model: in 5-fold")]
+    claims = {HELPED: "The labels say that the unlabeled data helps.",
+              HURT: "The labels say that the unlabeled data hurts."}
+    assert judged
+    assert claims.get(labels, "There is no clear difference.") in judged[0]
+
+    for key in ("metrics", "baselines"):
+        del result[key]
+    result["gain"] = {"by_labels": by_labels}
+    headline, meaning, *_ = Verdict.of(result, REPORT_TEXT).sentences
+    assert headline == f"According to the held-out labels, the unlabeled data {labels}." if labels in claims else (
+        "made no clear difference" in headline)
+    assert "with the other model and" in meaning
+    assert "for that alone, " in meaning
+
+
 def test_the_difference_has_its_interval_on_test_points_and_on_held_out_labels():
     worse, equal = (" ".join(run_of(wrong, wrong_base, p, HELPED).sentences)
                     for wrong, wrong_base, p in ((11, 4, 1e-4), (4, 5, 0.3)))

@@ -260,6 +260,12 @@ def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
     values = pooled.held_out
     if isinstance(target, Classes) and len(target.names) == 2:
         values = np.hstack([-values, values]) / 2
+    spread = spread_over_labels(values, pooled, target)
+    return HeldOutValues(spread, np.zeros(len(spread), bool))
+
+
+def spread_over_labels(values: np.ndarray, pooled: Pooled, target: Target) -> np.ndarray:
+    """Return values (h, c) of the held-out labels of a pool at all labels (l, c), NaN where none is held out."""
     spread = np.full((len(target.labeled), values.shape[1]), np.nan)
     spread[pooled.positions] = values
-    return HeldOutValues(spread, np.zeros(len(spread), bool))
+    return spread

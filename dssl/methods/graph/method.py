@@ -34,7 +34,15 @@ from ...learners.target.target import Classes, Target
 from ...report.record import Baseline, ReportText
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
-from ...selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, max_repetitions, with_prior
+from ...selection.by_labels import (
+    LabelFolds,
+    ModelsMade,
+    OfModels,
+    by_labels,
+    max_repetitions,
+    with_other_model,
+    with_prior,
+)
 from ...selection.calibration import ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores, Selected
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
@@ -54,6 +62,7 @@ from .learner import (
     has_sizes,
     held_out_of,
     held_out_on_graph,
+    spread_over_labels,
 )
 from .sections import GraphLearnerSections
 
@@ -144,8 +153,10 @@ def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
     pooled = pooling.fit(target, weight)
     held_out = held_out_of(pooled, target)
     fitted, calibration = pooling.values(pooled, target, weight)
-    PartWriter(context.parts, 0).write(values=fitted.values, reachable=fitted.reachable, held_out0=held_out.values,
-                                       unreachable0=held_out.unreachable)
+    PartWriter(context.parts, 0).write(
+        values=fitted.values, reachable=fitted.reachable, held_out0=held_out.values, unreachable0=held_out.unreachable,
+        held_out_other=spread_over_labels(pooled.held_out_other, pooled, target),
+        held_out_learner=spread_over_labels(pooled.held_out_learner, pooled, target))
     return {"learner": pooling.learner.name, **fitted.described(pooling.graph.vertices),
             "other_model": evidence_of(pooled, pooling.graph, target, weight),
             **calibration_attributes(calibration)}
@@ -193,10 +204,25 @@ def make_models(context: Context, params: GraphLearnerParams) -> ModelsMade:
                                       arrays[f"unreachable{number}"]).with_prior(assumed)
                               for number, of_repetition in enumerate(folds.repetitions)]}
         models |= _baselines(params, points, target, weight, folds, held_out, execution)
-        compared = {"by_labels": {**by_labels(target, folds, held_out),
-                                  **({"without_class_sizes": True} if has_sizes(target) else {})}}
+        if is_pooled:
+            other = replace(held_out["model"][0], values=arrays["held_out_other"], unreachable=None)
+            of_labels = with_other_model(by_labels(target, folds, {**held_out, "other": [other]}),
+                                         _without_other(target, folds, held_out, arrays["held_out_learner"]))
+        else:
+            of_labels = by_labels(target, folds, held_out)
+        compared = {"by_labels": {**of_labels, **({"without_class_sizes": True} if has_sizes(target) else {})}}
     described = context.write_models(models)
     return {"models": {name: {**described[name], **model.attributes} for name, model in models.items()}, **compared}
+
+
+def _without_other(target: Target, folds: LabelFolds, held_out: dict[str, list[HeldOut]],
+                   learner: np.ndarray) -> dict[str, object]:
+    """Return what labels say of the learner alone and the baselines; its held-out values (l, c) are NaN if unknown."""
+    known = np.isfinite(learner).all(axis=1)
+    compared = [fold[known[fold]] for fold in folds.compared if known[fold].any()]
+    alone = {name: [replace(fits[0], folds=compared)] for name, fits in held_out.items() if fits}
+    alone["model"] = [replace(alone["model"][0], values=learner, unreachable=None)]
+    return by_labels(target, replace(folds, compared=compared), alone)
 
 
 def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight: np.ndarray | None, folds: LabelFolds,
@@ -320,9 +346,9 @@ GRAPH_LEARNER = Method(
         Step("selection", 15, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("vertex_values", 24, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 25, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 15, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 16, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, REPORT_TEXT, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..error_metric import ROOT, errors_among
 from ..page import Finding, Section, rendered
-from ..record import GUESSES, Attributes, Baseline, ReportText, RunRecord, interval_at, scores_at
+from ..record import GUESSES, OTHER, Attributes, Baseline, ReportText, RunRecord, interval_at, scores_at
 from ..text import at, counted, finite, listed, number, plain_label
 from ..verdict import HELPED, HURT, Verdict
 from .quality import class_rows_of, errors_drawing, has_other_model
@@ -25,7 +25,7 @@ def answer_section(run: RunRecord, report_text: ReportText, baselines: Sequence[
     combined = " Here it is combined with what another model says of the points." if has_other_model(run) else ""
     meaning_of = {"model": f"{report_text.model}{combined}"} | {
         baseline.name: f"{baseline.meaning} {baseline.of_classes if are_classes else ''}".rstrip()
-        for baseline in (*baselines, *GUESSES)}
+        for baseline in (*baselines, *GUESSES, OTHER)}
     if verdict.by.guess_meaning:
         meaning_of[verdict.by.guess[0]] = verdict.by.guess_meaning
     drawing, caption = errors_drawing(run.scores, verdict.by, "test points", "above")
