@@ -94,8 +94,8 @@ def measured_vectors(name: str, per_class: int, draw: int, args: argparse.Namesp
 def measured_tables(name: str, share: float, draw: int, args: argparse.Namespace) -> dict[str, Any]:
     X, y = load(name, args.points, draw)
     n_classes = int(y.max()) + 1
-    labels = draw_labels(y, share * len(y) / n_classes, [draw, 5], "random", fewest_classes=n_classes,
-                         fewest_per_class=2)
+    labels = draw_labels(y, share * len(y) / n_classes, [draw, 5], "random", fewest_classes=2,
+                         fewest_per_class=2 if n_classes == 2 else 0)  # rare ones of several may have none
     known, hidden = np.flatnonzero(labels >= 0), labels < 0
     boosting = HistGradientBoostingClassifier(random_state=0).fit(X[known], labels[known])
     line = {"boosting": accuracy(boosting.predict(X), y, hidden),
