@@ -173,7 +173,6 @@ def test_class_sizes_are_checked_before_the_graph_is_made(kind, sizes, monkeypat
         kind(class_sizes=sizes).fit(X, y)
 
 
-@pytest.mark.slow
 def test_a_number_for_a_graph_is_that_of_neighbors():
     X, _, y = digits()
     actual = LaplaceLearning(graph=5).fit(X, y)
@@ -198,6 +197,7 @@ def test_several_markers_of_no_label_among_texts_are_warned_of(marks, says):
     assert not words or re.search(says, words[0])
 
 
+@pytest.mark.slow
 def test_probabilities_are_calibrated_on_what_is_held_out():
     X, true, y = digits(10)
     free = y < 0
