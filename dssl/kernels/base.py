@@ -296,7 +296,8 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     require_finite(sampled, "the points hold")
     if sparse.issparse(sampled):
         between = squared_distances if metric == "euclidean" else city_block_distances
-        distances = between(sampled, sampled)[np.triu_indices(len(ids), 1)]
+        with np.errstate(over="ignore", invalid="ignore"):  # no such median is a bandwidth, see below
+            distances = between(sampled, sampled)[np.triu_indices(len(ids), 1)]
         distances = np.sqrt(distances) if metric == "euclidean" else distances
     else:
         distances = pdist(sampled, metric)
