@@ -3,7 +3,8 @@
 scikit-learn checks arrays. DataFrames of any library (`frames`) must have columns of numbers and booleans. SciPy's
 matrices become CSR. Memory maps, Zarr and HDF5 are read by ranges, never whole. Partitions of dask arrays and
 DataFrames are computed on their workers, and each is written there to its own part. float64 stays, and so does what
-whole numbers in memory tell beyond 2^24, as float64; every other number becomes float32, as in `Dataset`.
+whole numbers in memory tell beyond 2^24, as float64; numbers that are kept as objects or text become float64, as
+scikit-learn makes them; every other number becomes float32, as in `Dataset`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -82,7 +83,8 @@ def rows_of(X: PointsLike, execution: Execution, estimator: str | None = None) -
     require(not hidden, f"X is a masked array, {np.ma.count_masked(X) if hidden else 0} of its values hidden",
             why="what lies below a mask is not data, and a distance needs every value", fix=HINT, error=DataError)
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X  # scikit-learn makes float32 of Python's floats
-    wide = isinstance(X, np.ndarray) and ((X.dtype.kind == "f" and X.dtype.itemsize >= 8) or _is_beyond_float32(X))
+    wide = isinstance(X, np.ndarray) and (X.dtype.kind in "OU" or (X.dtype.kind == "f" and X.dtype.itemsize >= 8)
+                                          or _is_beyond_float32(X))
     array = check_array(X, accept_sparse="csr", dtype=np.float64 if wide else [np.float32, np.float64],
                         estimator=estimator, input_name="X")
     return CsrRows(array) if sparse.issparse(array) else ArrayRows(array)
@@ -189,6 +191,7 @@ def frame_dtype(dtypes: pd.Series) -> np.dtype:
 
 def frame_block(frame: pd.DataFrame) -> np.ndarray:
     """Return the columns of a table as one array (n, d); raise DataError naming the columns that lack a number."""
+    frame = frame.infer_objects()  # of columns of type object that hold numbers alone
     refuse_frame(frame, ENCODE)
     dtype = frame_dtype(frame.dtypes)
     if dtype == np.float32 and any(pd.api.types.is_integer_dtype(column.dtype) and

@@ -140,9 +140,9 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     scale : str
         How the features are scaled: "standardize", "unit_range", "max_abs",
         "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
@@ -275,11 +275,11 @@ class SemiSupervisedClassifier(SoftLabelsClassifier, AutomaticEstimator):
     """
     regressor = "SemiSupervisedRegressor"
 
-    def __init__(self, graph: KNNGraph | None = None, *, scale: ScalingKind = "auto", class_sizes: SizesLike = None,
-                 class_prior: PriorLike = None, class_weight: WeightLike = None, scoring: ClassScoring | None = None,
-                 base_estimator: OtherModel | None = None, class_embeddings: ArrayLike | None = None,
-                 classes: ArrayLike | None = None, memory_budget: int | str | None = None, unlabeled: object = None,
-                 random_state: int = 0):
+    def __init__(self, graph: KNNGraph | int | None = None, *, scale: ScalingKind = "auto",
+                 class_sizes: SizesLike = None, class_prior: PriorLike = None, class_weight: WeightLike = None,
+                 scoring: ClassScoring | None = None, base_estimator: OtherModel | None = None,
+                 class_embeddings: ArrayLike | None = None, classes: ArrayLike | None = None,
+                 memory_budget: int | str | None = None, unlabeled: object = None, random_state: int = 0):
         self.graph, self.scale, self.class_sizes = graph, scale, class_sizes
         self.class_prior, self.class_weight, self.scoring = class_prior, class_weight, scoring
         self.base_estimator, self.class_embeddings, self.classes = base_estimator, class_embeddings, classes
@@ -320,9 +320,9 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     scale : str
         How the features are scaled: "standardize", "unit_range", "max_abs",
         "unit_norm", "global_range" or "none"; or "auto", by the ranges of the
@@ -393,7 +393,7 @@ class SemiSupervisedRegressor(PointRegressor, AutomaticEstimator):
     True
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, scale: ScalingKind = "auto", loss: Loss = "squared",
+    def __init__(self, graph: KNNGraph | int | None = None, *, scale: ScalingKind = "auto", loss: Loss = "squared",
                  base_estimator: OtherModel | None = None, memory_budget: int | str | None = None,
                  unlabeled: object = None, random_state: int = 0):
         self.graph, self.scale, self.loss, self.base_estimator = graph, scale, loss, base_estimator

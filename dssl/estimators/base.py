@@ -17,7 +17,7 @@ from ..data.scaling.scaling import Scaling, scaled
 from ..execution.tasks import Execution, on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of
-from ..learners.target.target import Quantities, Target
+from ..learners.target.target import Classes, Quantities, Target
 from ..selection.duplicates import labeled_duplicates, repeated_in_words, rows_hashed
 from ..storage.blocks import Rows
 from ..storage.views import SelectedRows
@@ -87,6 +87,8 @@ class PointEstimator(PointPredictor):
         rows = self._points(X, execution, reset=True)
         target, weight = weighed(self._target(y, len(rows)), sample_weight, len(rows))
         self._check(target)
+        if isinstance(target, Classes):
+            target.require_room(len(rows))
         require_unequal(rows)
         self.scaling_, tried = self._chosen_scaling(X, rows, target, graph, execution)
         self._fit_X: PointsLike = X

@@ -48,7 +48,7 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
 
     def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = BANDWIDTH,
                  C: float = DeformedModel.C, eta: Eta = DeformedModel.eta,
-                 graph: KNNGraph | None = None, regularizer: RegularizerParams | None = None,
+                 graph: KNNGraph | int | None = None, regularizer: RegularizerParams | None = None,
                  n_landmarks: int | str = DeformedModel.n_landmarks,
                  tol: float = SolverParams.tol, scale: ScalingKind = "auto",
                  memory_budget: int | str | None = None, unlabeled: object = None,
@@ -160,9 +160,9 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in a
         dict. Only the ratios matter.
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     regularizer : RegularizerParams or None
         The regularizer of the graph; None is that of the normalized Laplacian with
         ridge 0.01 and power 2.
@@ -249,7 +249,7 @@ class LapSVC(CalibratedClassifier, DeformedKernelEstimator):
 
     def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = BANDWIDTH, C: float = DeformedModel.C,
                  eta: Eta = DeformedModel.eta, loss: str = SvmModel.loss, class_prior: PriorLike = None,
-                 class_weight: WeightLike = None, graph: KNNGraph | None = None,
+                 class_weight: WeightLike = None, graph: KNNGraph | int | None = None,
                  regularizer: RegularizerParams | None = None, n_landmarks: int | str = DeformedModel.n_landmarks,
                  tol: float = SolverParams.tol, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
                  unlabeled: object = None, random_state: int = 0):
@@ -282,9 +282,9 @@ class LapKernelRidge(PointRegressor, DeformedKernelEstimator):
         kernel alone. "auto" is the mean of the kernels of 0, 10 and 100, weighted
         by their leave-one-out residuals on the labels, of more than 3,000 labels
         by those of a sample, and by the spectral concentration of the graph.
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     regularizer : RegularizerParams or None
         The regularizer of the graph; None is that of the normalized Laplacian with
         ridge 0.01 and power 2.

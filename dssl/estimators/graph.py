@@ -47,7 +47,7 @@ class GraphEstimator(SoftLabelsEstimator, SearchedEstimator):
     groups: ClassVar[dict[str, type]] = {"graph": KNNGraph}
     predicts_by_lists = True
     model_: GraphModel
-    graph: KNNGraph | None
+    graph: KNNGraph | int | None
     random_state: int
 
     @abstractmethod
@@ -136,7 +136,7 @@ class OneSystemClassifier(GraphClassifier):
 
     learner: ClassVar[LearnerName]
 
-    def __init__(self, graph: KNNGraph | None = None, *, class_sizes: SizesLike = None,
+    def __init__(self, graph: KNNGraph | int | None = None, *, class_sizes: SizesLike = None,
                  class_prior: PriorLike = None, class_weight: WeightLike = None,
                  base_estimator: OtherModel | None = None, class_embeddings: ArrayLike | None = None,
                  classes: ArrayLike | None = None, tol: float = 1e-5, scale: ScalingKind = "auto",

@@ -21,7 +21,7 @@ class GraphKernelRidgeBase(GraphEstimator):
 
     vectorized = several = ("ridge", "power", "by_degree", "penalty", "weighting")
 
-    def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
+    def __init__(self, graph: KNNGraph | int | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", base_estimator: OtherModel | None = None,
                  tol: float = 0.1, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
@@ -63,9 +63,9 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     ridge : float, sequence or None
         What is added to the Laplacian, a number or several, each with each power;
         None is that of the family. The smaller the ridge, the farther a label
@@ -175,7 +175,7 @@ class GraphKernelRidge(GraphClassifier, GraphKernelRidgeBase):
     """
     regressor = "GraphKernelRidgeRegressor"
 
-    def __init__(self, graph: KNNGraph | None = None, *, ridge: float | Sequence[float] | None = None,
+    def __init__(self, graph: KNNGraph | int | None = None, *, ridge: float | Sequence[float] | None = None,
                  power: int | Sequence[int] = (1, 2, 3), by_degree: bool | Sequence[bool] = True, penalty: float = 0.1,
                  weighting: str = "loo", laplacian: str = "normalized", class_sizes: SizesLike = None,
                  class_prior: PriorLike = None, class_weight: WeightLike = None,
@@ -205,9 +205,9 @@ class GraphKernelRidgeRegressor(GraphRegressor, GraphKernelRidgeBase):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     ridge : float, sequence or None
         What is added to the Laplacian, a number or several, each with each power;
         None is that of the family. The smaller the ridge, the farther a label

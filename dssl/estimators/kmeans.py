@@ -60,11 +60,11 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
         "0.5*median".
     eta : float
         The weight of the graph against the base kernel, of "deformed", 0 to 1e8.
-    graph : KNNGraph or None
-        How the graph of "graph" and "deformed" is made from the points; None takes
-        the defaults. A graph that is already made is passed to `fit`. Of a graph in
-        more components than clusters only the largest are clustered, and points of
-        the others have no cluster, -1.
+    graph : KNNGraph, int or None
+        How the graph of "graph" and "deformed" is made from the points; an int is its
+        `n_neighbors`, and None takes the defaults. A graph that is already made is
+        passed to `fit`. Of a graph in more components than clusters only the largest
+        are clustered, and points of the others have no cluster, -1.
     regularizer : RegularizerParams or None
         The regularizer of the graph; None is that of the normalized Laplacian with
         ridge 0.01 and power 2.
@@ -136,7 +136,7 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
     _attributes: dict[str, JsonObject]  # the attributes of what the steps made, by step
 
     def __init__(self, n_clusters: int | str = 8, *, feature_map: str = "graph", kernel: str | Kernel = "rbf",
-                 bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | None = None,
+                 bandwidth: float | str = BANDWIDTH, eta: float = ETA, graph: KNNGraph | int | None = None,
                  regularizer: RegularizerParams | None = None, n_landmarks: int | str = "auto", n_init: int = 10,
                  max_clusters: int = 20, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
                  random_state: int = 0):

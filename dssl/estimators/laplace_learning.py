@@ -27,9 +27,9 @@ class LaplaceLearning(OneSystemClassifier):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     class_sizes : list, dict, "balanced" or None
         The known sizes of the classes, in the order of `classes_` or by class in a
         dict: counts or shares, or a pair of shares (low, high), of which a point in
@@ -139,9 +139,9 @@ class LaplaceLearningRegressor(GraphRegressor):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     base_estimator : str, estimator or None
         Another model, which is fitted to the labels and cross-validated on them:
         "boosting", "ridge", or any regressor; see `SemiSupervisedRegressor`.
@@ -205,9 +205,9 @@ class LaplaceLearningRegressor(GraphRegressor):
     True
     """
 
-    def __init__(self, graph: KNNGraph | None = None, *, base_estimator: OtherModel | None = None, tol: float = 1e-5,
-                 scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
-                 random_state: int = 0):
+    def __init__(self, graph: KNNGraph | int | None = None, *, base_estimator: OtherModel | None = None,
+                 tol: float = 1e-5, scale: ScalingKind = "auto", memory_budget: int | str | None = None,
+                 unlabeled: object = None, random_state: int = 0):
         self.graph, self.base_estimator, self.tol, self.scale = graph, base_estimator, tol, scale
         self.memory_budget, self.unlabeled, self.random_state = memory_budget, unlabeled, random_state
 

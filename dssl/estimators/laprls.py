@@ -47,7 +47,7 @@ class LapRLSEstimator(SearchedEstimator, KernelReader):
 
     def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
-                 landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | None = None,
+                 landmarks: float | str | LandmarkParams = "auto", graph: KNNGraph | int | None = None,
                  solver: str | SystemParams = "auto", cv: Folds = 5, fit_intercept: bool = True,
                  scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):
@@ -154,9 +154,9 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in a
         dict. Only the ratios matter.
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     solver : str or SystemParams
         How the systems are solved: "auto", "nystrom-direct" (Gram matrices),
         "nystrom-pcg" or "nystrom-cg"; or "direct", "pcg" or "cg", on all points
@@ -251,7 +251,7 @@ class LapRLSClassifier(CalibratedClassifier, LapRLSEstimator):
     def __init__(self, kernel: str | Kernel = "rbf", *, bandwidth: float | str = CHOSEN,
                  gamma_A: Penalty | Sequence[Penalty] = CHOSEN, gamma_I: Penalty | Sequence[Penalty] = CHOSEN,
                  landmarks: float | str | LandmarkParams = "auto", class_prior: PriorLike = None,
-                 class_weight: WeightLike = None, graph: KNNGraph | None = None,
+                 class_weight: WeightLike = None, graph: KNNGraph | int | None = None,
                  solver: str | SystemParams = "auto", cv: Folds = 5, fit_intercept: bool = True,
                  scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):

@@ -41,9 +41,9 @@ class LapRLSRegressor(PointRegressor, LapRLSEstimator):
         or as many as "sqrt" if these are more, with the labeled points among them,
         up to half. `LandmarkParams` says which as well: uniform, centers of
         k-means, or by leverage.
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     solver : str or SystemParams
         How the systems are solved: "auto", "nystrom-direct" (Gram matrices),
         "nystrom-pcg" or "nystrom-cg"; or "direct", "pcg" or "cg", on all points

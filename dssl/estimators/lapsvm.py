@@ -64,9 +64,9 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
         What labels weigh in the fit and in the frequencies of the classes: None, 1
         each; "balanced", the same in total for each class; or a weight by class in a
         dict. Only the ratios matter.
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     solver : str or SystemParams
         How the systems are solved: "auto", "nystrom-direct" (Gram matrices),
         "nystrom-pcg" or "nystrom-cg"; or "direct", "pcg" or "cg", on all points
@@ -162,7 +162,7 @@ class LapSVM(CalibratedClassifier, LapRLSEstimator):
                  loss: str | SmoothLoss = "squared_hinge", gamma_A: Penalty | Sequence[Penalty] = "auto",
                  gamma_I: Penalty | Sequence[Penalty] = "auto", landmarks: float | str | LandmarkParams = "auto",
                  class_prior: PriorLike = None, class_weight: WeightLike = None,
-                 graph: KNNGraph | None = None, solver: str | SystemParams = "auto", cv: Folds = 5,
+                 graph: KNNGraph | int | None = None, solver: str | SystemParams = "auto", cv: Folds = 5,
                  scale: ScalingKind = "auto", memory_budget: int | str | None = None, unlabeled: object = None,
                  random_state: int = 0):
         super().__init__(kernel, bandwidth=bandwidth, gamma_A=gamma_A, gamma_I=gamma_I, landmarks=landmarks,

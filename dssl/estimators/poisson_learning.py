@@ -20,9 +20,9 @@ class PoissonLearning(OneSystemClassifier):
 
     Parameters
     ----------
-    graph : KNNGraph or None
-        How the graph is made from the points; None takes the defaults. A graph that
-        is already made is passed to `fit`.
+    graph : KNNGraph, int or None
+        How the graph is made from the points; an int is its `n_neighbors`, and None
+        takes the defaults. A graph that is already made is passed to `fit`.
     class_sizes : list, dict, "balanced" or None
         The known sizes of the classes, in the order of `classes_` or by class in a
         dict: counts or shares, or a pair of shares (low, high) where only an interval

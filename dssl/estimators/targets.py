@@ -1,6 +1,7 @@
 """What estimators learn from: labels or quantities of any input, and their weights."""
 
 import warnings
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import column_or_1d
 
 from ..base.errors import DataError, ParameterError, explain, require
-from ..base.missing import missing_values
+from ..base.missing import is_missing_text, missing_values
 from ..base.types import MatrixLike
 from ..data.inputs import labels_of
 from ..graph.equal_rows import rows_differ
@@ -22,7 +23,7 @@ from .arguments import Learnable, NumbersLike, PriorLike, SizesLike
 
 
 def classes_of(y: MatrixLike, unlabeled: object, n: int, *, occurs: bool = True) -> Classes:
-    """Return the labels of n points; occurs : whether a marker that does not occur is refused.
+    """Return the labels of n points; occurs : whether a marker that does not occur is refused, several warned of.
 
     Raises DataError: y is of another length, or its labels are of no one kind; see `encode_labels`.
     """
@@ -30,7 +31,26 @@ def classes_of(y: MatrixLike, unlabeled: object, n: int, *, occurs: bool = True)
     codes, names = encode_labels(column_or_1d(y, warn=True) if column else y, unlabeled, occurs=occurs)
     require(len(codes) == n, f"y has {len(codes)} labels for {n} points", error=DataError,
             why="each point has a label or the marker of none", fix="pass one entry a point")
+    if occurs and names.dtype.kind == "U":
+        warn_of_markers(y, unlabeled)
     return Classes.of(codes, names)
+
+
+def warn_of_markers(y: MatrixLike, unlabeled: object) -> None:
+    """Warn where labels that are texts have several markers of none, of which one may be a class, as "NA" may."""
+    values = np.asarray(y, object).ravel()
+    marks = values[missing_values(values)].tolist()
+    counts = Counter(repr(mark.strip()) if isinstance(mark, str) else "None or NaN" for mark in marks)
+    if isinstance(unlabeled, str) and not is_missing_text(unlabeled):
+        counts[repr(unlabeled)] += int((values == unlabeled).sum())
+    texts = sorted({mark.strip() for mark in marks if isinstance(mark, str)} - {"", unlabeled})
+    if len(counts) > 1 and texts:
+        listed = ", ".join(f"{mark} ({count:,})" for mark, count in sorted(counts.items()))
+        warnings.warn(explain(f"{len(counts)} different markers of points without a label among labels that are texts: "
+                              f"{listed}", why="each is read as no label, and one of them may be a class",
+                              fix=f"if {texts[0]!r} is a class, give it another name: y = np.where(y == {texts[0]!r}, "
+                              f"{f'class {texts[0]}'!r}, y); if it is none, write one marker for all"),
+                      UserWarning, stacklevel=6)
 
 
 def tags_of(y: MatrixLike | None, unlabeled: object, n: int) -> Tags:

@@ -20,6 +20,7 @@ from ..base.digest import BANDWIDTH, JsonObject, multiple_of, plain, require_ran
 from ..base.errors import DataError, require
 from ..base.plugins import Registry
 from ..base.types import Matrix, MatrixLike
+from ..graph.equal_rows import rows_differ
 from ..storage.blocks import Rows, row_ranges
 from ..storage.csr import as_rows, largest_of_rows, unit_rows
 from .points import (
@@ -33,6 +34,7 @@ from .points import (
 )
 
 Metric = Literal["euclidean", "cityblock"]
+MEDIANS = (1e-95, 1e95)  # of distances, of which multiples are bandwidths
 FLOAT32_ROWS = 1024  # of a float32 block, evaluated at a time
 
 
@@ -285,7 +287,8 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
 
     Raises
     ------
-    DataError : fewer than two points, points that are not finite, or all sampled points equal.
+    DataError : points that are not finite, or all sampled points equal, as a single one is; or a median that is no
+        bandwidth, or none of its multiples.
     """
     points = as_rows(rows)
     ids = median_sample(len(points), random_state, sample)
@@ -293,15 +296,23 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     require_finite(sampled, "the points hold")
     if sparse.issparse(sampled):
         between = squared_distances if metric == "euclidean" else city_block_distances
-        distances = between(sampled, sampled)[np.triu_indices(len(ids), 1)]
+        with np.errstate(over="ignore", invalid="ignore"):  # no such median is a bandwidth, see below
+            distances = between(sampled, sampled)[np.triu_indices(len(ids), 1)]
         distances = np.sqrt(distances) if metric == "euclidean" else distances
     else:
         distances = pdist(sampled, metric)
     positive = distances[distances > 0]
-    require(positive.size > 0, f"all {len(ids)} sampled points are equal, or nearer than 1e-150, or there is only one",
-            why="the median distance is then zero, and no bandwidth follows from it", error=DataError,
-            fix="give the bandwidth as a number, or check units and values of the features")
-    return float(np.median(positive))
+    differ = positive.size > 0 or bool(rows_differ(sampled, sampled[np.zeros(len(ids), int)]).any())
+    require(differ, "all sampled points are equal, or there is only one", error=DataError,
+            why="the median distance is then zero, and no bandwidth follows from it",
+            fix="give the bandwidth as a number, or check the values of the features")
+    median = float(np.median(positive)) if positive.size else 0.0
+    values = sampled.data if sparse.issparse(sampled) else sampled
+    require(MEDIANS[0] <= median <= MEDIANS[1], f"values of the features are up to {np.abs(values).max():.3g} in "
+            "absolute value" + (f", and two points typically {median:.3g} apart" if 0 < median < np.inf else ""),
+            why=f"bandwidths follow from the median distance, from {MEDIANS[0]:g} to {MEDIANS[1]:g}, so that their "
+                "powers are neither zero nor infinite", fix="scale the features", error=DataError)
+    return median
 
 
 def diagonal_of(kernel: Kernel, X: Matrix) -> np.ndarray:

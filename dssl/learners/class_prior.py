@@ -164,6 +164,20 @@ class ClassPrior:
             return np.full(len(names), 1 / len(names))
         return smoothed(codes, len(names), weight)
 
+    def require_room(self, codes: np.ndarray, names: np.ndarray, n: int) -> None:
+        """Raise ParameterError where known sizes leave a class fewer of n points than labels, by half a point or more.
+
+        codes (l,) : of the labels. An interval leaves a class its upper end.
+        """
+        if self.sizes is None:
+            return
+        sizes, labeled = class_bounds(self.sizes, names).upper * n, np.bincount(codes, minlength=len(names))
+        few = np.flatnonzero(sizes <= labeled - 0.5)
+        require(not len(few), f"class_sizes leaves {sizes[few[:1]].round(1).tolist()} of {n} points to class "
+                f"{names[few[:1]].tolist()}, of which {labeled[few[:1]].tolist()} are labeled",
+                why="sizes are those of all points, labeled and unlabeled, and only their ratios count",
+                fix="correct class_sizes, or leave it out")
+
     def to_dict(self) -> JsonObject:
         return {"source": self.source, "ordered": self.ordered, "named": self.named}
 

@@ -153,6 +153,7 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     """Fit the model, the supervised baseline and the nearest label; write the model's values at the points."""
     target, points, execution = context.target(params.prior), context.points("train"), context.execution
     if isinstance(target, Classes):
+        target.require_room(len(points))
         target = with_scoring(target, params.scoring)
     weight, shares = context.label_weights(target, params.weight), known_shares(params.prior.sizes, target)
     other = OtherModel.of(context, target, params.base_estimator, params.family.random_state)

@@ -318,7 +318,7 @@ def points_notes(attributes: Attributes) -> list[str]:
 
 LABELS = Stage("labels", 12, ("dataset", "split"), LabelParams.of, make_labels, _labels_cost, "label fewer points",
                files=("source", "labels", OPINION), notes=labels_notes, grows=True)
-POINTS = Stage("points", 11, ("dataset", "split"), lambda spec: spec.scaling, make_points,
+POINTS = Stage("points", 12, ("dataset", "split"), lambda spec: spec.scaling, make_points,
                lambda f, spec: points_cost(f, spec.scaling.kind), "read fewer columns, or lower data.read.block_rows",
                files=("source",), section=data_section, notes=points_notes, grows=True)
 
@@ -359,5 +359,5 @@ def _scaled_points_cost(f: PlanInputs, spec: Spec) -> Cost:
     return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
-SCALED_POINTS = replace(POINTS, version=12, needs=("dataset", "split", "labels"), params=ScaleParams.of,
+SCALED_POINTS = replace(POINTS, version=13, needs=("dataset", "split", "labels"), params=ScaleParams.of,
                         make=make_scaled_points, cost=_scaled_points_cost)

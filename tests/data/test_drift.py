@@ -47,7 +47,7 @@ def test_p_values_are_those_of_fisher():
         smaller = min(stats.fisher_exact([[k, n - k], [k_usual, n_usual - k_usual]], alternative=side).pvalue
                       for side in ("less", "greater"))
         assert_allclose(two_sided(np.array([k]), n, np.array([k_usual]), n_usual), min(1, 2 * smaller), rtol=1e-9)
-    usual = Usual(np.zeros((3, 1)), np.full((3, 1), 10), 2, 80)
+    usual = Usual(np.zeros(1), np.zeros(1), np.zeros((3, 1)), np.full((3, 1), 10), 2, 80)
     one_sided = stats.fisher_exact([[9, 31], [2, 78]], alternative="greater").pvalue
     assert_allclose(Drift.between(usual, 40, 9, np.full((3, 1), 5)).p_value, one_sided, rtol=1e-9)
 

@@ -416,3 +416,14 @@ def test_whole_numbers_beyond_float32_keep_their_digits(of):
     X = X.astype(np.uint64) if of is np.asarray else X
     assert rows_of(of(X), InProcess(1)).read_all().tolist() == X.astype(np.float64).tolist()
     assert rows_of(of(X - 3 * 10**10), InProcess(1)).dtype == np.float32
+
+
+def test_numbers_that_are_kept_as_objects_or_text_keep_their_digits():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    for numbers in (pd.DataFrame(X).astype(object), X.astype(object), X.astype(str)):
+        rows = rows_of(numbers, HERE)
+        assert rows.dtype == np.float64
+        assert_array_equal(rows.read_all(), X)
+    mixed = pd.DataFrame({"a": [1, 2.5, True], "b": [1, 2, 3]}, dtype=object)
+    with pytest.raises(DataError, match=r"1 of 2 columns hold no numbers: 'a' \(object\)"):
+        rows_of(mixed, HERE)

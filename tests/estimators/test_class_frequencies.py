@@ -15,6 +15,7 @@ from dssl import (
     MultiscaleKernelClassifier,
     PoissonLearning,
     SemiSupervisedClassifier,
+    TransductiveSVC,
 )
 from dssl.base.errors import ParameterError
 from dssl.learners.class_prior import EQUAL, LABELS
@@ -150,6 +151,16 @@ def test_sizes_are_the_prior():
         SemiSupervisedClassifier(class_prior="equal", class_sizes=[160, 40]).fit(X, y)
     model = SemiSupervisedClassifier(class_sizes=[160, 40]).fit(X, y)
     assert (model.predict(X) == true).mean() > 0.95
+
+
+@pytest.mark.parametrize("estimator", [SemiSupervisedClassifier, GraphKernelRidge, LaplaceLearning, TransductiveSVC])
+def test_sizes_below_the_number_of_labels_are_refused(estimator):
+    X, y, _ = blobs((4, 4))
+    for sizes in ([1e9, 1], [197, 3], [0.985, 0.015], [(0.9, 1), (0, 0.015)]):
+        with pytest.raises(ParameterError, match=r"of 200 points to class \[1\], of which \[4\] are labeled"):
+            estimator(class_sizes=sizes).fit(X, y)
+    for sizes in ([196.4, 3.6], [196, 4], [(0.1, 1), (0, 0.02)]):
+        estimator(class_sizes=sizes).fit(X, y)
 
 
 def test_the_label_that_is_held_out_does_not_say_how_its_value_is_moved():

@@ -1,6 +1,7 @@
 """`LaplaceLearning`, `PoissonLearning`, `GraphKernelRidge` and their regressors as estimators."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -163,12 +164,37 @@ def test_known_class_sizes_are_kept(kind):
 
 
 @pytest.mark.parametrize("kind", [PoissonLearning, SemiSupervisedClassifier])
-@pytest.mark.parametrize("sizes", [[1, 2], [1] * 9 + [0], [np.nan] * 10, {"one": 3}, dict.fromkeys(range(9), 1)])
+@pytest.mark.parametrize("sizes", [[1, 2], [1] * 9 + [0], [1] * 9 + [1e9], [np.nan] * 10, {"one": 3},
+                                   dict.fromkeys(range(9), 1)])
 def test_class_sizes_are_checked_before_the_graph_is_made(kind, sizes, monkeypatch):
     X, _, y = digits(1)
     monkeypatch.setattr(kind, "_graph", lambda *arguments: pytest.fail("the graph is made"))
     with pytest.raises(ParameterError, match="class_sizes"):
         kind(class_sizes=sizes).fit(X, y)
+
+
+def test_a_number_for_a_graph_is_that_of_neighbors():
+    X, _, y = digits()
+    actual = LaplaceLearning(graph=5).fit(X, y)
+    assert_array_equal(actual.transduction_, LaplaceLearning(KNNGraph(n_neighbors=5)).fit(X, y).transduction_)
+    with pytest.raises(ParameterError, match=r"n_neighbors=5\.0, expected an integer"):
+        LaplaceLearning(graph=5.0).fit(X, y)
+
+
+@pytest.mark.parametrize(("marks", "says"), [
+    (["", "NA"], r"2 different markers .*: '' \(15\), 'NA' \(15\)"), ([None, "NA"], r"'NA' \(15\), None or NaN \(15\)"),
+    (["none", "?"], r"'\?' \(15\), 'none' \(15\)"), (["", ""], None), (["NA", "NA"], None), ([None, ""], None)])
+def test_several_markers_of_no_label_among_texts_are_warned_of(marks, says):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.array([*["oak"] * 15, *["ash"] * 15, *[marks[0]] * 15, *[marks[1]] * 15], object)
+    model = LaplaceLearning(unlabeled="none" if "none" in marks else None)
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    words = [str(warning.message) for warning in raised if "markers" in str(warning.message)]
+    assert model.classes_.tolist() == ["ash", "oak"]
+    assert len(words) == (says is not None)
+    assert not words or re.search(says, words[0])
 
 
 @pytest.mark.slow

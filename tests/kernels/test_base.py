@@ -179,7 +179,7 @@ def test_median_bandwidth_of_a_sample_follows_the_seed_and_is_close():
 
 
 @pytest.mark.parametrize(("X", "says"), [
-    (np.ones((5, 2)), "all 5 sampled points are equal"),
+    (np.ones((5, 2)), "all sampled points are equal"),
     (points(1), "there is only one"),
     (np.array([[1.0], [np.nan]]), "NaN"),
 ])
@@ -234,3 +234,13 @@ def test_distances_of_few_and_many_points_have_the_same_bits(monkeypatch):
     for found, again in zip(few, (squared_distances(X, Z), squared_distances(X, X)), strict=True):
         assert_array_equal(found, again)
     assert_array_equal(few[1], few[1].T)
+
+
+@pytest.mark.parametrize(("unit", "says"), [
+    (1e150, r"up to \d\.\d+e\+150 in absolute value, and two points typically"), (1e200, "up to"), (1e120, "typically"),
+    (1e-120, "typically"), (1e-200, r"up to \d\.\d+e-200 in absolute value\n")])
+@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_median_that_is_no_bandwidth_is_refused_as_a_matter_of_the_features(unit, says, as_given):
+    X = np.random.default_rng(0).normal(size=(50, 3)) * unit
+    with pytest.raises(DataError, match=f"(?s){says}.*scale the features"):
+        median_bandwidth(as_given(X), 0)

@@ -84,7 +84,7 @@ def test_the_median_distance_leaves_copies_out(metric):
     assert median_bandwidth(CsrRows(X), 0, metric=metric) == pytest.approx(
         median_bandwidth(X.toarray(), 0, metric=metric), rel=1e-12)
     copies = as_csr(np.tile(X.toarray()[:1], (5, 1)))
-    with pytest.raises(DataError, match="all 5 sampled points are equal"):
+    with pytest.raises(DataError, match="all sampled points are equal"):
         median_bandwidth(CsrRows(copies), 0, metric=metric)
     X.data[3] = np.nan
     with pytest.raises(DataError, match="NaN or infinite"):

@@ -196,6 +196,13 @@ def test_class_sizes_are_of_the_classes(fields, tmp_path):
                 execution=InProcess(1))
 
 
+@pytest.mark.parametrize("kind", ["graph", "automatic"])
+def test_class_sizes_below_the_number_of_labels_are_refused(kind, fields, tmp_path):
+    spec = {name: value for name, value in fields.items() if kind == "graph" or name not in ("kernel", "baselines")}
+    with pytest.raises(ParameterError, match="class_sizes leaves"):
+        run({**spec, "model": {"kind": kind, "class_sizes": [1e9, 1, 1]}}, workspace=tmp_path, execution=InProcess(1))
+
+
 def test_what_names_the_stages(fields):
     def addresses(*overrides):
         return {stage["name"]: stage["address"] for stage in plan(fields, set=overrides, workspace="nowhere").records()}

@@ -28,10 +28,13 @@ QUARTILES = np.array([0.25, 0.5, 0.75])
 class Usual:
     """What is usual of training rows, from a sample of n of them.
 
-    quartiles : (3, d), values of the sample. up_to : (3, d), how many values are up to each. n_out : how many rows of
-    the sample are out of the range of all other training rows.
+    smallest, largest : (d,), of all training rows but outliers. quartiles : (3, d), values of the sample. up_to :
+    (3, d), how many values are up to each. n_out : how many rows of the sample are out of the range of all other
+    training rows but outliers.
     """
 
+    smallest: np.ndarray
+    largest: np.ndarray
     quartiles: np.ndarray
     up_to: np.ndarray
     n_out: int
@@ -48,16 +51,18 @@ class Usual:
         for end in ends:
             at_end = values == end
             out |= at_end & (at_end.sum(axis=0) == 1)
-        return cls(quartiles, up_to, int(out.any(axis=1).sum()), len(values))
+        return cls(smallest, largest, quartiles, up_to, int(out.any(axis=1).sum()), len(values))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that `from_arrays` takes."""
-        return {"quartiles": self.quartiles, "up_to": self.up_to, "usual": np.array([self.n_out, self.n])}
+        return {"usual_smallest": self.smallest, "usual_largest": self.largest, "quartiles": self.quartiles,
+                "up_to": self.up_to, "usual": np.array([self.n_out, self.n])}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Usual":
         """Return what `to_arrays` described."""
-        return cls(arrays["quartiles"], arrays["up_to"], *map(int, arrays["usual"]))
+        return cls(arrays["usual_smallest"], arrays["usual_largest"], arrays["quartiles"], arrays["up_to"],
+                   *map(int, arrays["usual"]))
 
 
 def counted(X: np.ndarray, quartiles: np.ndarray, smallest: np.ndarray, largest: np.ndarray) -> tuple[int, np.ndarray]:
@@ -93,9 +98,11 @@ class Drift:
     n : int
         The new points.
     n_out : int
-        How many of them are out of the range of the training points in some column.
+        How many of them are out of the range of the training points, outliers apart, in
+        some column.
     usual_share : float
-        The share of training points that are out of the range of all others.
+        The share of training points that are out of the range of all others, outliers
+        apart.
     p_value : float
         The probability of so many points out of range if nothing has changed.
     columns : tuple of ColumnDrift
@@ -135,8 +142,8 @@ class Drift:
         """Return what has changed, in sentences; none where chance explains it."""
         said = []
         if self.p_value < FALSE_ALARMS / 2:
-            said.append(f"{self.n_out / self.n:.2%} of the points are out of the range of the training points; of the "
-                        f"training points {self.usual_share:.2%} are out of the range of all others")
+            said.append(f"{self.n_out / self.n:.2%} of the points are out of the range of the training points, "
+                        f"outliers apart; of the training points {self.usual_share:.2%} are, each beside all others")
         if self.columns:
             first = self.columns[0]
             said.append(f"{len(self.columns)} of {self.n_columns} columns are distributed otherwise than in training, "

@@ -3,7 +3,8 @@
 A value is out of range if it is below the smallest or above the largest value of the training points. A point is an
 outlier if some value is out of range by more than the width of the range: in that column it is farther from every
 training point than any two of these are from each other, so its prediction is an extrapolation. A constant column has
-no width, and makes no point an outlier.
+no width, and makes no point an outlier. Of training points that are outliers themselves, as with a code of -999, those
+at the other end do not count for the width.
 
 Some values of new points are out of range by chance. A column is notable if it makes a point an outlier, or if more of
 its values are out of range than chance explains: of m new and n training values in random order, the k largest are all
@@ -35,7 +36,7 @@ class OutOfRange(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """The ranges of the columns of n training rows; smallest, largest : float64 (d,).
+    """The ranges of the columns of n training rows; smallest, largest : float64 (d,), outliers among them.
 
     usual : what a sample of the training rows says of their distribution; None of sparse rows.
     """
@@ -50,15 +51,25 @@ class Ranges:
         return {"smallest": self.smallest, "largest": self.largest,
                 **({} if self.usual is None else self.usual.to_arrays())}
 
+    def outer(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values (d,) below and above which a value makes its point an outlier."""
+        inner = (self.smallest, self.largest) if self.usual is None else (self.usual.smallest, self.usual.largest)
+        with np.errstate(over="ignore"):
+            width_below, width_above = inner[1] - self.smallest, self.largest - inner[0]
+            return (self.smallest - np.where(width_below > 0, width_below, np.inf),
+                    self.largest + np.where(width_above > 0, width_above, np.inf))
+
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], n: int) -> "Ranges":
         """Return the ranges that `to_arrays` described, of n rows."""
         return cls(arrays["smallest"], arrays["largest"], n, Usual.from_arrays(arrays) if "usual" in arrays else None)
 
-    def compare(self, rows: Rows, execution: Execution, parts: Parts | None = None) -> "Comparison":
+    def compare(self, rows: Rows, execution: Execution, parts: Parts | None = None, *,
+                drift: bool = True) -> "Comparison":
         """Compare new points (m, d) with the ranges, in one pass over them by blocks.
 
-        A task needs 24 bytes per number. parts : stores which points are outliers; temporary by default.
+        A task needs 24 bytes per number. parts : stores which points are outliers; temporary by default. drift :
+        whether distributions are compared, where that of the training rows is known.
 
         Raises
         ------
@@ -71,11 +82,13 @@ class Ranges:
         rows = execution.share_rows(rows)
         height = max(1, min(rows_that_fit(execution.memory_budget, 24 * d, n), LARGEST_BLOCK // (8 * d)))
         parts.allocate("outliers", (n,), bool, height)
-        shared = execution.share(**self.to_arrays())
+        usual = self.usual if drift else None
+        low, high = self.outer()
+        shared = execution.share(**replace(self, usual=usual).to_arrays(), low=low, high=high)
         spans = row_ranges(n, height)
         receipts = execution.map([RangeTask(rows, shared, start, stop) for start, stop in spans], parts)
         columns = dict[int, ColumnOutOfRange]()
-        up_to = np.zeros((len(QUARTILES) if self.usual else 0, d), np.int64)
+        up_to = np.zeros((len(QUARTILES) if usual else 0, d), np.int64)
         for index in range(len(spans)):
             part = parts.read(index, ("columns", "up_to"))
             up_to += part["up_to"]
@@ -91,7 +104,7 @@ def warn_out_of_range(ranges: Ranges, rows: Rows, execution: Execution, names: S
 
     Their distribution is not compared: nothing is counted by the quartiles.
     """
-    notes = replace(ranges, usual=None).compare(rows, execution).notes(names)
+    notes = ranges.compare(rows, execution, drift=False).notes(names)
     if notes:
         warnings.warn(explain("; ".join(notes), why="predictions for such points are extrapolations",
                               fix="check that the columns are those of the fit, in the same units"),
@@ -129,16 +142,13 @@ class RangeDescription(TypedDict):
     notable: bool
 
 
-def out_of_range(X: Matrix, smallest: np.ndarray, largest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def out_of_range(X: Matrix, smallest: np.ndarray, largest: np.ndarray, low: np.ndarray,
+                 high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which points of a block (b, d) are outliers, (b,) bool, and k columns with values out of range, (k, 6).
 
     The second is float64: column; values below, above, and out by more than the width; smallest and largest value.
+    smallest, largest : (d,), the ranges. low, high : (d,), beyond which a value makes its point an outlier.
     """
-    with np.errstate(over="ignore"):
-        width = largest - smallest
-        reach = np.where(width > 0, width, np.inf)
-        low = smallest - reach
-        high = largest + reach
     if is_sparse(X):  # entries that are not stored are zeros, which may be out of range
         chosen = np.unique(np.concatenate([X.indices[(X.data < smallest[X.indices]) | (X.data > largest[X.indices])],
                                            np.flatnonzero((smallest > 0) | (largest < 0))]))
@@ -170,11 +180,11 @@ class RangeTask:
     def __call__(self, out: PartWriter) -> Receipt:
         ranges = self.ranges.load()
         X: Matrix = self.rows.read(self.start, self.stop)
-        outliers, columns = out_of_range(X, ranges["smallest"], ranges["largest"])
+        outliers, columns = out_of_range(X, ranges["smallest"], ranges["largest"], ranges["low"], ranges["high"])
         n_out, up_to = 0, np.empty((0, X.shape[1]), np.int64)
         if "quartiles" in ranges:
-            n_out, up_to = counted(X.toarray() if is_sparse(X) else X, ranges["quartiles"], ranges["smallest"],
-                                   ranges["largest"])
+            n_out, up_to = counted(X.toarray() if is_sparse(X) else X, ranges["quartiles"],
+                                   ranges["usual_smallest"], ranges["usual_largest"])
         return {**out.write(columns=columns, up_to=up_to), **out.write_rows(self.start, outliers=outliers),
                 "outliers": int(outliers.sum()), "out": n_out}
 
@@ -184,8 +194,8 @@ class Comparison:
     """The result of comparing n new points with ranges.
 
     is_outlier : Rows of bool, (n,). n_outliers : their number. columns : those with values out of range, in order.
-    n_out : how many points have a value out of range. up_to (3, d) : how many of the values of a column are up to each
-    quartile of the training rows, (0, d) where these are not known.
+    n_out : how many points have a value out of the range of training rows but outliers. up_to (3, d) : how many of the
+    values of a column are up to each quartile of the training rows, (0, d) where these are not compared.
     """
 
     ranges: Ranges
@@ -198,9 +208,9 @@ class Comparison:
 
     @cached_property
     def drift(self) -> Drift | None:
-        """The change of distribution; None where that of the training rows is not known, as of sparse ones."""
+        """The change of distribution; None where it was not compared, or that of the training rows is not known."""
         usual = self.ranges.usual
-        return None if usual is None else Drift.between(usual, self.n, self.n_out, self.up_to)
+        return None if usual is None or not len(self.up_to) else Drift.between(usual, self.n, self.n_out, self.up_to)
 
     def require_drift(self) -> Drift:
         """Return the change of distribution; raise DataError where that of the training rows is not known."""

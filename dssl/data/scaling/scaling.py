@@ -75,7 +75,7 @@ class Scaling:
         `ranges`, the largest range over the lower quartile; how `numbers` are scaled; the number of columns that are
         `categories`; the `level_distance` of two levels of a category; and `narrow_columns`, columns that are much
         narrower than the others of their unit. `outliers` is there if a cell is an outlier.
-    seen : the ranges of the training rows without outliers, if it was fitted here; not part of its arrays.
+    seen : the ranges of the training rows, if it was fitted here; not part of its arrays.
     """
 
     kind: ScalingKind
@@ -190,14 +190,15 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
         for kind in kinds:
             require_zeros_stay(kind, n, d)
     moments = fit_moments(rows, ids, execution, largest_block)
+    smallest, largest = moments["smallest"], moments["largest"]
     made: dict[ScalingKind, Scaling] = {}
     sample = None if rows.is_sparse else moments.pop("sample")
     reaches = None if sample is None else Reaches.of(sample)
-    if cuts and reaches is not None and reaches.exceeded(moments["smallest"], moments["largest"]):
+    if cuts and reaches is not None and reaches.exceeded(smallest, largest):
         moments = fit_moments(rows, ids, execution, largest_block, reaches)
     max_listed = MAX_LISTED if rows.is_sparse else d
     usual = None if sample is None else Usual.of(sample, moments["smallest"], moments["largest"])
-    seen = Ranges(moments["smallest"], moments["largest"], int(moments["count"]), usual)
+    seen = Ranges(smallest, largest, int(moments["count"]), usual)
     for kind in kinds:
         made[kind] = _scaling_of(kind, moments, feature_names, max_listed) if kind != "auto" else _by_ranges(
             moments, rows, ids, np.zeros(d, bool) if categories is None else categories, feature_names, max_listed)

@@ -194,6 +194,10 @@ class Classes(Target):
         prior.shares(self.coded, self.names, None)  # raises for wrong classes
         return replace(self, prior=prior)
 
+    def require_room(self, n: int) -> None:
+        """Raise ParameterError where known sizes leave a class fewer of n points than labels."""
+        self.prior.require_room(self.coded, self.names, n)
+
     def label_weights(self, weight: ClassWeight, given: np.ndarray | None = None) -> np.ndarray | None:
         return relative_weights(weight.weights(self.coded, self.names, relative_weights(given)))
 

@@ -107,6 +107,8 @@ def make_values(context: Context, params: LearnerSearch) -> dict[str, Any]:
     learner = _learner(context, params)
     columns: KernelColumns = {}
     target, graph, execution = context.target(params.prior), context.graph(), context.execution
+    if isinstance(target, Classes):
+        target.require_room(len(graph.vertices.vertex))
     weight = context.label_weights(target, params.weight)
     other = OtherModel.of(context, target, params.base_estimator, params.random_state)
     if other is not None:

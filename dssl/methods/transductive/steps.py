@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ...base.digest import JsonObject
-from ...base.errors import require
 from ...base.units import MEMORY_BUDGET
 from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams, Landmarks, choose_landmarks, landmark_count
@@ -184,21 +183,16 @@ def sizes_of(target: Classes, n: int, weight: np.ndarray | None) -> np.ndarray |
 
     Known sizes are those of all points; of other frequencies than the labels', those of the unlabeled points.
 
-    Raises ParameterError: known sizes leave fewer points than are labeled, by half a point or more.
+    Raises ParameterError: as `ClassPrior.require_room`.
     """
     if target.prior == LABELS:
         return None
+    target.require_room(n)
     shares, labeled = target.prior.shares(target.coded, target.names, weight), np.bincount(
         target.coded, minlength=len(target.names))
-    if target.prior.source != "sizes":
-        return shares * (n - len(target.labeled)) + labeled
-    sizes = shares * n
-    few = np.flatnonzero(sizes <= labeled - 0.5)
-    require(not len(few), f"class_sizes leaves {sizes[few[:1]].round(1).tolist()} of {n} points to class "
-            f"{target.names[few[:1]].tolist()}, of which {labeled[few[:1]].tolist()} are labeled",
-            why="sizes are those of all points, labeled and unlabeled",
-            fix="correct class_sizes, or leave it out to take the shares of the labels")
-    return sizes
+    if target.prior.source == "sizes":
+        return np.maximum(shares * n, labeled)
+    return shares * (n - len(target.labeled)) + labeled
 
 
 def known_signs(target: Classes, n: int, folds: Sequence[np.ndarray]) -> np.ndarray:
