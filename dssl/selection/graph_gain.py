@@ -1,6 +1,7 @@
 """Held-out error with and without the graph, and a paired test of their difference."""
 
 from dataclasses import asdict, dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -40,7 +41,8 @@ class Gain:
     whose test counts points. The last contains 0 exactly where the test is not significant. p_value, verdict : of the
     paired test (`comparison.compare`). without_class_sizes : whether the model has class sizes, which the held-out
     predictions do not use. all_labeled : whether there are no unlabeled points. single_labels : those that are the only
-    one of their class, which are not among the n.
+    one of their class, which are not among the n. guess : the error of what needs no model, which predicts `guessed` of
+    each: the most frequent of these labels, or their mean; None in another scoring, and of labels that are all equal.
     """
 
     metric: str
@@ -57,6 +59,8 @@ class Gain:
     without_class_sizes: bool = False
     all_labeled: bool = False
     single_labels: int = 0
+    guess: float | None = None
+    guessed: str = ""
 
     @property
     def helps(self) -> bool:
@@ -94,10 +98,12 @@ class Gain:
         more = "1 more is the only one of its class" if self.single_labels == 1 else (
             f"{self.single_labels} more are the only ones of their classes")
         single = f" ({more})" if self.single_labels else ""
+        useless = "" if self.guess is None or self.with_graph < self.guess else (
+            f"; {self.guessed} for each of them has {self.metric} {shown(self.guess)}, which is no worse")
         return (f"the {self.n} held-out labels{single} are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"
-                f"{sizes}){then}{meaning}")
+                f"{sizes}){then}{meaning}{useless}")
 
     def described(self) -> dict[str, object]:
         """Return all of it; JSON."""
@@ -155,7 +161,26 @@ def gain_of(target: Target, coding: Coding, with_graph: np.ndarray, baseline: np
                         for predicted in (ours, other))
     return Gain(name, shown[0] * unit, shown[1] * unit, difference * unit, standard_error * unit, len(ours),
                 pair.p_value, verdict, ends, other_ends,
-                pair.interval_of_increase(unit) if weight is None else None, without_class_sizes)
+                pair.interval_of_increase(unit) if weight is None else None, without_class_sizes,
+                **_guess(target, w, unit))
+
+
+class Guess(TypedDict):
+    """The error of what needs no model, and what that predicts of each label; see `Gain`."""
+
+    guess: float | None
+    guessed: str
+
+
+def _guess(target: Target, shares: np.ndarray, unit: float) -> Guess:
+    """Return the error of the most frequent class, or of the mean, of labels in units with weights `shares` (l,)."""
+    if isinstance(target, Classes):
+        frequencies = np.bincount(target.coded, shares, len(target.names))
+        guessed, guess = str(target.names[frequencies.argmax()]), float(frequencies.sum() - frequencies.max())
+    else:
+        residuals = target.columns() - shares @ target.columns()
+        guessed, guess = "their mean", float(np.sqrt(shares @ (residuals**2).sum(axis=1))) * unit
+    return {"guess": guess if guess > 0 else None, "guessed": guessed}
 
 
 def _interval(metric: PointMetric, losses: np.ndarray, shares: np.ndarray, is_classes: bool,

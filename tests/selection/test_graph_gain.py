@@ -45,6 +45,22 @@ def test_estimators_and_pipelines_say_the_same_of_discordant_pairs(n, wins, loss
     assert gain.in_words().endswith("the unlabeled points change none of these" if same else MEANINGS[verdict])
 
 
+@pytest.mark.parametrize(("wrong", "is_said"), [(2, False), (3, True), (5, True)])
+def test_words_say_where_the_most_frequent_label_is_as_good(wrong, is_said):
+    codes = np.repeat([0, 1], [9, 3])
+    right = np.where(np.arange(12) < wrong, -1.0, 1.0)[:, None] * np.where(codes == 1, 1.0, -1.0)[:, None]
+    gain, _ = gain_and_verdict(Classes(np.arange(12), codes, np.array(["no", "yes"])), right, right)
+    assert (gain.guess, gain.guessed) == (0.25, "no")
+    assert gain.in_words().endswith("; no for each of them has error 25.0 %, which is no worse") == is_said
+
+    y = np.array([1.0, 2.0, 6.0, 7.0])
+    target = Quantities.of(y)
+    gain, _ = gain_and_verdict(target, target.columns() + wrong, target.columns())
+    assert gain.guess == pytest.approx(y.std())
+    words = f"; their mean for each of them has rmse {y.std():.4g}, which is no worse"
+    assert gain.in_words().endswith(words) == is_said
+
+
 def test_words_say_that_held_out_predictions_do_not_use_the_class_sizes():
     target, with_graph, baseline = discordant(100, 12, 1)
     gain = gain_of(target, Scores(target.names), with_graph, baseline, None, WRONG_CLASS, without_class_sizes=True)
