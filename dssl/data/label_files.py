@@ -6,6 +6,7 @@ other columns are ignored.
 """
 
 import csv
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from .columns import folded, spellings
 
 ROW = "row"
 LABEL = "label"
+SHOWN = 10  # lines that an error lists
 ANY = "*"  # a column of identifiers that is not known yet
 SUGGESTED = (ROW, "file", "line", "score", "predicted", "probability", LABEL)  # columns beside those of the source
 
@@ -36,16 +38,32 @@ class Identifiers:
 
 @dataclass(frozen=True)
 class LabelLine:
-    """A line with a label. origin : its file and line number. name : of its row, an identifier or a number.
+    """A line with a label. number : of the line, counted from 1. name : of its row, an identifier or a number.
 
     weight : its cell in the column of weights, None if its file has no such column, or none is read.
     """
 
-    origin: str
+    path: Path
+    number: int
     name: str
     is_identifier: bool
     label: str
     weight: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Return the file and the line number."""
+        return f"{self.path}, line {self.number}"
+
+
+def listed_lines(lines: Sequence[LabelLine]) -> str:
+    """Return files, line numbers and names of rows of the first `SHOWN` lines, and how many others there are."""
+    texts, path = [], None
+    for line in lines[:SHOWN]:
+        texts.append(f"{line.origin if line.path != path else f'line {line.number}'}: {line.name!r}")
+        path = line.path
+    others = len(lines) - SHOWN
+    return "; ".join(texts) + (f"; and {others:,} more" if others > 0 else "")
 
 
 def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = None,
@@ -69,6 +87,32 @@ def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = No
 def have_column(paths: Sequence[Path], column: str) -> bool:
     """Return whether all files of labels have a column."""
     return all(column in _header(_cells(path)) for path in paths)
+
+
+def names_rows(paths: Sequence[Path], column: str) -> bool:
+    """Return whether a file of labels that lacks the column `row` has a column of the source."""
+    headers = [_header(_cells(path)) for path in paths]
+    return any(ROW not in header and column_beside(column) in header for header in headers)
+
+
+def require_naming_columns(paths: Sequence[Path], columns: Collection[str]) -> None:
+    """Raise DataError if a file of labels has no column of labels, or none that names rows.
+
+    columns : of the source; none where it is no table.
+    """
+    beside = {column_beside(name) for name in columns}
+    for path in paths:
+        header = _header(_cells(path))
+        named = ROW in header or not beside.isdisjoint(header)
+        require(header.count(LABEL) == 1 and named, f"{path} has the columns {', '.join(header) or '(none)'}",
+                why=f"{LABEL} is read from it, and which row has that label: {ROW}, its number, or the column of the "
+                "source's identifiers", error=DataError, fix="name the columns in its first line, separated by "
+                "commas, as in row,label" + (", or by the name that identifiers have in the source" if beside else ""))
+
+
+def label_texts(paths: Sequence[Path]) -> set[str]:
+    """Return the different labels of files, as they are spelled; raises as `count_label_files` does."""
+    return {line.label for line in _some_lines(paths, ANY, None)}
 
 
 def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
@@ -100,22 +144,47 @@ def count_label_files(paths: Sequence[Path]) -> int:
 def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> dict[int, LabelLine]:
     """Return the line of each row, the first one with a weight if any has one.
 
-    Raises DataError: another line has a different label or weight.
+    Raises DataError: lines name no row, or several; another line of a row has a different label or weight.
     """
+    _require_rows(lines, known)
     labels: dict[int, LabelLine] = {}
+    relabeled, reweighed = list[str](), list[str]()
     for line in lines:
-        row = _row_of(line, known)
+        row = known[line.name][0] if line.is_identifier else int(line.name)
         first = labels.setdefault(row, line)
-        require(first.label == line.label, f"{line.origin}: row {line.name} is {line.label!r}, and was {first.label!r} "
-                f"in {first.origin}", error=DataError, why="a point has one label",
-                fix="correct one of the two lines, or remove it")
-        agree = first.weight == line.weight or first.weight is None or line.weight is None
-        require(agree, f"{line.origin}: row {line.name} weighs {line.weight!r}, and weighed {first.weight!r} in "
-                f"{first.origin}", error=DataError, why="a label has one weight",
-                fix="correct one of the two lines, or remove it")
+        if first.label != line.label:
+            relabeled.append(f"{line.origin}: row {line.name} is {line.label!r}, and was {first.label!r} in "
+                             f"{first.origin}")
+        if first.weight is not None and line.weight is not None and first.weight != line.weight:
+            reweighed.append(f"{line.origin}: row {line.name} weighs {line.weight!r}, and weighed {first.weight!r} in "
+                             f"{first.origin}")
         if first.weight is None and line.weight is not None:
             labels[row] = line
+    for differing, why in (relabeled, "a point has one label"), (reweighed, "a label has one weight"):
+        others = f"; and {len(differing) - SHOWN:,} more" if len(differing) > SHOWN else ""
+        require(not differing, "; ".join(differing[:SHOWN]) + others, error=DataError, why=why,
+                fix="correct one of the two lines of each such row, or remove it")
     return labels
+
+
+def _require_rows(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> None:
+    """Raise DataError if lines have no number of a row, or an identifier of no row or of several."""
+    wrong = [line for line in lines if not line.is_identifier and not is_row_number(line.name)]
+    require(not wrong, f"{len(wrong):,} of {len(lines):,} lines have no number of a row: {listed_lines(wrong)}",
+            why="a row is its number in the source, counted from 0", error=DataError,
+            fix="leave the column row as dssl suggest wrote it")
+    identified = [line for line in lines if line.is_identifier]
+    for of_rows, name_rows in ([0], "no row"), (range(2, sys.maxsize), "several rows"):
+        wrong = [line for line in identified if len(known.get(line.name, ())) in of_rows]
+        require(not wrong, f"{len(wrong):,} of {len(identified):,} identifiers name {name_rows} of the source: "
+                f"{listed_lines(wrong)}", error=DataError, why="a label belongs to one row",
+                fix="write identifiers exactly as in the source (spreadsheets drop leading zeros); or, if the file "
+                "also has the column row, remove this one: rows are then found by number")
+
+
+def is_row_number(text: str) -> bool:
+    """Return whether a text is a whole number >= 0 that int64 holds."""
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def _some_lines(paths: Sequence[Path], column: str | None, weight: str | None) -> list[LabelLine]:
@@ -124,22 +193,6 @@ def _some_lines(paths: Sequence[Path], column: str | None, weight: str | None) -
     require(bool(lines), f"{', '.join(map(str, paths))}: no row has a label", error=DataError,
             why="the files would add nothing", fix="fill in the column label, or leave labels.file out")
     return lines
-
-
-def _row_of(line: LabelLine, known: Mapping[str, Sequence[int]]) -> int:
-    """Return the number of the row to which a line refers."""
-    if not line.is_identifier:
-        is_number = line.name.isascii() and line.name.isdigit() and len(line.name) < 19
-        require(is_number, f"{line.origin}: row {line.name!r}", error=DataError,
-                why="a row is its number in the source, counted from 0",
-                fix="leave the column row as dssl suggest wrote it")
-        return int(line.name)
-    rows = known.get(line.name, ())
-    require(len(rows) == 1, f"{line.origin}: the source has {'no' if not rows else len(rows)} "
-            f"{'row' if not rows else 'rows'} with the identifier {line.name!r}", error=DataError,
-            why="a label belongs to one row", fix="write it exactly as in the source (spreadsheets drop leading "
-            "zeros); or, if the file also has the column row, remove this one: rows are then found by number")
-    return rows[0]
 
 
 def _cells(path: Path) -> list[list[str]]:
@@ -178,5 +231,5 @@ def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[Label
             error=DataError, why="a cell belongs to the column above it", fix="correct the commas of this line")
     for number, cells in numbered:
         if not is_missing_text(cells[label]):
-            yield LabelLine(f"{path}, line {number}", cells[name].strip(), is_identifier, cells[label].strip(),
+            yield LabelLine(path, number, cells[name].strip(), is_identifier, cells[label].strip(),
                             cells[header.index(weight)].strip() if weight in header else None)

@@ -3,31 +3,52 @@
 `labels.weight` names the column of the weights, of those files or else of the source.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TypedDict, TypeVar
 
 import numpy as np
 
 from ..base.errors import DataError, explain, require, sentences
 from ..data.ingest_params import IngestParams
-from ..data.label_files import Identifiers, LabelLine, read_label_files, spelled_as
+from ..data.label_files import (
+    Identifiers,
+    LabelLine,
+    listed_lines,
+    names_rows,
+    read_label_files,
+    require_naming_columns,
+    spelled_as,
+)
+from ..data.readers.base import Scan
+from ..data.readers.formats import format_of, is_table
+from ..data.source_files import Source
+from ..data.source_reader import column_names_of
+from ..learners.target.encoding import WHOLE
 from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
-from ..methods.step import SOFT_LABELS, Context
+from ..methods.step import SOFT_LABELS, Context, File
 from ..report.record import Attributes
 from ..report.text import counted
 from ..storage.blocks import Rows
 from ..storage.views import counts_below
 from .dataset import dataset_of, identifier_of, rows_in_files
+from .spec import Spec
 
 AnyLabels = TypeVar("AnyLabels", Target, Tags)
 SHOWN = 3  # rows that an error names
 
 
-def _identifiers(context: Context, read: IngestParams) -> Identifiers | None:
-    """Return the identifiers of the source, which is read again for the rows of some."""
+def _identifiers(context: Context, read: IngestParams, paths: Sequence[Path],
+                 weight: str | None) -> Identifiers | None:
+    """Return the identifiers of the source, which is read again for the rows of some.
+
+    A column that `data.read.drop` names is one of identifiers where files of labels have it to name rows.
+    """
     attributes = context.attributes("dataset")
-    name = identifier_of(attributes)
+    dropped = (column for column in read.drop or () if isinstance(column, str) and column != weight
+               and names_rows(paths, column))
+    name = identifier_of(attributes) or next(dropped, None)
     if name is None:
         return None
 
@@ -69,7 +90,26 @@ def lines_of_file(context: Context, read: IngestParams, weight: str | None) -> d
     if "labels" not in context.files:
         return {}
     paths = [file.path for file in context.files["labels"].source.files]
-    return read_label_files(paths, _identifiers(context, read), weight)
+    return read_label_files(paths, _identifiers(context, read, paths, weight), weight)
+
+
+def require_label_columns(spec: Spec, files: Mapping[str, File], scratch: Path) -> None:
+    """Raise DataError if a file of labels has not the columns that it needs; scratch : a folder for what is unpacked.
+    """
+    if "labels" not in files:
+        return
+    source, read = files["source"].source, spec.data.read
+    names = column_names_of(source, read, (), scratch) if is_table(format_of(source.path, read.format)) else []
+    require_naming_columns([file.path for file in files["labels"].source.files], names)
+
+
+def require_tested(spec: Spec, source: Source, scan: Scan) -> None:
+    """Raise DataError if labels are in files alone, and test points are asked for."""
+    in_files = spec.labels is not None and spec.labels.file is not None
+    require(not in_files or spec.data.test.none or spec.data.tags is not None or scan.target is not None,
+            f"{source.name} has no target, and data.test asks for test points", error=DataError,
+            why="labels of labels.file are those of training points", fix="set data.test: {none: true}: labels that "
+            "are held out then tell how good the model is; or name the target in data.read")
 
 
 def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine]) -> tuple[Target, dict[str, object]]:
@@ -78,33 +118,40 @@ def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine])
     """
     if not by_row:
         return chosen, {}
-    source, lines = context.files["labels"].source, [line.origin for line in by_row.values()]
+    source, lines = context.files["labels"].source, [*by_row.values()]
     rows, texts = np.array([*by_row], np.int64), [line.label for line in by_row.values()]
     last = max(int(context.rows("split", name).read(n - 1, n)[0]) for name in ("train", "test", "rest")
                if (n := len(context.rows("split", name))))
     absent = np.flatnonzero(rows > last)
     require(len(absent) == 0, error=DataError, what="" if not len(absent) else
-            f"{lines[absent[0]]}: there is no row {rows[absent[0]]}; the last row of the source in use is {last}, "
-            "counted from 0", why="a label is one of a row",
-            fix="correct the line, or name the source that the rows are of")
+            f"{len(absent)} of {len(rows)} rows do not exist: {listed_lines([lines[i] for i in absent])}; the last row "
+            f"of the source in use is {last}, counted from 0", why="a label is one of a row",
+            fix="correct the lines, or name the source that the rows are of")
     places = _places(context.rows("split", "train"), rows)
     strangers = np.flatnonzero(places < 0)
     require(len(strangers) == 0, error=DataError, what="" if not len(strangers) else
-            f"{lines[strangers[0]]}: row {rows[strangers[0]]} is no training point, as {len(strangers)} of {len(rows)} "
-            "rows are none", why="test points and points that are not used are not learned from",
+            f"{len(strangers)} of {len(rows)} rows are no training points: "
+            f"{listed_lines([lines[i] for i in strangers])}",
+            why="test points and points that are not used are not learned from",
             fix="leave data as it was when the rows were suggested, or delete these lines")
     classes = context.attributes("split").get("classes") or ()
-    are_texts = bool(classes) and all(isinstance(name, str) for name in classes)
-    spelled = spelled_as(texts, classes) if are_texts else texts
+    are_texts = isinstance(chosen, Classes) and all(isinstance(name, str) for name in classes)
+    spelled = spelled_as(texts if classes else _whole(texts), classes) if are_texts else texts
     try:
         target = chosen.with_texts(places, spelled)
     except DataError as error:
         what, why, fix = sentences(str(error))
         raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
-    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes]
+    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes] if classes else []
     other = {text: name for text, name in zip(texts, spelled, strict=True) if text != name}
     lists = {"new_classes": new, "spelled": other, "changed": _changed(context, target, places, rows)}
     return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
+
+
+def _whole(texts: Sequence[str]) -> Sequence[str]:
+    """Return labels without ".0" where all are whole numbers, which a table with empty cells stores as floats."""
+    whole = [text.removesuffix(".0") for text in texts]
+    return whole if all(WHOLE.fullmatch(text) for text in whole) else texts
 
 
 def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndarray) -> dict[str, int | str]:
@@ -114,9 +161,9 @@ def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndar
     """
     known = target.take(np.searchsorted(target.labeled, places))
     if isinstance(known, Classes):
-        names = np.array([*map(str, context.attributes("split")["classes"])])
+        names = np.array([*map(str, context.attributes("split")["classes"]), ""])  # "" is of the code -1
         codes = context.rows("split", "train_codes").take(places)
-        before = np.where(codes >= 0, names[np.maximum(codes, 0)], "")
+        before = names[codes]
         now = np.array([str(known.names[code]) for code in known.coded])
         differ = np.flatnonzero((codes >= 0) & (before != now))
     else:

@@ -236,7 +236,7 @@ def _drawn_labels(context: Context, labels: LabelParams, n_strata: int) -> np.nd
                              fraction=labels.fraction, random_state=labels.random_state, n_classes=n_strata,
                              classes=context.attributes("split").get("classes"))
     except DataError as error:
-        if labels.opinion is None:
+        if labels.opinion is None and "labels" not in context.files:
             raise
         what, why, fix = sentences(str(error))
         raise DataError(explain(what, why=why, fix=f"{fix}; or set labels: {{given: true}}")) from error

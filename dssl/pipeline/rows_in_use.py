@@ -199,7 +199,7 @@ class KnownTags(KnownTarget):
 
 
 class NoClasses(KnownTarget):
-    """No target, of points whose classes another model knows."""
+    """No target, of points whose classes another model or a file of labels knows."""
 
     arrays: ClassVar = {"codes": np.int64}
 
@@ -209,6 +209,18 @@ class NoClasses(KnownTarget):
 
     def described(self, blocks: Iterator[Block]) -> Described:
         return {"classes": [], "per_class": [], "known": 0}
+
+
+class NoQuantities(KnownTarget):
+    """No target, of points whose quantities a file of labels knows."""
+
+    arrays: ClassVar = {"values": np.float64}
+
+    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
+        return Block(rows, np.full(len(rows), UNLABELED), np.full(len(rows), np.nan))
+
+    def described(self, blocks: Iterator[Block]) -> Described:
+        return {"task": "regression", "target": {"known": 0}, "known": 0}
 
 
 class NothingKnown(KnownTarget):
@@ -235,7 +247,7 @@ def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
 
 def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> KnownTarget:
     if params.task == "regression":
-        return KnownQuantities(dataset, params)
+        return NoQuantities() if dataset.y is None and not params.tests else KnownQuantities(dataset, params)
     if params.task == "classification":
         if dataset.y is None and not params.tests and params.keep is params.classes is None:
             return NoClasses()

@@ -256,10 +256,18 @@ class Spec(Sections):
             yield "model.soft_labels", SpecError(explain(
                 f"model.soft_labels.columns has {self.data.read.target!r}, and data.read.target is that column",
                 why="what another model says is no label", fix="name another column, or leave it out"))
-        if opinion is not None and self.data.read.target == "none" and not self.data.test.none:
-            yield "data.test", SpecError(explain("data.test, and data.read.target is none", why="test points need a "
-                                                 "target, which predictions are compared with",
-                                                 fix="set data.test: {none: true}"))
+        labels = self.labels
+        in_files = labels is not None and labels.file is not None
+        if self.data.read.target == "none" and (opinion is not None or in_files) and not self.data.test.none:
+            yield "data.test", SpecError(explain(
+                "data.test, and data.read.target is none", why="test points need a target in the source, which "
+                "predictions are compared with", fix="set data.test: {none: true}: labels that are held out then tell "
+                "how good the model is"))
+        if self.data.read.target == "none" and labels is not None and in_files and not labels.given:
+            yield "labels", SpecError(explain(
+                "labels are drawn from the source, and data.read.target is none", why="all labels are in labels.file, "
+                "which are shown without a draw", fix="set labels.given: true in place of count, per_class or "
+                "fraction"))
         if self.data.grows and isinstance(opinion, SoftLabelSection) and opinion.file is not None:
             yield "data.grows", SpecError(explain("data.grows, and model.soft_labels.file", fix="write soft labels as "
                                                   "columns of the source, or leave data.grows out",
@@ -296,11 +304,11 @@ class Spec(Sections):
         """Yield each key that asks a regression for classes."""
         if self.data.task != "regression":
             return
-        if self.data.read.target == "none":
+        if self.data.read.target == "none" and (self.labels is None or self.labels.file is None):
             yield "data.read.target", SpecError(explain(
                 "data.read.target is none, and data.task is regression",
                 why="a regression learns from targets, also where there are soft labels",
-                fix="name the column of the targets, which may be empty where they are unknown"))
+                fix="name the column of the targets, which may be empty where they are unknown, or labels.file"))
         per_class = self.labels.per_class if self.labels else None
         for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
                             ("labels.per_class", per_class)):

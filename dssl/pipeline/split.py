@@ -86,8 +86,8 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
         used, described = RowsInUse(dataset, NothingKnown(), used.only_training), {}
     require(known != 0 or params.task == "clustering" or not params.tests, f"no point of {source} has a target",
             error=DataError, why="there is nothing to learn from or to test with",
-            fix="check the target, and data.unlabeled, the marker of no target; with soft labels alone set data.test: "
-                "{none: true}")
+            fix="check the target, and data.unlabeled, the marker of no target; where all labels are in labels.file, "
+                "or there are soft labels alone, set data.test: {none: true}")
     if context.base is not None:
         return {**described, **_grown(context, used, params, context.base)}
     sizes, tested = used.tested(params)

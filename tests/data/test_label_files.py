@@ -3,7 +3,14 @@
 import pytest
 
 from dssl.base.errors import DataError
-from dssl.data.label_files import Identifiers, count_label_files, have_column, read_label_files
+from dssl.data.label_files import (
+    Identifiers,
+    count_label_files,
+    have_column,
+    names_rows,
+    read_label_files,
+    require_naming_columns,
+)
 
 
 def test_filled_labels_are_read_by_row(tmp_path):
@@ -18,8 +25,9 @@ def test_filled_labels_are_read_by_row(tmp_path):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("row,score\n1,2\n", "has the columns row, score"), ("", r"has the columns \(none\)"),
-    ("row,label\n1,\n", "no row has a label"), ("row,label\n-1,up\n", "line 2: row '-1'"),
-    ("row,label\n1.0,up\n", "line 2: row '1.0'"),
+    ("row,label\n1,\n", "no row has a label"),
+    ("row,label\n-1,up\n", "1 of 1 lines have no number of a row: .*line 2: '-1'"),
+    ("row,label\n1.0,up\n", "line 2: '1.0'"),
     ("row,label\n1,up\n\n1,down\n", "line 4: row 1 is 'down', and was 'up' in .*line 2"),
     ("row,label\n1\n", "line 2: its number of cells differs"),
     ("row,label\n1,a,b\n", "line 2: its number of cells differs")])
@@ -51,8 +59,8 @@ def test_rows_are_named_by_the_identifiers_of_the_source_or_by_number(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("id,label\nu1,up\nu7,up\n", "line 3: the source has no row with the identifier 'u7'"),
-    ("id,label\nu2,up\n", "line 2: the source has 2 rows with the identifier 'u2'"),
+    ("id,label\nu1,up\nu7,up\n", "1 of 2 identifiers name no row of the source: .*line 3: 'u7'"),
+    ("id,label\nu2,up\n", "1 of 1 identifiers name several rows of the source: .*line 2: 'u2'"),
     ("id,label\nu1,up\nu1,down\n", "line 3: row u1 is 'down', and was 'up' in .*line 2"),
     ("name,label\nu1,up\n", "row or id and label are read from it")])
 def test_identifiers_that_name_no_row_are_refused(tmp_path, text, message):
@@ -76,3 +84,34 @@ def test_a_label_has_one_weight(tmp_path):
     assert not have_column([second], "w")
     for files in ([first, second], [second, first]):
         assert {row: line.weight for row, line in read_label_files(files, weight="w").items()} == {2: None, 7: "0.5"}
+
+
+def test_all_wrong_lines_are_listed(tmp_path):
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("id,label\nu8,up\nu1,up\nu7,up\n", encoding="utf-8")
+    second.write_text("id,label\n" + "".join(f"v{i},up\n" for i in range(11)), encoding="utf-8")
+    with pytest.raises(DataError) as error:
+        read_label_files([first, second], identifiers())
+    shown = "; ".join(f"line {i + 2}: 'v{i}'" for i in range(1, 8))
+    assert str(error.value).splitlines()[0] == (
+        f"13 of 14 identifiers name no row of the source: {first}, line 2: 'u8'; line 4: 'u7'; {second}, line 2: 'v0'; "
+        f"{shown}; and 3 more")
+    first.write_text("row,label\n" + "".join(f"{i // 2},{i % 2}\n" for i in range(24)), encoding="utf-8")
+    with pytest.raises(DataError, match=r"line 3: row 0 is '1', and was '0' in .*line 2; .*line 21.*; and 2 more"):
+        read_label_files([first])
+
+
+def test_a_file_that_names_no_rows_is_refused_by_its_header(tmp_path):
+    path = tmp_path / "labels.csv"
+    for text, columns in (("id,label\n", ["id", "a"]), ("row,label\n", []), ("row of the source,label\n", ["row"])):
+        path.write_text(text, encoding="utf-8")
+        require_naming_columns([path], columns)
+    for text in ("name,label\n", "id,class\n", "", "id,label,label\n"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=r"which row has that label: row, its number, or the column"):
+            require_naming_columns([path], ["id", "a"])
+    assert not names_rows([path], "label")
+    path.write_text("id,label\n", encoding="utf-8")
+    assert names_rows([path], "id")
+    path.write_text("row,id,label\n", encoding="utf-8")
+    assert not names_rows([path], "id")

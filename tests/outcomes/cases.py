@@ -510,7 +510,7 @@ case("Labels", "a class to keep that does not exist", 1, "no class is 7")(
     lambda folder: pipeline(folder, npz(folder), data={"keep": [0, 7]}))
 
 
-@case("Labels", "`labels.file` names a row that the source does not have", 1, "there is no row 1000")
+@case("Labels", "`labels.file` names a row that the source does not have", 1, "1 of 1 rows do not exist")
 def _(folder: Path) -> Outcome:
     labels_file = csv(folder, "row,label\n1000,0\n", "told.csv")
     return pipeline(folder, npz(folder), labels={"per_class": 5, "file": str(labels_file)})

@@ -62,9 +62,10 @@ def test_labels_of_a_file_are_shown_beside_the_others(with_labels):
 def test_labels_that_cannot_be_used_are_refused(with_labels):
     planned, plain = with_labels
     split = split_arrays(plain.artifact("split").parts)
-    for rows, labels, message in (([split["test"][0]], ["up"], r"told.csv, line 2: row \d+ is no training point"),
+    for rows, labels, message in (([split["test"][0]], ["up"],
+                                   r"1 of 1 rows are no training points: .*told.csv, line 2: '\d+'"),
                                   ([split["train"][0], 10**6], ["up", "up"],
-                                   "told.csv, line 3: there is no row 1000000; the last row")):
+                                   "1 of 2 rows do not exist: .*told.csv, line 3: '1000000'; the last row")):
         with pytest.raises(DataError, match=message):
             run(planned(rows, labels), execution=InProcess(1))
 

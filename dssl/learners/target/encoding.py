@@ -1,6 +1,7 @@
 """Encode labels of any type as class codes or quantities; merge and select classes."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ UNLABELED = -1  # the code of a point without a label
 MAX_CLASSES = 1000
 PROBED = 1000  # cells of a column that are looked at for lists
 LISTS = (list, tuple, set, frozenset)
+WHOLE = re.compile(r"0|-?[1-9]\d{0,14}", re.ASCII)  # a text that is the same as a number and back
+FRACTION = re.compile(r"-?\d*\.\d+", re.ASCII)
 LARGEST_VALUE = 1e150  # of a target, so that sums of squares are finite
 
 
@@ -76,6 +79,22 @@ def as_whole_numbers(classes: np.ndarray) -> np.ndarray:
             classes != np.round(classes)).any():
         return classes
     return classes.astype(np.int64)
+
+
+def classes_of_texts(texts: Sequence[str]) -> np.ndarray:
+    """Return the classes that labels given as text name, ascending: integers where all are whole numbers, else text.
+
+    Raises DataError: they are quantities, or -1 is among whole numbers.
+    """
+    numbers = sorted({int(text) for text in texts}) if all(WHOLE.fullmatch(text) for text in texts) else []
+    classes = np.array(numbers, np.int64) if numbers else np.unique(np.array(texts, str))
+    require(UNLABELED not in numbers, f"-1 is among the labels {numbers[:6]}", error=DataError,
+            why="-1 marks unlabeled points among integers, and here it could as well be a class",
+            fix="leave out the rows without a label; if -1 is a class, write its name in words")
+    fractions = [text for text in classes.tolist() if FRACTION.fullmatch(text)] if not numbers else []
+    require_no_quantities(np.array(fractions, float) if len(fractions) == len(classes) else classes,
+                          "set data.task to regression, or write names of classes")
+    return classes
 
 
 def require_no_quantities(classes: np.ndarray, fix: str) -> None:

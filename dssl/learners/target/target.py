@@ -15,7 +15,7 @@ from ...base.errors import DataError, require
 from ..class_prior import LABELS, ClassPrior, ClassWeight
 from ..metrics import ABSOLUTE, SQUARED, WRONG_CLASS, ClassScoring, PointMetric
 from .coding import Coding, OneVsRest, Values, class_pairs, signs
-from .encoding import UNLABELED, find_class, require_within
+from .encoding import UNLABELED, classes_of_texts, find_class, require_within
 
 SMALLEST_WEIGHT = 1e-100  # of the largest, so that no weight becomes 0
 SMALLEST_UNIT = 2.0**-64  # of quantities whose squares, and ratios of squares, are finite in float64
@@ -231,8 +231,12 @@ class Classes(Target):
         return np.array([find_class(self.names, text) for text in texts], np.int64)
 
     def with_texts(self, points: np.ndarray, texts: Sequence[str]) -> Self:
-        """As in the base class; new texts become new classes. Raises DataError where classes are integers and a text is
-        none."""
+        """As in the base class; new texts become new classes, which are all where there are none yet.
+
+        Raises DataError where classes are integers and a text is none; see also `classes_of_texts`.
+        """
+        if not len(self.names):
+            return Target.with_texts(replace(self, names=classes_of_texts(texts)), points, texts)
         known = {str(name) for name in self.names.tolist()}
         new = sorted({text for text in texts if text not in known})
         if self.names.dtype.kind in "iu":

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base.digest import digest, is_whole
 from ...base.errors import DataError, SpecError, explain, require
-from ...data.label_files import count_label_files
+from ...data.label_files import count_label_files, label_texts
 from ...data.readers.base import Scan
 from ...data.readers.formats import format_of
 from ...data.source_files import FileRecord, Source, digested, fingerprint
@@ -156,10 +156,22 @@ def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
     if opinion is not None and spec.task == "classification":
         count = opinion.params.count
         return GUESSED_CLASSES if count is None else Bounded.known(count)
+    known = attributes.get("split", {}).get("classes")
+    in_files = spec.labels is not None and spec.labels.file is not None and not known and (
+        "split" in attributes or (scan is not None and scan.target is None))
+    if in_files and spec.task == "classification":  # spellings of a class may differ
+        return Bounded.between(2, max(2, len(label_texts(_label_paths(spec)))), "number of classes")
     if "split" in attributes:
-        return Bounded.known(len(attributes["split"].get("classes") or ()))
+        return Bounded.known(len(known or ()))
     named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
     return Bounded.known(len(named)) if named else GUESSED_CLASSES
+
+
+def _label_paths(spec: Spec) -> list[Path]:
+    """Return the files of labels."""
+    assert spec.labels is not None
+    assert spec.labels.file is not None
+    return [file.path for file in find_source(spec.labels.file, format="csv").files]
 
 
 def _tags(spec: Spec, attributes: Attributes) -> Bounded:
@@ -219,7 +231,7 @@ def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes:
     else:
         lower, upper = 0 if spec.model.opinion is not None else 2, math.ceil((labels.fraction or 1.0) * training.upper)
     if labels.file is not None:  # of points that may have one of those labels
-        in_files = count_label_files([file.path for file in find_source(labels.file, format="csv").files])
+        in_files = count_label_files(_label_paths(spec))
         upper = min(upper + in_files, training.upper)
     if labels.weight is not None:  # labels of weight 0 are not shown
         lower = min(2, lower)

@@ -22,6 +22,7 @@ from ...storage.objects import ObjectPath
 from ..dataset import growing_of
 from ..growth import CannotGrow, Growth, LastRun, why_unusable
 from ..kinds import KINDS
+from ..labels_from_files import require_label_columns, require_tested
 from ..load import SHAPED, load_spec
 from ..soft_labels import require_columns, require_shape
 from ..spec import Spec
@@ -148,8 +149,11 @@ class Plan:
     def _scan(self) -> Scan:
         """Return what the source holds; a compressed file is unpacked meanwhile, into a folder for temporary files."""
         with tempfile.TemporaryDirectory(prefix="dssl-") as folder:
-            require_columns(self.spec, self.files["source"].source, Path(folder))
-            scan = scan_source(self.files["source"].source, self.spec.read, Path(folder), self.budget)
+            source = self.files["source"].source
+            require_columns(self.spec, source, Path(folder))
+            require_label_columns(self.spec, self.files, Path(folder))
+            scan = scan_source(source, self.spec.read, Path(folder), self.budget)
+            require_tested(self.spec, source, scan)
             require_shape(self.spec, self.files, scan)
             return scan
 

@@ -245,7 +245,9 @@ class AllPredictions:
         self.sure = "" if not isinstance(self.coding, ClassCoding) else "probability" if attributes["calibrated"] else \
             "score"
         self.names = [name for name in PARTS if self.split.attributes[f"n_{name}"]]
-        self.known = "codes" if self.split.attributes.get("classes") else "values" if "target" in \
+        in_files = "labels" in artifacts and artifacts["labels"].attributes.get("from_file")
+        has_codes = self.split.attributes.get("classes") or (in_files and "classes" in self.split.attributes)
+        self.known = "codes" if has_codes else "values" if "target" in \
             self.split.attributes else "tags" if "tags" in self.split.attributes else ""
         self.of_each = "probability" if attributes["calibrated"] else "score"  # how the columns of tags begin
         self.labeled = artifacts["labels"].parts.read(0) if "labels" in artifacts else None
@@ -310,8 +312,9 @@ class AllPredictions:
         if self.known == "values":
             known[places] = labels
             return np.ma.masked_array(known, np.isnan(known)), places
-        names = np.array(self.split.attributes["classes"])
-        classes = names if self.labeled is None else np.array(self.artifacts["labels"].attributes["classes"])
+        of_source = self.split.attributes["classes"]
+        classes = np.array(of_source if self.labeled is None else self.artifacts["labels"].attributes["classes"])
+        names = np.array(of_source) if of_source else classes  # without classes in the source all codes are -1
         dtype = np.result_type(names, classes) if names.dtype.kind == classes.dtype.kind else np.dtype(object)
         given = np.ma.masked_array(names[known].astype(dtype), known < 0)
         given[places] = classes[labels]

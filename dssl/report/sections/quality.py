@@ -220,7 +220,7 @@ def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[object]) ->
 def class_rows_of(run: RunRecord) -> list[ClassRow]:
     """Return the same of a run, of test points or without any of held-out labels; none without classes."""
     scores = run.metrics or scores_at(run.by_labels, "scores", "model")
-    return class_rows(scores.get("confusion") or [], run.at("split", "classes") or run.at("labels", "classes") or [])
+    return class_rows(scores.get("confusion") or [], run.at("labels", "classes") or run.at("split", "classes") or [])
 
 
 def _class_table(rows: list[ClassRow], points: str) -> Table:

@@ -50,7 +50,8 @@ def _interval_key(key: str) -> str:
 
 def _confused(run: RunRecord) -> dict[str, object] | None:
     """Return the confusion matrix, or of many classes the pairs that are confused most; None where there is none."""
-    confusion, classes = run.metrics.get("confusion") or [], run.at("split", "classes") or []
+    confusion = run.metrics.get("confusion") or []
+    classes = run.at("labels", "classes") or run.at("split", "classes") or []
     if not confusion:
         return None
     labels = [str(classes[i]) if i < len(classes) else str(i) for i in range(len(confusion))]
