@@ -94,14 +94,14 @@ def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine])
             "rows are none", why="test points and points that are not used are not learned from",
             fix="leave data as it was when the rows were suggested, or delete these lines")
     classes = context.attributes("split").get("classes") or ()
-    are_texts = bool(classes) and all(isinstance(name, str) for name in classes)
+    are_texts = all(isinstance(name, str) for name in classes)
     spelled = spelled_as(texts, classes) if are_texts else texts
     try:
         target = chosen.with_texts(places, spelled)
     except DataError as error:
         what, why, fix = sentences(str(error))
         raise DataError(explain(f"{source.name}: {what}", why=why, fix=fix)) from error
-    new = [name for name in target.to_arrays()[1].get("classes") or () if name not in classes]
+    new = [name for name in target.to_arrays()[1].get("classes") or () if classes and name not in classes]
     other = {text: name for text, name in zip(texts, spelled, strict=True) if text != name}
     lists = {"new_classes": new, "spelled": other, "changed": _changed(context, target, places, rows)}
     return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
@@ -114,6 +114,8 @@ def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndar
     """
     known = target.take(np.searchsorted(target.labeled, places))
     if isinstance(known, Classes):
+        if not context.attributes("split")["classes"]:
+            return {}
         names = np.array([*map(str, context.attributes("split")["classes"])])
         codes = context.rows("split", "train_codes").take(places)
         before = np.where(codes >= 0, names[np.maximum(codes, 0)], "")

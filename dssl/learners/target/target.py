@@ -227,12 +227,16 @@ class Classes(Target):
         return np.array([find_class(self.names, text) for text in texts], np.int64)
 
     def with_texts(self, points: np.ndarray, texts: Sequence[str]) -> Self:
-        """As in the base class; new texts become new classes. Raises DataError where classes are integers and a text is
-        none."""
+        """As in the base class; new texts become new classes, whole numbers if there were none and all new ones are.
+
+        Raises DataError where classes are integers and a text is none.
+        """
         known = {str(name) for name in self.names.tolist()}
         new = sorted({text for text in texts if text not in known})
-        if self.names.dtype.kind in "iu":
-            whole = [int(text) for text in new if text.removeprefix("-").isdigit()]
+        whole = [int(text) for text in new if text.removeprefix("-").isdecimal()]
+        if not known:
+            names = np.array(sorted(whole)) if [*map(str, whole)] == new else np.array(new)
+        elif self.names.dtype.kind in "iu":
             names = np.array(sorted({*self.names.tolist(), *whole}), self.names.dtype)
         elif self.names.dtype.kind in "UO" and all(isinstance(name, str) for name in self.names.tolist()):
             names = np.array(sorted({*self.names.tolist(), *new}), object if self.names.dtype == object else str)
