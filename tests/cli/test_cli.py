@@ -494,8 +494,8 @@ def test_an_output_where_no_file_can_be_written_is_named_before_work_begins(made
 @pytest.mark.parametrize(("number", "fix"), [
     (errno.EROFS, "name a folder to write to, then run again\n"),
     (errno.ENOSPC, "free space, then run again: finished parts are kept\n"),
-    (errno.ENOENT, "check that the file is there for every process that runs tasks (`dssl doctor --on`), then run again: "
-                   "finished parts are kept\n")])
+    (errno.ENOENT, "check that the file is there for every process that runs tasks (`dssl doctor --on`), then run "
+                   "again: finished parts are kept\n")])
 def test_only_where_parts_can_be_written_are_finished_ones_said_to_be_kept(monkeypatch, number, fix):
     def fail():
         raise OSError(number, os.strerror(number), "file")

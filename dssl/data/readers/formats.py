@@ -67,8 +67,8 @@ def format_of(path: Path, format: str | None = None) -> str:
     require(name is not None or ending.lower() not in HDF5, f"{path.name} is HDF5 by its ending", error=DataError,
             why="of HDF5 only AnnData is read (.h5ad): other files have no rule for which array holds the points",
             fix=f"save the array of the points as .npy in Python, numpy.save('{stem}.npy', "
-                f"h5py.File('{stem}.{ending}')['NAME'][:]), and the labels as a second .npy file (`labels:`); or, if it is "
-                "AnnData, set `format: h5ad`")
+                f"h5py.File('{stem}.{ending}')['NAME'][:]), and the labels as a second .npy file (`labels:`); or, if "
+                "it is AnnData, set `format: h5ad`")
     if name is None:
         raise DataError(explain(
             f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("
