@@ -33,8 +33,10 @@ from .workspace import doctor_command, gc_command, inspect_command, verify_comma
 
 NO_CACHE = "cannot cache function"  # of Numba's error when no folder can be written
 PERMISSIONS = "ask for permission to read or write it, or name another path (--workspace FOLDER, --out FILE)"
+READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 HINTS = {errno.ENOSPC: "free space", errno.EDQUOT: "free space, or ask for a larger quota",
             errno.EACCES: PERMISSIONS, errno.EPERM: PERMISSIONS, errno.EROFS: "name a folder to write to",
+            # Of a file that is read; that an output can be written is checked before.
             errno.ENOENT: "check that the file is there for every process that runs tasks (`dssl doctor --on`)"}
 
 
@@ -54,8 +56,9 @@ class Commands(click.Group):
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             hint = HINTS.get(error.errno or 0, "check the disk or the file server")
+            kept_parts = "" if error.errno in READ_ONLY else ": finished parts are kept"
             message = explain(f"{error.strerror or error}{where}", why="a file could not be read or written",
-                              fix=f"{hint}, then run again: finished parts are kept")
+                              fix=f"{hint}, then run again{kept_parts}")
             click.echo(f"error: {message}", err=True)
             ctx.obj.failed(error, 1, message)
             ctx.exit(1)

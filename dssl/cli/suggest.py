@@ -60,13 +60,14 @@ def suggest_command(run: str, count: int, criterion: Any, overrides: tuple[str, 
     from ..pipeline.plan.plan import DEFAULT_WORKSPACE
     from ..pipeline.suggested_rows import require_new
     from ..pipeline.suggestion import YAML, suggest_rows
-    from ..storage.files import has_folder
+    from ..storage.files import has_folder, require_writable
 
     require(out.suffix == ".csv", f"{out} ends in {out.suffix or 'nothing'}", why="rows to label are a table",
             fix="name a .csv file")
     require(has_folder(out), f"there is no folder {out.parent}", why="the rows are written into it",
             fix="create it, or name another file")
     require_new(out)  # before work begins
+    require_writable(out, "rows to label")
     with working("suggest", "in-process", memory_budget, quiet) as execution:
         suggested = suggest_rows(run, execution, count=count, criterion=criterion, random_state=random_state,
                              workspace=workspace, overrides=overrides)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ..base.digest import JsonObject
-from ..base.errors import IntegrityError, explain, require
+from ..base.errors import DataError, IntegrityError, explain, require
 from ..base.urls import STORES, is_object_url
 from .cache import FETCHED
 from .objects import ObjectPath, object_path
@@ -277,8 +277,25 @@ def has_folder(path: Path) -> bool:
     return isinstance(path, ObjectPath) or path.parent.is_dir()
 
 
+def require_writable(path: Path, what: str) -> None:
+    """Raise DataError unless the folder of a path takes new files; what : is written, as in "predictions"."""
+    if isinstance(path, ObjectPath):
+        return
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DataError(explain(
+            f"{path} cannot be written: the folder {path.parent} takes no new files ({error.strerror})",
+            why=f"{what} are written into it", fix="name a path in a folder that you may write to")) from error
+
+
 def require_replaceable(path: Path, what: str, is_same: Callable[[Path], bool], *, overwrite: bool) -> None:
     """Raise ParameterError unless a file may be written at a path, where there may be one of the same kind.
+
+    Raise DataError if the folder takes no new files.
 
     what : is written, as in "predictions". is_same : whether a file is such. overwrite : whether any file is replaced.
     """
@@ -286,6 +303,7 @@ def require_replaceable(path: Path, what: str, is_same: Callable[[Path], bool], 
             fix="create it, or name another file")
     require(isinstance(path, ObjectPath) or not path.is_dir(), f"{path} is a folder",
             why=f"{what} are written to a file", fix="name a file in it, or another path")
+    require_writable(path, what)
     require(overwrite or not path.exists() or is_same(path),
             f"{path} exists, and cannot be recognized as {what} of dssl", why="its content would be lost",
             fix="name another path, or replace it with --overwrite, in Python overwrite=True")

@@ -1,6 +1,7 @@
 """The commands in this process: what they print, where, and the code they end with."""
 
 import csv
+import errno
 import json
 import os
 import re
@@ -477,6 +478,34 @@ def test_a_file_that_may_not_be_written_is_1(made, tmp_path):
     assert str(tmp_path / "file") in found.stderr
 
 
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="its folder takes no files, whoever writes")
+def test_an_output_where_no_file_can_be_written_is_named_before_work_begins(made):
+    model = json.loads((made / "result.json").read_text())["model"]
+    for arguments in (("predict", model, made / "new.csv", "/proc/x.csv"),
+                      ("predict", model, made / "new.csv", "/proc/x.zarr"),
+                      ("suggest", model, "--count", "2", "--out", "/proc/x.csv"), ("export", model, "/proc/x.dssl.zip"),
+                      ("init", made / "points.csv", "--out", "/proc/x.yaml")):
+        found = invoke(*arguments)
+        assert found.exit_code == 1, found.stderr
+        assert f"{arguments[-1]} cannot be written: the folder /proc takes no new files" in found.stderr
+        assert "finished parts" not in found.stderr
+
+
+@pytest.mark.parametrize(("number", "fix"), [
+    (errno.EROFS, "name a folder to write to, then run again\n"),
+    (errno.ENOSPC, "free space, then run again: finished parts are kept\n"),
+    (errno.ENOENT, "check that the file is there for every process that runs tasks (`dssl doctor --on`), then run "
+                   "again: finished parts are kept\n")])
+def test_only_where_parts_can_be_written_are_finished_ones_said_to_be_kept(monkeypatch, number, fix):
+    def fail():
+        raise OSError(number, os.strerror(number), "file")
+
+    monkeypatch.setattr("dssl.pipeline.load.schema", fail)
+    found = invoke("schema")
+    assert found.exit_code == 1
+    assert found.stderr.endswith(f"fix: {fix}")
+
+
 def test_the_plan_shows_what_a_stage_takes(made, workspace):
     shown = invoke("plan", made / "spec.yaml", "--workspace", workspace / "new")
     assert shown.exit_code == 0
@@ -695,8 +724,8 @@ def test_a_folder_that_may_not_be_written_is_named_with_other_places(tmp_path):
                           capture_output=True, text=True, check=False)
     tmp_path.chmod(0o755)
     assert done.returncode == 1
-    assert "Permission denied (t.yaml)" in done.stderr
-    assert "or name another path (--workspace FOLDER, --out FILE)" in done.stderr
+    assert "t.yaml cannot be written: the folder . takes no new files (Permission denied)" in done.stderr
+    assert "name a path in a folder that you may write to" in done.stderr
 
 
 def test_the_status_of_a_workspace_without_runs_says_so(tmp_path):

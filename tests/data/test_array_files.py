@@ -275,6 +275,9 @@ def test_formats_by_their_endings(tmp_path):
     assert set(FORMATS) - {"anndata", "zarr", "dssl", "manifolds"} == set(named.values())
     with pytest.raises(DataError, match=r"table\.ods has an ending that stands for no format"):
         format_of(tmp_path / "table.ods")
+    for name in ("a.h5", "b.HDF5", "c.h5.gz"):
+        with pytest.raises(DataError, match=r"is HDF5 by its ending[\s\S]*numpy\.save\('\w\.npy', h5py\.File\('"):
+            format_of(tmp_path / name)
     with pytest.raises(ParameterError, match="format='hdf5'"):
         format_of(tmp_path / "a.h5", "hdf5")
     with pytest.raises(DataError, match="is not a file"):

@@ -34,7 +34,7 @@ HEAD = """# Questions
 | The wrong column is predicted. | `dssl init mine.csv --target COLUMN`, or `data.read.target`. |
 | Cells are missing, or a column holds text. | `data.read.when_missing: impute` fills them, `when_text: one_hot` makes a column of each text. |
 | A column gives the answer away, such as the diagnosis beside the result. | Leave it out: `data.read.drop: [COLUMN]`. New rows would not have it. |
-| An .npy file has no labels, so `dssl init` proposes clustering. | Save one label for each row, -1 for none, and run `dssl init embeddings.npy --read labels=labels.npy`. |
+| An .npy file, or a table of embeddings alone, has no labels, so `dssl init` proposes clustering. | Save one label for each row, -1 for none, and run `dssl init embeddings.npy --read labels=labels.npy`. Of a table: a CSV file `id,label` in `labels.file`. |
 | The evidence says "too few labels to tell". | Label more rows: `dssl suggest` names those that help most. Two labels of a class are the least. |
 | The unlabeled points do not help. | Use the supervised baseline, or `base_estimator: boosting`. The classes may overlap in every neighborhood. |
 | Some rows have no prediction. | No path of edges joins them to a label: label one of each group, or raise `graph.n_neighbors`. |

@@ -70,6 +70,29 @@ def test_labels_that_cannot_be_used_are_refused(with_labels):
             run(planned(rows, labels), execution=InProcess(1))
 
 
+@pytest.mark.parametrize("names", [["a", "b "], ["7", "10"]])
+def test_all_labels_may_stand_in_a_file_beside_a_source_without_a_target(tmp_path, names):
+    kind = np.arange(60) % 2
+    frame = pd.DataFrame(np.random.default_rng(0).normal(6 * kind[:, None], 1, (60, 3)), columns=["u", "v", "w"])
+    frame.insert(0, "doc_id", [f"d{k:03}" for k in range(60)])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    labels = pd.DataFrame({"doc_id": frame["doc_id"], "label": np.array(names)[kind]})[::6]
+    labels.to_csv(tmp_path / "l.csv", index=False)
+    pd.DataFrame({"doc_id": ["d001", "d003"], "label": names[1]}).to_csv(tmp_path / "more.csv", index=False)
+    spec = {"name": "t", "data": {"source": str(tmp_path / "t.csv"), "read": {"target": "none"},
+                                  "test": {"none": True}},
+            "labels": {"given": True, "file": [str(tmp_path / "l.csv"), str(tmp_path / "more.csv")]}}
+    made = plan(spec, workspace=tmp_path / "work", until="labels")
+    run(made, execution=InProcess(1))
+    attributes = made.artifact("labels").attributes
+    assert attributes["classes"] == ([7, 10] if names[0] == "7" else ["a", "b"])
+    assert attributes["from_file"] == attributes["n_labeled"] == 12
+    assert "new_classes" not in attributes
+    assert "changed" not in attributes
+    after, _ = labels_of(made)
+    assert after == {**dict.fromkeys(range(0, 60, 6), 0), 1: 1, 3: 1}
+
+
 @pytest.mark.slow
 def test_a_new_class_of_a_file_becomes_a_class(tmp_path):
     rng = np.random.default_rng(0)

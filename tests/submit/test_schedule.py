@@ -34,10 +34,16 @@ def scheduled(tmp_path):
                      ("echo", "2030-01-01T00:00:00"), Detached(), tmp_path, ())
 
 
-@pytest.mark.parametrize("text", ["", "0 2 * *", "61 * * * *", "0 2 * * * *", "at night"])
-def test_times_that_cron_does_not_know_are_refused(text):
-    with pytest.raises(SpecError, match="--at"):
+@pytest.mark.parametrize(("text", "said"), [
+    ("", "has 0 fields; why: cron has five: minute, hour, day of the month, month, weekday"),
+    ("61 2 * *", "--at '61 2 * *' has 4 fields"), ("0 2 * * * *", "has 6 fields"), ("noon", "has 1 field;"),
+    ("61 * * * *", "--at '61 * * * *': minute '61' is not one of 0 to 59;"),
+    ("0 at 0 * sax", "hour 'at' is not one of 0 to 23; day of the month '0' is not one of 1 to 31; weekday 'sax' is"),
+    ("0 2 30 2 *", "no month of these has day 30")])
+def test_times_that_cron_does_not_know_are_refused_by_the_field_that_is_wrong(text, said):
+    with pytest.raises(SpecError, match="--at") as refused:
         Times.of(text)
+    assert said in str(refused.value).replace("\n  ", "; ")
 
 
 @needs_systemd

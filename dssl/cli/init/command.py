@@ -67,8 +67,11 @@ def is_terminal() -> bool:
 
 
 def _require_new(path: Path) -> None:
-    """Raise DataError where there is such a file, or no folder for it."""
+    """Raise DataError where there is such a file, or no folder for it that can be written."""
+    from ...storage.files import require_writable
+
     require(not path.exists(), f"{path} is there already", why="a spec that somebody wrote is not overwritten",
             fix="name another with --out, or remove it", error=DataError)
     require(path.parent.is_dir(), f"there is no folder {path.parent}", why="the spec is written into it",
             fix="make it, or name another with --out", error=DataError)
+    require_writable(path, "specs")

@@ -1,7 +1,7 @@
 """A first look at a source that has no spec yet: its columns, its labels, and which column is the target."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ...pipeline.sentinels import Sentinels, find_sentinels
 from ...pipeline.validation import ingest_params
 from ...storage.blocks import row_ranges
 from .first_labels import Labels, LabelsTask, joined_labels
+from .first_vectors import coordinates, in_clusters
 
 NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
 NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
@@ -233,7 +234,7 @@ class Look:
         return labels
 
     def target(self) -> tuple[str | None, str]:
-        """Return the column that is the target, None where the format says which it is, and why."""
+        """Return the column that is the target, "none" of none, None where the format says which it is, and why."""
         names = [name for name in self.reader.column_names() if name not in ("", *listed(self.options.get("drop")))]
         if not self.is_table or not names:
             which = "the last column, since columns have no names" if self.is_table else "as the format has it"
@@ -247,7 +248,7 @@ class Look:
         empty = [record.name for record in records if MANY_EMPTY * n_rows <= (record.missing or 0) < n_rows]
         if often is not None and empty in ([], [often]):
             return often, "its name says so"
-        return likely_target(records, n_rows, self.source.name)
+        return likely_target(records, n_rows, self.source.name, self.reader.list_elements())
 
 
 def _cells_by_column(counts: dict[str, int]) -> str:
@@ -278,15 +279,20 @@ class AmbiguousTarget(DataError):
         return type(self), (self.args[0], self.candidates)
 
 
-def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str) -> tuple[str, str]:
+def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str,
+                  elements: Collection[str] = ()) -> tuple[str, str]:
     """Return the column of a table that is the target most likely, and why.
 
     It is the one with by far the most empty cells, whose rows are to be predicted, or else the last one. Identifiers,
-    dates, free text, and constant columns are none.
+    dates, free text, constant columns, and coordinates of a vector are none; "none" where there are only such and
+    a vector. elements : the columns that are elements of lists.
 
     Raises AmbiguousTarget: a column with some empty cells and the last one are both plausible, or none is.
     """
-    possible = [record for record in records if _can_be_predicted(record, n_rows)]
+    vectors = coordinates(records, elements)
+    possible = [record for record in records if record.name not in vectors and _can_be_predicted(record, n_rows)]
+    if vectors and not possible:
+        return NO_TARGET, in_clusters(vectors.values(), records)
     last = records[-1] if records[-1] in possible and records[-1].finding != "duplicate" else None
     ordered = sorted(possible, key=lambda record: -(record.missing or 0))
     empty = [(record.missing or 0) / n_rows for record in ordered] + [0.0, 0.0]

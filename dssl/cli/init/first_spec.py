@@ -35,6 +35,7 @@ from .first_tags import FirstTags, find_tags
 Task = Literal["classification", "regression", "clustering"]
 FEW_LABELS = 50  # labels below which all are learned from, and judge the result held out one by one
 FEW_TESTS = 30  # test points below which an error is a rough guess
+ASKED_FOR = "as asked for"
 SHOWN = 6  # classes, and columns, that a comment names
 WIDTH, COMMENT = 34, 80  # of what stands before a comment, and of a line of it
 
@@ -70,7 +71,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
     given = options if target is None else {**options, "target": target}
     with tempfile.TemporaryDirectory() as scratch:
         look = Look(source, given, Path(scratch), execution)
-        why = "as asked for" if target is not None or "target" in options else ""
+        why = ASKED_FOR if target is not None or "target" in options else ""
         tags = find_tags(look, given.get("target"))
         if tags is not None:
             given = {**given, "target": NO_TARGET, "drop": (*listed(given.get("drop")), *tags.columns)}
@@ -177,6 +178,8 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
             f"numbers from {labels.low:g} to {labels.high:g}; classification if they are codes of classes")
         if labels is None and "labels" in look.reader.options:
             about += "; --read labels=FILE names a file of labels"
+        elif labels is None and why not in ("", ASKED_FOR):
+            about += f"; {why}"
         out.add(f"task: {task}", about, message=f"task: {task}: {about}")
     excluded = _excluded(records, look)
     if tags is not None:
@@ -270,7 +273,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
     narrow = [record for record in used if _is_narrow(record)]
     settable = "target" in look.reader.options and (labels is not None or "target" in look.options)
     identifiers = _identifiers(records, look)
-    dropped = dict.fromkeys(listed(look.options.get("drop")), "as asked for") | look.unusable | {
+    dropped = dict.fromkeys(listed(look.options.get("drop")), ASKED_FOR) | look.unusable | {
         column: reason for column, reason in excluded.items() if column not in identifiers}
     if "categories" in given:  # which are features
         categories = [column for column in listed(given.pop("categories")) if column not in dropped]
@@ -288,7 +291,7 @@ def _read(out: _Lines, look: Look, labels: Labels | None, why: str, records: Seq
                     f"{why}; {counted}" if labels is not None else "no column is the target")
         for key, value in given.items():
             as_yaml = yaml_of(list(value) if isinstance(value, tuple) else value)
-            out.add(f"{key}: {as_yaml}", look.reasons.get(key, "as asked for"))
+            out.add(f"{key}: {as_yaml}", look.reasons.get(key, ASKED_FOR))
             if key in look.reasons:
                 out.messages.append(f"data.read.{key}: {as_yaml}: {look.reasons[key]}")
         if identifiers:

@@ -254,7 +254,8 @@ def _require_anndata(tree: Tree) -> None:
     """Raise DataError unless a file has the layout that anndata 0.8 and later write."""
     members = tree.members("")
     require({"obs", "var"} <= set(members), f"{tree.name} holds {', '.join(sorted(members)[:SHOWN]) or 'nothing'}",
-            why="an AnnData object has obs and var", error=DataError, fix="save it with `adata.write(path)`")
+            why="an AnnData object has obs and var", error=DataError, fix="save it with `adata.write(path)`; "
+            "an array of another HDF5 or Zarr file as .npy, numpy.save(path, file['NAME'][:])")
     require(tree.attributes("").get("encoding-type") == "anndata"
             and tree.attributes("obs").get("encoding-type") == DATAFRAME, error=DataError,
             what=f"{tree.name} was written by anndata before version 0.8",

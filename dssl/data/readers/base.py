@@ -166,6 +166,10 @@ class Reader(ABC):
         """
         return []
 
+    def list_elements(self) -> Collection[str]:
+        """Return the names of the columns that are elements of lists, in the order of the file."""
+        return ()
+
     def source_column(self, j: int) -> str | int:
         """Return the name of feature j for the option `drop`, or its column number if there are no names."""
         names = self.scan().feature_names

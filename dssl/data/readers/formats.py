@@ -16,6 +16,7 @@ from .parquet import ArrowReader, ParquetReader
 from .stored import StoredReader, ZarrReader, all_files, stored_files
 from .svmlight import SvmlightReader
 
+HDF5 = {"h5", "hdf5", "hdf"}  # endings of files that are not read
 FORMATS: Registry[Reader] = Registry(
     "format", NpzReader, NpyReader, SvmlightReader, CsvReader, IdxReader, ParquetReader, ArrowReader, H5adReader,
     AnnDataZarrReader, ZarrReader, StoredReader, ManifoldReader, attribute="format")
@@ -62,6 +63,12 @@ def format_of(path: Path, format: str | None = None) -> str:
         FORMATS.named(format, "format", "use one of these, or convert the file to npz")
         return format
     name = folder_format(path) or format_of_ending(path)
+    stem, _, ending = path.name.removesuffix(path.suffix if path.suffix in OPENERS else "").rpartition(".")
+    require(name is not None or ending.lower() not in HDF5, f"{path.name} is HDF5 by its ending", error=DataError,
+            why="of HDF5 only AnnData is read (.h5ad): other files have no rule for which array holds the points",
+            fix=f"save the array of the points as .npy in Python, numpy.save('{stem}.npy', "
+                f"h5py.File('{stem}.{ending}')['NAME'][:]), and the labels as a second .npy file (`labels:`); or, if "
+                "it is AnnData, set `format: h5ad`")
     if name is None:
         raise DataError(explain(
             f"{path.name} has an ending that stands for no format", fix="name the format with `format:` ("

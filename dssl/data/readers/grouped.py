@@ -76,6 +76,10 @@ class GroupedReader(TableReader):
         with self._file() as file:
             return [_element_name(*place) for place in self._columns_of(file)]
 
+    def list_elements(self) -> list[str]:
+        self.scan()
+        return [_element_name(*place) for place in self._fields if place[1] >= 0]
+
     def _columns_of(self, file: Groups) -> list[tuple[str, int]]:
         """Return (column of the file, element of a list or -1) of each column.
 

@@ -44,6 +44,9 @@ class JoinedReader(Reader):
     def column_names(self) -> list[str]:
         return self.readers[0].column_names()
 
+    def list_elements(self) -> Collection[str]:
+        return self.readers[0].list_elements()
+
     @property
     def number_format(self) -> NumberFormat | None:
         self.scan()

@@ -240,7 +240,7 @@ class Classes(Target):
         known = {str(name) for name in self.names.tolist()}
         new = sorted({text for text in texts if text not in known})
         if self.names.dtype.kind in "iu":
-            whole = [int(text) for text in new if text.removeprefix("-").isdigit()]
+            whole = [int(text) for text in new if text.removeprefix("-").isdecimal()]
             names = np.array(sorted({*self.names.tolist(), *whole}), self.names.dtype)
         elif self.names.dtype.kind in "UO" and all(isinstance(name, str) for name in self.names.tolist()):
             names = np.array(sorted({*self.names.tolist(), *new}), object if self.names.dtype == object else str)

@@ -6,7 +6,7 @@ Times are in cron's form: minute, hour, day of the month, month, day of the week
 import os
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -14,9 +14,11 @@ from typing import Self
 
 from cronsim import CronSim, CronSimError
 
-from ...base.errors import ClusterError, SpecError, explain, require
+from ...base.errors import ClusterError, SpecError, require
 from ..engine import Engine, run_command
 
+FIELDS = {"minute": "0 to 59", "hour": "0 to 23", "day of the month": "1 to 31", "month": "1 to 12 or jan to dec",
+          "weekday": "0 to 7 or sun to sat"}
 DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 
 
@@ -29,15 +31,17 @@ class Times:
     @classmethod
     def of(cls, text: str) -> Self:
         """Return the times of a text; raise SpecError if cron would not accept it."""
-        try:
-            CronSim(text, datetime(2026, 1, 1))
-        except CronSimError as error:
-            raise SpecError(explain(f"--at {text!r} ({error})", why="it says when a run is due, as cron writes it",
-                                    fix='write minute, hour, day, month, weekday, such as "0 2 * * *" for two at '
-                                        "night")) from error
-        require(len(text.split()) == 5, f"--at {text!r} has {len(text.split())} fields", error=SpecError,
-                why="cron has five", fix="leave seconds and years out")
-        return cls(" ".join(text.split()))
+        fields = text.split()
+        require(len(fields) == 5, f"--at {text!r} has {len(fields)} field{'s' * (len(fields) != 1)}", error=SpecError,
+                why=f"cron has five: {', '.join(FIELDS)}", fix='write five, such as "0 2 * * *" for two at night')
+        wrong = [f"{name} {field!r} is not one of {values}" for j, (field, (name, values)) in enumerate(
+            zip(fields, FIELDS.items(), strict=True)) if not _is_cron(["*"] * j + [field] + ["*"] * (4 - j))]
+        require(not wrong, f"--at {text!r}: {'; '.join(wrong)}", error=SpecError,
+                why="it says when a run is due, as cron writes it",
+                fix='write numbers or names in these ranges, lists (1,15), ranges (1-5), steps (*/10) or *')
+        require(_is_cron(fields), f"--at {text!r}: no month of these has day {fields[2]}", error=SpecError,
+                why="no run would ever be due", fix="name a day that a month of these has")
+        return cls(" ".join(fields))
 
     def after(self, moment: datetime) -> datetime:
         """Return the first time after a moment."""
@@ -73,6 +77,14 @@ class Times:
             return [f"{of_week} *-{months}-* {time}"]
         by_day = f"*-{months}-{of_month} {time}"
         return [by_day] if any_weekday else [by_day, f"{of_week} *-{months}-* {time}"]
+
+
+def _is_cron(fields: Sequence[str]) -> bool:
+    try:
+        CronSim(" ".join(fields), datetime(2026, 1, 1))
+    except CronSimError:
+        return False
+    return True
 
 
 def _numbers(values: object, whole: range) -> str:
