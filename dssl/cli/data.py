@@ -251,7 +251,7 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     from ..base.digest import plain
     from ..pipeline.predict.model import WRITTEN, open_model
     from ..pipeline.predict.new_only import CONTINUED, Pending, holds_predictions
-    from ..storage.files import path_at, require_replaceable, require_writable
+    from ..storage.files import has_folder, path_at, require_replaceable, require_writable
     from ..storage.hdf5 import Original
     from ..storage.store import StoredParts
 
@@ -273,6 +273,8 @@ def predict_command(model: Path, source: tuple[str, ...], out: Path, options: Js
     else:
         require(not out.exists(), f"{out} exists", error=DataError, why="a folder is never replaced",
                 fix="remove it, or name another path")
+        require(has_folder(out), f"there is no folder {out.parent}", why="predictions are written into it",
+                fix="create it, or name another path")
         require_writable(out, "predictions")
     original = Original.of(cells.path) if cells else None
     fitted = open_model(model_at(model, workspace), name)

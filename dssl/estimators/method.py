@@ -73,7 +73,9 @@ class MethodEstimator(PointEstimator):
 
         `scores` of the model, the baseline (`base`) and the most frequent class, or of a regressor the mean; the `gain`
         in error over the baseline with its `p_value`, and what that says of the `unlabeled_data`; and the `curve` of
-        errors by the number of labels. Each label is predicted by fits without it; the unlabeled points are the same.
+        errors by the number of labels. With another model (`soft_labels`, `class_embeddings`, `base_estimator`) there
+        are also the scores of that alone (`other`), and `without_other`, the same without it, which says whether the
+        unlabeled data helps. Each label is predicted by fits without it; the unlabeled points are the same.
 
         It takes several fits of the learner, on features or a kernel that `fit` has left, and is computed when it is
         first asked for. A pickle holds it only if it has been asked for. Of tags (several labels a point) it is a dict

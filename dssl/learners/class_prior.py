@@ -173,10 +173,10 @@ class ClassPrior:
             return
         sizes, labeled = class_bounds(self.sizes, names).upper * n, np.bincount(codes, minlength=len(names))
         few = np.flatnonzero(sizes <= labeled - 0.5)
-        require(not len(few), f"class_sizes leaves {sizes[few[:1]].round(1).tolist()} of {n} points to class "
-                f"{names[few[:1]].tolist()}, of which {labeled[few[:1]].tolist()} are labeled",
-                why="sizes are those of all points, labeled and unlabeled, and only their ratios count",
-                fix="correct class_sizes, or leave it out")
+        require(not len(few), what="" if not len(few) else
+                f"class_sizes leaves {sizes[few[0]]:.1f} of {n} points to class {names[few[0]]!s}, of which "
+                f"{labeled[few[0]]} are labeled", fix="correct class_sizes, or leave it out",
+                why="sizes are those of all points, labeled and unlabeled, and counts are divided by their sum")
 
     def to_dict(self) -> JsonObject:
         return {"source": self.source, "ordered": self.ordered, "named": self.named}

@@ -6,17 +6,13 @@
               harmonic functions on the graph or the nearest labels, as a held-out share says
     base      the supervised baseline, chosen alike
     nearest   the label of the nearest labeled point
-
-A label of a regression is odd, as one with a misplaced decimal point is, if its leave-one-out residual is more than
-`ODD` times the median residual of its column, and more than `MIN_DISTANCE` times the median distance of the targets
-from their median.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,10 +42,18 @@ from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes
 from ..learners.on_graph.model import GraphModel, VertexIndex, vertex_index
 from ..learners.probabilities import calibration_attributes
-from ..learners.target.target import Classes, Quantities, Target
+from ..learners.target.target import Classes, Target
 from ..report.record import Baseline, ReportText
 from ..report.sections.on_graph import choice_section
-from ..selection.by_labels import LabelFolds, ModelsMade, OfModels, by_labels, has_another, with_other_model
+from ..selection.by_labels import (
+    NOT_WITHOUT_OTHER,
+    LabelFolds,
+    ModelsMade,
+    OfModels,
+    by_labels,
+    has_another,
+    with_other_model,
+)
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring
 from ..selection.scoring import with_scoring
@@ -60,16 +64,13 @@ from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
 from .linear import NO_WEIGHTS
+from .odd_labels import odd_labels, warn_odd_labels
 from .other_model import OtherModel, PooledModel, can_learn, evidence_of, other_cost
 from .plan_inputs import PlanInputs
 from .sections import GraphSections
 from .step import Context, HeldOutValues, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
-ODD = 12.0  # of normal residuals, 8 standard deviations
-MIN_DISTANCE = 6.0  # of normal targets, 4 standard deviations
-MIN_LABELS = 8  # for a median residual
-MAX_LISTED = 20
 Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
 
 
@@ -190,10 +191,12 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     compared: OfModels = {}
     if params.compares:
         described["base"] |= calibration_attributes(fitted.calibration_supervised)
-        compared["by_labels"] = {**_by_labels(target, weight, fitted, params.family.random_state,
-                                              # The report of a run with several labels a point has no curve.
-                                              curve=context.fit is not None or context.side is None),
-                                 **({} if shares is None else {"without_class_sizes": True})}
+        of_labels = _by_labels(target, weight, fitted, params.family.random_state,
+                               # The report of a run with several labels a point has no curve.
+                               curve=context.fit is not None or context.side is None)
+        if fitted.pooled is not None and can_learn(target) and "without_other" not in of_labels:
+            of_labels = with_other_model(of_labels)
+        compared["by_labels"] = {**of_labels, **({} if shares is None else {"without_class_sizes": True})}
     on_graph = fitted.held_out if fitted.pooled is None else fitted.pooled.held_out_learner
     known = np.flatnonzero(np.isfinite(on_graph).all(axis=1) & has_another(target)[fitted.positions])
     weights = None if weight is None else weight[fitted.positions[known]]
@@ -205,6 +208,8 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     warn_odd_labels(odd)
     choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
     if fitted.pooled is not None:
+        gain = replace(gain, guess=None)  # the model knows what the other one says, too
+        choice["in_words"] = gain.in_words()
         other_evidence = evidence_of(fitted.pooled, graph, target, weight)
         sentences = [*([gain.in_words()] if len(held_out.labeled) else []), other_evidence["in_words"]]
         choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
@@ -282,58 +287,12 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
     compared = by_labels(target, replace(whole, compared=alone), held_out_by_model)
     if fitted.pooled is None:
         return compared
-    learner = spread(fitted.pooled.held_out_learner)
-    known = list(np.flatnonzero(np.isfinite(learner).all(axis=1) & has_another(target))[:, None])
-    return with_other_model(compared, by_labels(target, replace(whole, compared=known, curve=[]), {
+    learner, single = spread(fitted.pooled.held_out_learner), ~has_another(target)
+    known = list(np.flatnonzero(np.isfinite(learner).all(axis=1) & ~single)[:, None])
+    without = replace(whole, compared=known, curve=[], single_labels=int(single.sum()), why=NOT_WITHOUT_OTHER)
+    return with_other_model(compared, by_labels(target, without, {
         "model": [HeldOut(target, coding, learner, known, weight)],
         "base": [HeldOut(target, coding, spread(fitted.held_out_supervised), known, weight)]}))
-
-
-class OddLabels(UserWarning):
-    """Some labels are far from their leave-one-out predictions."""
-
-
-class OddLabel(TypedDict):
-    """A target far from its leave-one-out prediction, by its row and its column."""
-
-    row: int
-    column: int
-    value: float
-    prediction: float
-
-
-def odd_labels(target: Target, held_out: np.ndarray, rows: np.ndarray) -> list[OddLabel]:
-    """Return the odd labels as JSON, the worst first.
-
-    held_out (l, c) : leave-one-out predictions. rows (l,) : numbers of the labeled points.
-    """
-    if not isinstance(target, Quantities) or len(target.labeled) < MIN_LABELS:
-        return []
-    Y = target.columns()
-    residuals = np.abs(held_out - Y)
-    usual = np.maximum(np.nanmedian(residuals, axis=0), np.finfo(float).tiny)
-    times = residuals / usual
-    spread = np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
-    suspicious = np.argwhere((times > ODD) & (residuals > MIN_DISTANCE * spread))
-    order = np.argsort(-times[tuple(suspicious.T)], kind="stable")[:MAX_LISTED]
-    return [{"row": int(rows[i]), "column": int(j), "value": float(Y[i, j]),
-             "prediction": float(held_out[i, j])} for i, j in suspicious[order]]
-
-
-def odd_labels_in_words(odd: Sequence[OddLabel]) -> str:
-    shown = "; ".join(f"row {label['row']} has {label['value']:.6g}, and the others predict {label['prediction']:.6g}"
-                      for label in odd[:5])
-    return shown + (f"; and {len(odd) - 5} more" if len(odd) > 5 else "")
-
-
-def warn_odd_labels(odd: Sequence[OddLabel]) -> None:
-    if odd:
-        warnings.warn(explain(
-            "some targets are far from what the other labels predict (rows count from 0): "
-            f"{odd_labels_in_words(odd)}",
-            why="they distort a fit by squared errors, and so the predictions of all points",
-            fix="check these values: correct those that are wrong, or mark them as unknown; of a skewed quantity, such "
-                "as a price, fit the logarithm"), OddLabels, stacklevel=4)
 
 
 def values_at_training(context: Context) -> tuple[np.ndarray, np.ndarray]:

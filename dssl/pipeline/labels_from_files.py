@@ -48,7 +48,7 @@ def _identifiers(context: Context, read: IngestParams, paths: Sequence[Path],
     attributes = context.attributes("dataset")
     dropped = (column for column in read.drop or () if isinstance(column, str) and column != weight
                and names_rows(paths, column))
-    name = identifier_of(attributes) or next(dropped, None)
+    name = next(dropped, None) or identifier_of(attributes)
     if name is None:
         return None
 
@@ -136,7 +136,9 @@ def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine])
             fix="leave data as it was when the rows were suggested, or delete these lines")
     classes = context.attributes("split").get("classes") or ()
     are_texts = isinstance(chosen, Classes) and all(isinstance(name, str) for name in classes)
-    spelled = spelled_as(texts if classes else _whole(texts), classes) if are_texts else texts
+    if are_texts and not classes:
+        texts = _whole(texts)
+    spelled = spelled_as(texts, classes) if are_texts else texts
     try:
         target = chosen.with_texts(places, spelled)
     except DataError as error:
@@ -148,7 +150,7 @@ def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine])
     return target, {"from_file": len(rows), **{name: listed for name, listed in lists.items() if listed}}
 
 
-def _whole(texts: Sequence[str]) -> Sequence[str]:
+def _whole(texts: list[str]) -> list[str]:
     """Return labels without ".0" where all are whole numbers, which a table with empty cells stores as floats."""
     whole = [text.removesuffix(".0") for text in texts]
     return whole if all(WHOLE.fullmatch(text) for text in whole) else texts

@@ -271,8 +271,8 @@ GUESSES = (  # baselines of every kind with labels: they need no fit
                          "frequent, it is the one with the most test points. A model with a higher error is useless "
                          "if all mistakes cost the same."),
     Baseline("mean", "Predicts the mean of the labels everywhere. A model with a higher rmse is useless."))
-OTHER = Baseline("other", "What the other model says, without the labels and the graph. If it is as good, these add "
-                          "nothing to it.")
+OTHER = Baseline("other", "The other model alone, without the graph. If it is as good, labels and graph add nothing to "
+                          "it.")
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,8 @@ class Verdict:
             return "warning" if self.useless else "note"
         if self.error is None or self.base is None:
             answer = self.labels_answer
+            if self.has_other:  # whose gain may outweigh the harm
+                return "warning" if self.useless else "note"
             return "warning" if self.useless or answer == HURT else "good" if answer == HELPED and (
                 self.error is None) else "note"
         if self.useless or self.answer == HURT:
@@ -135,7 +137,7 @@ class Verdict:
                     "with, so this run cannot tell whether the unlabeled data helped.")
             return [f"{self._useless_claim()} {text}" if self.useless else text, *label_sentences(self.by_labels)]
         if self.useless:
-            headline = f"{self._useless_claim()} As for the unlabeled data, {self._figures()}."
+            headline = f"{self._useless_claim()} As for {self._subject}, {self._figures()}."
         else:
             headline = f"{self._claim()}: {self._figures()}{beside}."
         return [headline, self._meaning(self.base), *label_sentences(self.by_labels), *self._reservations()]
@@ -173,10 +175,15 @@ class Verdict:
         return (f"the {by.name} is {by.shown(self.error)} {with_it} and {by.shown(self.base.error)} {without_it}, "
                 f"{self.base.figures(by)}{control}")
 
+    @property
+    def _subject(self) -> str:
+        """Return what the model has and its base has not."""
+        return "the unlabeled data and the other model together" if self.has_other else "the unlabeled data"
+
     def _claim(self) -> str:
         """Return what the test says of the unlabeled data, with what stands against it."""
         answer, labels = self.answer, None if self.has_other else self.labels_answer
-        subject = "The unlabeled data and the other model together" if self.has_other else "The unlabeled data"
+        subject = f"T{self._subject[1:]}"
         if self.contradicted:
             by_balance = self.reversed_by_balance is not None
             against = "according to balanced accuracy" if by_balance else "according to the held-out labels"
@@ -190,7 +197,7 @@ class Verdict:
             return f"{subject} made no difference on the test points, which both models classify correctly{though}"
         if answer == TOO_FEW:
             points = counted(self.scores.get("n_test"), "test point is", "test points are")
-            return f"{points} too few to tell whether t{subject[1:]} helped{though}"
+            return f"{points} too few to tell whether {self._subject} helped{though}"
         return f"{subject} made no clear difference{though and ' on the test points' + though}"
 
     @property
@@ -248,7 +255,7 @@ class Verdict:
         if base.is_negligible(by):
             return f"{negligible(by)} The simpler base model is good enough."
         if self.is_negligible:
-            return (f"The {by.name} is the same with and without the unlabeled data, so the simpler base model is good "
+            return (f"The {by.name} is the same with and without {self._subject}, so the simpler base model is good "
                     "enough.")
         if self.base_is_enough:
             return f"{seen_by_test(by, base.pair)} So the simpler base model is good enough for points like these."
@@ -264,6 +271,9 @@ class Verdict:
             return (f"{seen} The model also beats the shuffled graph, by "
                     f"{by.difference_in_words(self.shuffled.gain)}, so the gain comes from where the unlabeled points "
                     f"lie and not from a {report_text.changed}.")
+        if self.has_other:
+            better = "The base model, which has neither, is better here: " if self.answer == HURT else ""
+            return f"{better}{rare if better else rare[:1].upper() + rare[1:]}. {seen_by_test(by, base.pair)}"
         if self.answer == HURT:
             return (f"The base model is better here: {rare}. Use the base model. Either the graph connects points of "
                     f"{by.unlike}, or the model relies on the graph too much: try another data.scale, fewer "
@@ -282,7 +292,8 @@ class Verdict:
         balanced = self.reversed_by_balance
         if balanced is not None:
             sentences.append("Balanced accuracy, in which every class counts the same, says the opposite: it is "
-                             f"{percent(balanced[0])} with the unlabeled data and {percent(balanced[1])} without it.")
+                             f"{percent(balanced[0])} with {self._subject} and {percent(balanced[1])} without "
+                             "it.")
         ours = finite(self.scores.get("balanced_accuracy"))
         constant = None if self.guess is None else finite(self.guess.scores.get("balanced_accuracy"))
         if self.useless and self.by.key == "error" and ours is not None and constant is not None and ours > constant:
@@ -306,8 +317,9 @@ def _guess_by_labels(by_labels: Attributes, by: ErrorMetric) -> Comparison | Non
 def _beside_other(by_labels: Attributes, by: ErrorMetric) -> str:
     """Return the error of the other model alone, as the end of a sentence on the model that is pooled with it."""
     other = Comparison.of(by_labels["scores"], by_labels, "other", by)
-    assert other is not None
-    sizes = ", both without the class sizes" if by_labels.get("without_class_sizes") else ""
+    sizes = ", both without the class sizes that the model itself uses" if by_labels.get("without_class_sizes") else ""
+    if other is None:
+        return f" with the other model{sizes and sizes.replace(', both', ',')}"
     return (f" with the other model and {by.with_interval(other.scores)} for that alone, "
             f"{other.figures(by)}{sizes}")
 

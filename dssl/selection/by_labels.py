@@ -43,6 +43,7 @@ MAX_FOLDED = 5000  # labels above which one fold alone is held out, where that i
 CURVE_STREAM = 17  # of the seed
 Figure = float | list[float] | None  # a score, or its interval
 M = TypeVar("M", bound=ModelInKernel)
+NOT_WITHOUT_OTHER = "no label can be held out of its class"
 NO_CLAIM = "no claim"  # where the model was selected among more candidates than its base
 
 
@@ -214,12 +215,14 @@ def by_labels(target: Target, folds: LabelFolds, held_out: Mapping[str, Sequence
             **({} if len(rows) > 1 else {"no_curve": folds.no_curve}), "curve": rows}
 
 
-def with_other_model(compared: Mapping[str, Any], learner: Mapping[str, Any]) -> dict[str, Any]:
+def with_other_model(compared: Mapping[str, Any], learner: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the comparison `by_labels` of a model that is pooled with another one, which its baseline lacks; JSON.
 
-    learner : the same comparison of the model without the other one, which alone tells whether the unlabeled data
-    helped. It becomes `without_other`.
+    learner : the same comparison of the model without the other one, by which the unlabeled data is judged; None if no
+    label can be held out. It becomes `without_other`.
     """
+    if learner is None:
+        learner = {"n": 0, "why": NOT_WITHOUT_OTHER}
     pooled = {key: value for key, value in compared.items() if key != "unlabeled_data"}
     answer = {key: value for key, value in learner.items() if key == "unlabeled_data"}
     return {**pooled, **answer, "without_other": {key: value for key, value in learner.items() if key != "curve"}}
@@ -252,7 +255,9 @@ def corrected_for_selection(by_labels: Mapping[str, Any],
         return dict(by_labels)
     errors = {name: nested_error([CandidateScores.from_json(row) for row in grid[name]]) for name in tried}
     is_biased = by_labels.get("unlabeled_data") == HELPED and tried.get("model", 1) > tried.get("base", 1)
-    return {**by_labels, "tried": tried, **({"unlabeled_data": NO_CLAIM} if is_biased else {}),
+    corrected = {"tried": tried, **({"unlabeled_data": NO_CLAIM} if is_biased else {})}
+    alone = by_labels.get("without_other")
+    return {**by_labels, **corrected, **({"without_other": {**alone, **corrected}} if alone else {}),
             **({} if None in errors.values() else {"errors_without_choice": errors})}
 
 

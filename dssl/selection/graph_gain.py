@@ -42,7 +42,8 @@ class Gain:
     paired test (`comparison.compare`). without_class_sizes : whether the model has class sizes, which the held-out
     predictions do not use. all_labeled : whether there are no unlabeled points. single_labels : those that are the only
     one of their class, which are not among the n. guess : the error of what needs no model, which predicts `guessed` of
-    each: the most frequent of these labels, or their mean; None in another scoring, and of labels that are all equal.
+    each: the most frequent of these labels, or the mean of the others; None in another scoring, and of labels that are
+    all equal.
     """
 
     metric: str
@@ -98,8 +99,8 @@ class Gain:
         more = "1 more is the only one of its class" if self.single_labels == 1 else (
             f"{self.single_labels} more are the only ones of their classes")
         single = f" ({more})" if self.single_labels else ""
-        useless = "" if self.guess is None or self.with_graph < self.guess else (
-            f"; {self.guessed} for each of them has {self.metric} {shown(self.guess)}, which is no worse")
+        useless = "" if self.guess is None or self.with_graph < (1 - SOLVER_ROUNDING) * self.guess else (
+            f"; always predicting {self.guessed} has {self.metric} {shown(self.guess)}, which is no worse")
         return (f"the {self.n} held-out labels{single} are predicted with {self.metric} "
                 f"{shown(self.with_graph, self.with_graph_interval, '95 % interval ')} with {graph} and "
                 f"{shown(self.baseline, self.baseline_interval)} without {pronoun} ({difference}"
@@ -173,13 +174,19 @@ class Guess(TypedDict):
 
 
 def _guess(target: Target, shares: np.ndarray, unit: float) -> Guess:
-    """Return the error of the most frequent class, or of the mean, of labels in units with weights `shares` (l,)."""
+    """Return the error of the most frequent class, or of the mean of the others, of labels in units.
+
+    shares (l,) : the weights of the labels, of sum 1.
+    """
     if isinstance(target, Classes):
         frequencies = np.bincount(target.coded, shares, len(target.names))
-        guessed, guess = str(target.names[frequencies.argmax()]), float(frequencies.sum() - frequencies.max())
+        guessed, guess = f"“{target.names[frequencies.argmax()]}”", float(frequencies.sum() - frequencies.max())
+    elif len(shares) > 1:
+        # From the mean of the others.
+        residuals = (target.columns() - shares @ target.columns()) / (1 - shares)[:, None]
+        guessed, guess = "the mean of the others", float(np.sqrt(shares @ (residuals**2).mean(axis=1))) * unit
     else:
-        residuals = target.columns() - shares @ target.columns()
-        guessed, guess = "their mean", float(np.sqrt(shares @ (residuals**2).sum(axis=1))) * unit
+        guessed, guess = "", 0.0
     return {"guess": guess if guess > 0 else None, "guessed": guessed}
 
 

@@ -171,7 +171,7 @@ def _per_correction(needed: np.ndarray) -> np.ndarray:
 class Direct(SolverMethod):
     """An LU factor of A, made where it is used; 1 is added at one vertex of each singular component, its ground.
 
-    Tasks of one process share it, as far as the cache for factors has room.
+    Tasks of one thread share it, as far as the cache for factors has room.
 
     For right-hand sides orthogonal to the null vector the solution is then a solution of the singular system.
     """
@@ -195,7 +195,8 @@ class Direct(SolverMethod):
             lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
             return lu, LU_BYTES * lu.nnz
 
-        return FACTORS.get(content.digest(), factored)
+        lu: SuperLU = FACTORS.get(content.digest(), factored)
+        return lu
 
     def _grounds(self) -> np.ndarray:
         """Return 1 where the null vector of a singular component is largest, and 0 elsewhere (n,)."""

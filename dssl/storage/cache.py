@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,11 +12,11 @@ import numpy as np
 CACHE_BYTES = 1 << 30  # the default limit, unless an execution sets one
 FETCHED_BYTES = 32 << 20  # the maximum limit of `FETCHED`
 FETCHED_SHARE = 8  # `FETCHED` gets at most 1/8 of a task's memory budget
-FACTOR_BYTES = 128 << 20  # the maximum limit of `FACTORS`
-FACTOR_SHARE = 8  # `FACTORS` gets at most 1/8 of a task's memory budget
+FACTOR_BYTES = 64 << 20  # the maximum limit of `FACTORS`
+FACTOR_SHARE = 16  # `FACTORS` gets at most 1/16 of a task's memory budget
 
 Loaded = dict[str, np.ndarray]
-Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class Cache(ABC):
@@ -88,21 +88,21 @@ def _bytes_of(arrays: Mapping[str, np.ndarray]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-class ObjectCache(Cache, Generic[Key]):
+class ObjectCache(Cache):
     """A least-recently-used cache of immutable objects, up to `limit` bytes."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int = FETCHED_BYTES):
         super().__init__()
         self.limit = limit
-        self._held = OrderedDict[Key, tuple[Any, int]]()
+        self._held = OrderedDict[Path, tuple[Any, int]]()
         self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
         return sum(size for _, size in list(self._held.values()))
 
-    def get(self, key: Key, fetch: Callable[[], tuple[Any, int]]) -> Any:
-        """Return the value of a key; if it is not cached, `fetch` returns it with its size."""
+    def get(self, key: Path, fetch: Callable[[], tuple[Any, int]]) -> Any:
+        """Return the value at a path; if it is not cached, `fetch` returns it with its size."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
@@ -111,8 +111,8 @@ class ObjectCache(Cache, Generic[Key]):
         self.keep(key, value, size)
         return value
 
-    def keep(self, key: Key, value: object, size: int) -> None:
-        """Add the value of a key unless it exceeds the limit."""
+    def keep(self, key: Path, value: object, size: int) -> None:
+        """Add the value at a path unless it exceeds the limit."""
         with self._lock:
             self._held.pop(key, None)
             if size <= self.limit:
@@ -121,19 +121,43 @@ class ObjectCache(Cache, Generic[Key]):
                 while total > self.limit:
                     total -= self._held.popitem(last=False)[1][1]
 
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
-
-
-class FileCache(ObjectCache[Path]):
-    """The contents of files by their paths."""
-
     def forget(self, folder: Path) -> None:
         """Drop the values below a folder."""
         with self._lock:
             for path in [path for path in self._held if path.is_relative_to(folder)]:
                 del self._held[path]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._held.clear()
+
+
+class ThreadCache(Generic[Value]):
+    """A least-recently-used cache of each thread for itself, up to `limit` bytes.
+
+    Values end in the thread that made them, at the latest with it, and are used by no other: an object of SuperLU
+    belongs to its thread. `release_caches` does not empty it.
+    """
+
+    def __init__(self, limit: int):
+        self.limit, self._thread = limit, local()
+
+    def get(self, key: bytes, make: Callable[[], tuple[Value, int]]) -> Value:
+        """Return the value of a key; if it is not cached, `make` returns it with its size."""
+        held: OrderedDict[bytes, tuple[Value, int]] = self._thread.__dict__.setdefault("held", OrderedDict())
+        if key in held:
+            held.move_to_end(key)
+            return held[key][0]
+        value, size = make()
+        if size <= self.limit:
+            held[key] = value, size
+            while sum(each for _, each in held.values()) > self.limit:
+                held.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        """Empty the cache of this thread."""
+        self._thread.__dict__.pop("held", None)
 
 
 def limit_caches(budget: int) -> None:
@@ -144,5 +168,5 @@ def limit_caches(budget: int) -> None:
 
 
 ARRAYS = ArrayCache()
-FETCHED = FileCache(FETCHED_BYTES)
-FACTORS = ObjectCache[bytes](FACTOR_BYTES)  # of matrices by their digests
+FETCHED = ObjectCache()
+FACTORS = ThreadCache[Any](FACTOR_BYTES)  # of matrices by their digests

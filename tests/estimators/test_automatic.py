@@ -34,7 +34,7 @@ from dssl.learners.model import model_type
 from dssl.learners.on_graph import automatic
 from dssl.learners.on_graph.blend import supervised_prior
 from dssl.learners.target.target import Classes, Quantities
-from dssl.methods.automatic import OddLabels
+from dssl.methods.odd_labels import OddLabels
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import as_rows
 from tests.memory import traced_peak

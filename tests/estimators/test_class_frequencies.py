@@ -157,7 +157,7 @@ def test_sizes_are_the_prior():
 def test_sizes_below_the_number_of_labels_are_refused(estimator):
     X, y, _ = blobs((4, 4))
     for sizes in ([1e9, 1], [197, 3], [0.985, 0.015], [(0.9, 1), (0, 0.015)]):
-        with pytest.raises(ParameterError, match=r"of 200 points to class \[1\], of which \[4\] are labeled"):
+        with pytest.raises(ParameterError, match=r"of 200 points to class 1, of which 4 are labeled"):
             estimator(class_sizes=sizes).fit(X, y)
     for sizes in ([196.4, 3.6], [196, 4], [(0.1, 1), (0, 0.02)]):
         estimator(class_sizes=sizes).fit(X, y)

@@ -182,7 +182,7 @@ def test_a_search_of_dssl_judges_labels_by_fits_in_which_they_are_unlabeled():
     ({"C": 0}, "C=0"), ({"unlabeled_weight": -1}, "unlabeled_weight=-1"), ({"landmarks": 0}, "n_landmarks=0"),
     ({"kernel": "rbff"}, "rbff"), ({"random_state": -1}, "random_state"), ({"class_sizes": [1, 2, 3]}, "class_sizes"),
     ({"class_sizes": [1, 0]}, "class_sizes"), ({"class_sizes": {0: 1, 2: 1}}, "class_sizes names"),
-    ({"class_sizes": [299, 1]}, r"class_sizes leaves \[1.0\] of 300 points to class \[1\], of which \[5\]"),
+    ({"class_sizes": [299, 1]}, r"class_sizes leaves 1.0 of 300 points to class 1, of which 5"),
 ])
 def test_parameters_out_of_range_are_refused(wrong, message):
     X, _, y = moons()

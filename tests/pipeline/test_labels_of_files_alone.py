@@ -113,6 +113,9 @@ def test_texts_are_whole_numbers_or_names():
     assert classes_of_texts(["10", "9", "9"]).tolist() == [9, 10]
     assert classes_of_texts(["007", "7"]).tolist() == ["007", "7"]
     assert classes_of_texts(["1.5", "oak"]).tolist() == ["1.5", "oak"]
+    for quantities in (["1.5", "2", "0.5"], ["1.0", "2", "-0.5"]):
+        with pytest.raises(DataError, match="Unknown label type: continuous"):
+            classes_of_texts(quantities)
     with pytest.raises(DataError, match="-1 is among the labels"):
         classes_of_texts(["-1", "1"])
 

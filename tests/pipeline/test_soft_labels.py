@@ -98,7 +98,26 @@ def test_what_the_other_model_knows_is_not_said_to_come_from_the_unlabeled_point
     assert "Without the other model: in " in text
     # New points have what is said of their neighbors, which here is noise.
     assert ("with both and" in text) == ("fraction" in test)
-    assert ("What the other model says, without the labels and the graph." in text) == ("none" in test)
+    assert ("The other model alone, without the graph." in text) == ("none" in test)
+
+
+@pytest.mark.parametrize("kind", ["automatic", "graph"])
+@pytest.mark.parametrize("test", [{"none": True}, {"count": 60}])
+def test_with_one_label_a_class_the_gain_of_the_other_model_is_not_that_of_the_unlabeled_points(table, tmp_path, kind,
+                                                                                               test):
+    """No label can be held out, and test points cannot tell the two apart."""
+    table = table.assign(kind=table["true"])
+    labels = {"per_class": 1} if "count" in test else {"given": True}
+    if "none" in test:
+        table.loc[table.groupby("true").cumcount() > 0, "kind"] = ""
+    spec = spec_of(written(table, tmp_path / "t.csv"), data={**READ, "test": test}, kind=kind, soft_labels={
+        "columns": dict(zip(NAMES, COLUMNS, strict=True))}) | {"labels": labels}
+    result = run(spec, workspace=tmp_path, execution=InProcess(1))
+    assert result.gain["by_labels"]["n"] == result.gain["by_labels"]["without_other"]["n"] == 0
+    text = " ".join(result.report.read_text().split())
+    assert "The unlabeled data helped" not in text
+    assert ("with both and" in text) == ("count" in test)
+    assert ("so it cannot tell whether the unlabeled data helped" in text) == ("none" in test)
 
 
 @pytest.mark.parametrize("kind", ["automatic", "graph"])

@@ -10,7 +10,7 @@ from sklearn.datasets import make_friedman1
 from dssl import LaplaceLearningRegressor, LapRLSRegressor, MultiscaleKernelRegressor, SemiSupervisedRegressor
 from dssl.base.wilson import interval_of_share
 from dssl.learners.target.target import Classes, Quantities
-from dssl.selection.by_labels import LabelFolds, by_labels, corrected_for_selection, nested_error
+from dssl.selection.by_labels import LabelFolds, by_labels, corrected_for_selection, nested_error, with_other_model
 from dssl.selection.calibration import shared_calibrations
 from dssl.selection.candidates import CandidateScores
 from dssl.selection.held_out_scores import HeldOut
@@ -145,6 +145,9 @@ def test_a_gain_by_labels_of_a_model_that_tried_more_is_no_claim():
     assert corrected_for_selection(said | {"unlabeled_data": "hurt"}, {"model": [row] * 36, "base": [row]})[
         "unlabeled_data"] == "hurt"
     assert corrected_for_selection(said, {}) == said
+    pooled = corrected_for_selection(with_other_model(said | {"curve": []}, said), {"model": [row] * 36, "base": [row]})
+    assert pooled["without_other"]["unlabeled_data"] == pooled["unlabeled_data"] == "no claim"
+    assert pooled["without_other"]["tried"] == {"model": 36, "base": 1}
 
 
 @pytest.mark.parametrize("estimator", [SemiSupervisedRegressor(), LapRLSRegressor(), LaplaceLearningRegressor(),

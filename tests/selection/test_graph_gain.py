@@ -50,14 +50,15 @@ def test_words_say_where_the_most_frequent_label_is_as_good(wrong, is_said):
     codes = np.repeat([0, 1], [9, 3])
     right = np.where(np.arange(12) < wrong, -1.0, 1.0)[:, None] * np.where(codes == 1, 1.0, -1.0)[:, None]
     gain, _ = gain_and_verdict(Classes(np.arange(12), codes, np.array(["no", "yes"])), right, right)
-    assert (gain.guess, gain.guessed) == (0.25, "no")
-    assert gain.in_words().endswith("; no for each of them has error 25.0 %, which is no worse") == is_said
+    assert (gain.guess, gain.guessed) == (0.25, "“no”")
+    assert gain.in_words().endswith("; always predicting “no” has error 25.0 %, which is no worse") == is_said
 
     y = np.array([1.0, 2.0, 6.0, 7.0])
     target = Quantities.of(y)
-    gain, _ = gain_and_verdict(target, target.columns() + wrong, target.columns())
-    assert gain.guess == pytest.approx(y.std())
-    words = f"; their mean for each of them has rmse {y.std():.4g}, which is no worse"
+    gain, _ = gain_and_verdict(target, target.columns() + 1.5 * wrong, target.columns())
+    without = np.array([np.delete(y, i).mean() for i in range(4)])
+    assert gain.guess == pytest.approx(np.sqrt(((y - without) ** 2).mean()))
+    words = f"; always predicting the mean of the others has rmse {gain.guess:.4g}, which is no worse"
     assert gain.in_words().endswith(words) == is_said
 
 

@@ -1,6 +1,8 @@
 """Every method solves every regularizer, says truly how well, and fails loudly when it cannot."""
 
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +23,7 @@ from dssl.solvers.method import FILL, LU_BYTES, Direct
 from dssl.solvers.operators import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
 from dssl.solvers.solver_params import SolverParams, expected_iterations, few_iterations
-from dssl.storage.cache import FACTORS, release_caches
+from dssl.storage.cache import FACTORS
 from tests.in_pairs import in_pairs
 from tests.memory import traced_peak
 
@@ -69,9 +71,9 @@ def test_a_singular_matrix_has_a_sparse_factor(normalized):
     assert Direct(A)._lu.nnz < FILL * len(A.data) < A.n**2 / 5
 
 
-def test_tasks_of_a_process_share_the_factor_of_a_matrix(monkeypatch):
+def test_tasks_of_a_thread_share_the_factor_of_a_matrix(monkeypatch):
     """Each reads the arrays of the solver for itself; a factor too large for the cache is made by each."""
-    monkeypatch.setattr(FACTORS, "limit", FACTORS.limit)
+    monkeypatch.setattr(FACTORS, "limit", 1 << 20)
     FACTORS.clear()
     R, vector = regularizer(grid(13), 1e-3, True)
     stored = prepare(R, 3, SolverParams(method="direct"), vector).to_arrays()
@@ -81,17 +83,43 @@ def test_tasks_of_a_process_share_the_factor_of_a_matrix(monkeypatch):
         return Solver.from_arrays(arrays, SolverParams(method="direct"))
 
     B = np.random.default_rng(0).normal(size=(R.shape[0], 3))
-    solved = read().solve(B).value
-    assert read().method._lu is read().method._lu
-    assert FACTORS.nbytes == LU_BYTES * read().method._lu.nnz
+    solved, lu = read().solve(B).value, read().method._lu
+    assert read().method._lu is lu
     other = prepare(R + sp.eye_array(len(B)), 3, SolverParams(method="direct"), vector)
-    assert other.method._lu is not read().method._lu
+    assert other.method._lu is not lu
+    assert read().method._lu is lu
 
-    FACTORS.limit = FACTORS.nbytes // 3
-    release_caches()
+    FACTORS.limit = LU_BYTES * lu.nnz
+    assert other.method.__class__(other.A)._lu is other.method._lu  # still there
+    again = prepare(R + 2 * sp.eye_array(len(B)), 3, SolverParams(method="direct"), vector)
+    assert again.method._lu.nnz == lu.nnz  # the only one that fits now
+    assert read().method._lu is not lu
+
+    FACTORS.limit = 0
+    FACTORS.clear()
     assert read().method._lu is not read().method._lu
-    assert FACTORS.nbytes == 0
     assert_array_equal(read().solve(B).value, solved)
+
+
+def test_each_thread_has_its_own_factor(monkeypatch):
+    """SuperLU counts its memory by thread, so that what another thread frees is lost."""
+    monkeypatch.setattr(FACTORS, "limit", 1 << 20)
+    R, vector = regularizer(grid(13), 1e-3, True)
+    method = prepare(R, 3, SolverParams(method="direct"), vector).method
+
+    barrier = threading.Barrier(2)
+
+    def twice(_: int) -> bool:
+        barrier.wait()
+        first = Direct(method.A)._lu
+        factors.add(id(first))
+        barrier.wait()  # both are alive
+        return Direct(method.A)._lu is first
+
+    factors = set[int]()
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(twice, range(2)))
+    assert len(factors) == 2
 
 
 @in_pairs({"normalized": [False, True], "method": METHODS})

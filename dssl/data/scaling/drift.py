@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.digest import JsonObject
-from ...base.errors import column_label
+from ...base.errors import IntegrityError, column_label, require
 
 FALSE_ALARMS = 1e-3  # the largest share of batches without a change that raise an alarm
 QUARTILES = np.array([0.25, 0.5, 0.75])
@@ -60,7 +60,9 @@ class Usual:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Usual":
-        """Return what `to_arrays` described."""
+        """Return what `to_arrays` described. Raises IntegrityError: an earlier version did."""
+        require("usual_smallest" in arrays, "the ranges of the training points lack those without outliers",
+                error=IntegrityError, why="an earlier version of dssl stored them", fix="run the pipeline again")
         return cls(arrays["usual_smallest"], arrays["usual_largest"], arrays["quartiles"], arrays["up_to"],
                    *map(int, arrays["usual"]))
 

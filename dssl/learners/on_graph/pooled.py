@@ -159,7 +159,8 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
         logs_at_vertices = np.where(learner.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
         VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), positions,
-        signed(held_out + shift, target), signed(of_other, target), signed(learner_values, target),
+        signed(held_out + shift, target), signed(of_other + _shift(target, weight, of_other, positions), target),
+        signed(learner_values + _shift(target, weight, learner_values[calibrated], positions[calibrated]), target),
         signed(logs[0][0], target), calibration, {"labels": fitted_to, "learner_weight": weights.learner,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
 
@@ -209,6 +210,12 @@ def _decision(target: Classes, weight: np.ndarray | None, held_out: np.ndarray,
     frequencies = Frequencies.of(target, weight, EQUAL)
     decision = frequencies.decision(held_out, target.coded[positions], _taken(weight, positions))
     return decision - decision.mean() if np.ptp(decision) > 0 else None
+
+
+def _shift(target: Classes, weight: np.ndarray | None, held_out: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the same offsets, 0 where the scoring is the accuracy."""
+    decision = _decision(target, weight, held_out, positions)
+    return np.zeros(len(target.names)) if decision is None else decision
 
 
 def _of_quantities(target: Target, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],

@@ -91,8 +91,8 @@ def classes_of_texts(texts: Sequence[str]) -> np.ndarray:
     require(UNLABELED not in numbers, f"-1 is among the labels {numbers[:6]}", error=DataError,
             why="-1 marks unlabeled points among integers, and here it could as well be a class",
             fix="leave out the rows without a label; if -1 is a class, write its name in words")
-    fractions = [text for text in classes.tolist() if FRACTION.fullmatch(text)] if not numbers else []
-    require_no_quantities(np.array(fractions, float) if len(fractions) == len(classes) else classes,
+    are_quantities = not numbers and all(WHOLE.fullmatch(text) or FRACTION.fullmatch(text) for text in texts)
+    require_no_quantities(classes.astype(float) if are_quantities else classes,
                           "set data.task to regression, or write names of classes")
     return classes
 

@@ -35,10 +35,12 @@ from ...report.record import Baseline, ReportText
 from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
 from ...selection.by_labels import (
+    NOT_WITHOUT_OTHER,
     LabelFolds,
     ModelsMade,
     OfModels,
     by_labels,
+    has_another,
     max_repetitions,
     with_other_model,
     with_prior,
@@ -206,7 +208,9 @@ def make_models(context: Context, params: GraphLearnerParams) -> ModelsMade:
                                       arrays[f"unreachable{number}"]).with_prior(assumed)
                               for number, of_repetition in enumerate(folds.repetitions)]}
         models |= _baselines(params, points, target, weight, folds, held_out, execution)
-        if is_pooled:
+        if is_pooled and not folds.compared:
+            of_labels = with_other_model(by_labels(target, folds, held_out))
+        elif is_pooled:
             other = replace(held_out["model"][0], values=arrays["held_out_other"], unreachable=None)
             of_labels = with_other_model(by_labels(target, folds, {**held_out, "other": [other]}),
                                          _without_other(target, folds, held_out, arrays["held_out_learner"]))
@@ -224,7 +228,8 @@ def _without_other(target: Target, folds: LabelFolds, held_out: dict[str, list[H
     compared = [fold[known[fold]] for fold in folds.compared if known[fold].any()]
     alone = {name: [replace(fits[0], folds=compared)] for name, fits in held_out.items() if fits}
     alone["model"] = [replace(alone["model"][0], values=learner, unreachable=None)]
-    return by_labels(target, replace(folds, compared=compared), alone)
+    single = int((~has_another(target)).sum())
+    return by_labels(target, replace(folds, compared=compared, single_labels=single, why=NOT_WITHOUT_OTHER), alone)
 
 
 def _baselines(params: GraphLearnerParams, points: Rows, target: Target, weight: np.ndarray | None, folds: LabelFolds,

@@ -191,7 +191,8 @@ def sizes_of(target: Classes, n: int, weight: np.ndarray | None) -> np.ndarray |
     shares, labeled = target.prior.shares(target.coded, target.names, weight), np.bincount(
         target.coded, minlength=len(target.names))
     if target.prior.source == "sizes":
-        return np.maximum(shares * n, labeled)
+        free = np.maximum(shares * n - labeled, 0.0)
+        return labeled + free * ((n - len(target.labeled)) / max(float(free.sum()), 1.0))
     return shares * (n - len(target.labeled)) + labeled
 
 

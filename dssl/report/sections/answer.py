@@ -6,7 +6,7 @@ Then what to do next: what the figures of the run suggest, the most useful first
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..error_metric import ROOT, errors_among
+from ..error_metric import ROOT, Comparison, errors_among
 from ..page import Finding, Section, rendered
 from ..record import GUESSES, OTHER, Attributes, Baseline, ReportText, RunRecord, interval_at, scores_at
 from ..text import at, counted, finite, listed, number, plain_label
@@ -136,6 +136,8 @@ def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
     answer = verdict.answer if has_tests else verdict.labels_answer
     if answer is None and not has_tests and run.by_labels:
         return [NextStep(f"Find out how good the predictions are: {_more_evidence(run)}.", "quality")]
+    if verdict.has_other:
+        return _beside_other(run, verdict)
     if answer is None or verdict.all_labeled or (answer == HELPED and not verdict.contradicted):
         return []
     if verdict.base_is_enough:
@@ -150,6 +152,18 @@ def _of_verdict(run: RunRecord, verdict: Verdict) -> list[NextStep]:
             f"repeat the run with other draws ({', '.join(verdict.draws)}) or with more test points")
     return [NextStep(f"Before you rely on the unlabeled points, {how}: these figures do not show whether they help.",
                      "answer")]
+
+
+def _beside_other(run: RunRecord, verdict: Verdict) -> list[NextStep]:
+    """Return what follows where the model is pooled with another one, which its base does not have."""
+    if verdict.answer == HURT:
+        return [NextStep("Use the base model for points like the test points: neither the unlabeled points nor the "
+                         "other model help there.", "answer")]
+    other = Comparison.of(at(run.by_labels, "scores") or {}, run.by_labels, "other", verdict.by)
+    if other is None or (other.clear and other.gain > 0):
+        return []
+    return [NextStep("Consider the other model alone: by the held-out labels, labels and graph do not clearly add to "
+                     "it.", "answer")]
 
 
 def _of_rare_classes(run: RunRecord) -> list[NextStep]:
