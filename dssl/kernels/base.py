@@ -303,7 +303,7 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
         distances = pdist(sampled, metric)
     positive = distances[distances > 0]
     differ = positive.size > 0 or bool(rows_differ(sampled, sampled[np.zeros(len(ids), int)]).any())
-    require(differ, "all sampled points are equal, or there is only one", error=DataError,
+    require(differ, "all sampled points are equal, or there is only 1 sample", error=DataError,
             why="the median distance is then zero, and no bandwidth follows from it",
             fix="give the bandwidth as a number, or check the values of the features")
     median = float(np.median(positive)) if positive.size else 0.0

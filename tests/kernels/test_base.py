@@ -180,7 +180,7 @@ def test_median_bandwidth_of_a_sample_follows_the_seed_and_is_close():
 
 @pytest.mark.parametrize(("X", "says"), [
     (np.ones((5, 2)), "all sampled points are equal"),
-    (points(1), "there is only one"),
+    (points(1), "there is only 1 sample"),
     (np.array([[1.0], [np.nan]]), "NaN"),
 ])
 def test_median_bandwidth_errors(X, says):
