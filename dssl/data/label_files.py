@@ -62,8 +62,12 @@ def listed_lines(lines: Sequence[LabelLine]) -> str:
     for line in lines[:SHOWN]:
         texts.append(f"{line.origin if line.path != path else f'line {line.number}'}: {line.name!r}")
         path = line.path
-    others = len(lines) - SHOWN
-    return "; ".join(texts) + (f"; and {others:,} more" if others > 0 else "")
+    return _and_more(texts, len(lines))
+
+
+def _and_more(texts: Sequence[str], count: int) -> str:
+    """Return the first `SHOWN` texts, and how many others there are of `count`."""
+    return "; ".join(texts[:SHOWN]) + (f"; and {count - SHOWN:,} more" if count > SHOWN else "")
 
 
 def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = None,
@@ -161,8 +165,7 @@ def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> d
         if first.weight is None and line.weight is not None:
             labels[row] = line
     for differing, why in (relabeled, "a point has one label"), (reweighed, "a label has one weight"):
-        others = f"; and {len(differing) - SHOWN:,} more" if len(differing) > SHOWN else ""
-        require(not differing, "; ".join(differing[:SHOWN]) + others, error=DataError, why=why,
+        require(not differing, _and_more(differing, len(differing)), error=DataError, why=why,
                 fix="correct one of the two lines of each such row, or remove it")
     return labels
 

@@ -40,10 +40,12 @@ def warn_of_markers(y: MatrixLike, unlabeled: object) -> None:
     """Warn where labels that are texts have several markers of none, of which one may be a class, as "NA" may."""
     values = np.asarray(y, object).ravel()
     marks = values[missing_values(values)].tolist()
-    counts = Counter(repr(mark.strip()) if isinstance(mark, str) else "None or NaN" for mark in marks)
+    counts = Counter[str]()
+    for mark, count in Counter(marks).items():
+        counts[repr(mark.strip()) if isinstance(mark, str) else "None or NaN"] += count
     if isinstance(unlabeled, str) and not is_missing_text(unlabeled):
         counts[repr(unlabeled)] += int((values == unlabeled).sum())
-    texts = sorted({mark.strip() for mark in marks if isinstance(mark, str)} - {"", unlabeled})
+    texts = sorted({mark.strip() for mark in set(marks) if isinstance(mark, str)} - {"", unlabeled})
     if len(counts) > 1 and texts:
         listed = ", ".join(f"{mark} ({count:,})" for mark, count in sorted(counts.items()))
         warnings.warn(explain(f"{len(counts)} different markers of points without a label among labels that are texts: "

@@ -55,7 +55,7 @@ from ..selection.by_labels import (
     with_other_model,
 )
 from ..selection.graph_gain import gain_of, held_out_loss
-from ..selection.held_out_scores import HeldOut, require_scoring
+from ..selection.held_out_scores import HeldOut, require_scoring, spread_over_labels
 from ..selection.scoring import with_scoring
 from ..solvers.method import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
@@ -209,7 +209,6 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     choice = {**fitted.attributes, "gain": gain.described(), "in_words": gain.in_words(), "odd_labels": odd}
     if fitted.pooled is not None:
         gain = replace(gain, guess=None)  # the model knows what the other one says, too
-        choice["in_words"] = gain.in_words()
         other_evidence = evidence_of(fitted.pooled, graph, target, weight)
         sentences = [*([gain.in_words()] if len(held_out.labeled) else []), other_evidence["in_words"]]
         choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
@@ -272,9 +271,7 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
         whole = replace(whole, single_labels=0)
 
     def spread(values: np.ndarray) -> np.ndarray:
-        everywhere = np.full((len(target.labeled), values.shape[1]), np.nan)
-        everywhere[fitted.positions] = values
-        return everywhere
+        return spread_over_labels(values, fitted.positions, len(target.labeled))
 
     alone = list(positions[:, None])
     held_out_by_model = {name: [HeldOut(target, coding, spread(values), alone, weight)]

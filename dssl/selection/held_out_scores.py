@@ -54,6 +54,13 @@ class Score:
                      np.mean([score.influence for score in scores], axis=0))
 
 
+def spread_over_labels(values: np.ndarray, positions: np.ndarray, n_labels: int) -> np.ndarray:
+    """Return values (h, c) of the held-out labels at these positions (h,) of all labels (l, c), NaN at the others."""
+    everywhere = np.full((n_labels, values.shape[1]), np.nan)
+    everywhere[positions] = values
+    return everywhere
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """Values (m, c) of labeled points, each predicted without its fold, in one repetition.

@@ -149,7 +149,7 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
     of_other = pool(target, Weights(0.0, np.ones(1)), learner_held_out, at_labels[:1, positions] * sizes[0])
     decision = _decision(target, weight, held_out[calibrated], positions[calibrated])
     calibration = replace(of_log_probabilities(len(target.names)), decision=decision)
-    shift = 0.0 if decision is None else decision
+    shift = _shift(decision)
     reachable = np.ones(len(even), bool)
     if learner is not None and not learner.reachable.all():
         nothing = np.zeros_like(learner_held_out)
@@ -159,8 +159,10 @@ def _of_classes(target: Classes, weight: np.ndarray | None, members: Sequence[tu
         logs_at_vertices = np.where(learner.reachable[:, None], logs_at_vertices, pool(target, elsewhere, even, others))
     return Pooled(
         VertexValues(np.where(reachable[:, None], logs_at_vertices + shift, 0.0), reachable), positions,
-        signed(held_out + shift, target), signed(of_other + _shift(target, weight, of_other, positions), target),
-        signed(learner_values + _shift(target, weight, learner_values[calibrated], positions[calibrated]), target),
+        signed(held_out + shift, target),
+        signed(of_other + _shift(_decision(target, weight, of_other, positions)), target),
+        signed(learner_values + _shift(_decision(target, weight, learner_values[calibrated], positions[calibrated])),
+               target),
         signed(logs[0][0], target), calibration, {"labels": fitted_to, "learner_weight": weights.learner,
          "weight": float(weights.others[0] / sizes[0]), "smoothed_weight": float(weights.others[-1] / sizes[-1])})
 
@@ -212,10 +214,8 @@ def _decision(target: Classes, weight: np.ndarray | None, held_out: np.ndarray,
     return decision - decision.mean() if np.ptp(decision) > 0 else None
 
 
-def _shift(target: Classes, weight: np.ndarray | None, held_out: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Return the same offsets, 0 where the scoring is the accuracy."""
-    decision = _decision(target, weight, held_out, positions)
-    return np.zeros(len(target.names)) if decision is None else decision
+def _shift(decision: np.ndarray | None) -> np.ndarray | float:
+    return 0.0 if decision is None else decision
 
 
 def _of_quantities(target: Target, weight: np.ndarray | None, members: Sequence[tuple[np.ndarray, np.ndarray]],

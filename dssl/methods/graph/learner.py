@@ -36,7 +36,7 @@ from ...selection.calibration import calibration_folds, shift_of
 from ...selection.candidates import LOWEST_ERROR, CandidateScores, SelectionRule
 from ...selection.folds import FoldParams
 from ...selection.halving import ALL, Search
-from ...selection.held_out_scores import HeldOut
+from ...selection.held_out_scores import HeldOut, spread_over_labels
 from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
 from ..other_model import OtherModel, can_learn
@@ -260,12 +260,5 @@ def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
     values = pooled.held_out
     if isinstance(target, Classes) and len(target.names) == 2:
         values = np.hstack([-values, values]) / 2
-    spread = spread_over_labels(values, pooled, target)
+    spread = spread_over_labels(values, pooled.positions, len(target.labeled))
     return HeldOutValues(spread, np.zeros(len(spread), bool))
-
-
-def spread_over_labels(values: np.ndarray, pooled: Pooled, target: Target) -> np.ndarray:
-    """Return values (h, c) of the held-out labels of a pool at all labels (l, c), NaN where none is held out."""
-    spread = np.full((len(target.labeled), values.shape[1]), np.nan)
-    spread[pooled.positions] = values
-    return spread

@@ -48,7 +48,7 @@ from ...selection.by_labels import (
 from ...selection.calibration import ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores, Selected
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
-from ...selection.held_out_scores import HeldOut
+from ...selection.held_out_scores import HeldOut, spread_over_labels
 from ...solvers.method import MAX_DIRECT
 from ...storage.blocks import PartWriter, Rows
 from ..other_model import OtherModel, can_learn, evidence_of, other_cost
@@ -64,7 +64,6 @@ from .learner import (
     has_sizes,
     held_out_of,
     held_out_on_graph,
-    spread_over_labels,
 )
 from .sections import GraphLearnerSections
 
@@ -159,8 +158,8 @@ def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
     fitted, calibration = pooling.values(pooled, target, weight)
     PartWriter(context.parts, 0).write(
         values=fitted.values, reachable=fitted.reachable, held_out0=held_out.values, unreachable0=held_out.unreachable,
-        held_out_other=spread_over_labels(pooled.held_out_other, pooled, target),
-        held_out_learner=spread_over_labels(pooled.held_out_learner, pooled, target))
+        **{f"held_out_{name}": spread_over_labels(values, pooled.positions, len(target.labeled))
+           for name, values in (("other", pooled.held_out_other), ("learner", pooled.held_out_learner))})
     return {"learner": pooling.learner.name, **fitted.described(pooling.graph.vertices),
             "other_model": evidence_of(pooled, pooling.graph, target, weight),
             **calibration_attributes(calibration)}
