@@ -111,7 +111,7 @@ def is_module(dotted):
 
 def group(name):
     """Return the layer of a module: its folder at the top."""
-    return name.split(".")[0]
+    return "cli" if name == "__main__" else name.split(".")[0]
 
 
 def wrong_arrows(name, path):

@@ -81,7 +81,7 @@ def test_a_wheel_by_itself_begins_an_example_in_an_empty_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     # The later stages would compile the package once more.
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "dssl.cli", "examples", "run", "wine", "--on", "in-process", "--until", "points",
+        [sys.executable, "-P", "-m", "dssl", "examples", "run", "wine", "--on", "in-process", "--until", "points",
          "--json"], cwd=tmp_path / "empty", env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
         stdout=subprocess.PIPE, check=True)
     assert json.loads(done.stdout)["status"] == "stopped"

@@ -146,7 +146,7 @@ def remove_command(name: str, workspace: str) -> None:
 def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Scheduled:
     from ..runtime.schedules.schedule import Scheduled, Times
 
-    command = (fields["python"], "-m", "dssl.cli")
+    command = (fields["python"], "-m", "dssl")
     return Scheduled(folder.name, Times.of(fields["at"]), folder, (*command, "fire", str(folder)),
                      (*command, "due", str(folder)), engine, Path(fields["cwd"]),
                      tuple(Path(fields[key]) for key in ("spec", "on")))

@@ -46,7 +46,7 @@ def job_of(submission: Submission, runtime: Runtime) -> Job:
     from ..runtime.engine import Job
 
     described_run = submission.described
-    command = (described_run["python"], "-m", "dssl.cli")
+    command = (described_run["python"], "-m", "dssl")
     return Job(name=submission.job_name, folder=submission.folder,
                command=(*command, "rank", str(submission.folder)),
                settle=(*command, "settle", str(submission.folder)), cwd=Path(described_run["cwd"]),

@@ -199,18 +199,21 @@ def _some_lines(paths: Sequence[Path], column: str | None, weight: str | None) -
 
 
 def _cells(path: Path) -> list[list[str]]:
-    """Return the cells of a file, one list per line."""
+    """Return the cells of a file, one list per line; semicolons separate them where the first line has no comma."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            return list(csv.reader(file))
+            first = file.readline()
+            file.seek(0)
+            return list(csv.reader(file, delimiter=";" if ";" in first and "," not in first else ","))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(explain(f"{path} is no CSV file: {error}", why="labels are read from it",
                                 fix="write it as comma-separated text in UTF-8")) from error
 
 
 def _header(lines: list[list[str]]) -> list[str]:
-    """Return the names of the columns of a file."""
-    return [name.strip() for name in lines[0]] if lines else []
+    """Return the names of the columns of a file; those of rows and labels in any case."""
+    names = [name.strip() for name in lines[0]] if lines else []
+    return [name.lower() if name.lower() in (ROW, LABEL) and name.lower() not in names else name for name in names]
 
 
 def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[LabelLine]:

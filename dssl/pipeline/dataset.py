@@ -211,8 +211,8 @@ def changed_rows(growth: Growth, workspace: Workspace, artifact: Artifact) -> st
     hashes_now = _hashes(now, changes.new)
     same = _common(hashes_before, hashes_now)
     n_before = len(hashes_before)
-    return (f"of the {n_before:,} rows that these files had, {n_before - same:,} are gone; {len(hashes_now) - same:,} "
-            "rows of changed and new files are new")
+    return (f"rows of these files: {n_before:,} before, of which {same:,} are unchanged; new or changed in changed and "
+            f"new files: {len(hashes_now) - same:,}")
 
 
 def repeated_names(growth: Growth, source: Source, read: IngestParams, attributes: Mapping[str, Any]) -> str:

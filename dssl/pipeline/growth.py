@@ -8,7 +8,7 @@ rows are read anew where files have changed or vanished, where what the new rows
 the old ones, and where more than `MAX_GROWN` of the rows were added since they were last read anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -185,10 +185,10 @@ class Growth:
         return notes
 
 
-def why_unusable(workspace: Workspace, names: Sequence[str], item: PlannedStage, grows: bool) -> str:
+def why_unusable(workspace: Workspace, item: PlannedStage, grows: bool) -> str:
     """Return why a stage that is to run cannot grow from its base; empty if it can, or does not.
 
-    names : of all stages of the kind. grows : whether rows are added; else the last run's own artifact is missing.
+    grows : whether rows are added; else the last run's own artifact is missing.
     """
     if not item.base or item.status == "cached":
         return ""
@@ -203,5 +203,6 @@ def why_unusable(workspace: Workspace, names: Sequence[str], item: PlannedStage,
             base = workspace.artifact_in(name, address)
             if base.version != item.stage.version:
                 return f"another version of dssl made the stage {name} of the last run"
-            needed = [(other, base.inputs[other]) for other in names if other in base.inputs]
+            # Not of its files, which may have the name of a stage.
+            needed = [(other, base.inputs[other]) for other in item.stage.needs if other in base.inputs]
     return ""

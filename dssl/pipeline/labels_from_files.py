@@ -192,11 +192,10 @@ def labels_notes(attributes: Attributes) -> list[str]:
                      f"{weights['column']!r} says{zero}; test points weigh 1 each")
     if not attributes.get("from_file"):
         return notes
-    probabilities = "" if attributes.get("classes") is None else "probabilities can be overconfident, and "
-    notes.append(f"{attributes['from_file']} of the {attributes['n_labeled']} labels come from labels.file. If dssl "
-                 f"suggest chose these rows, they are no random draw: {probabilities}the error of held-out labels can "
-                 "rise from round to round though the model gets better, because asked-for labels are those of "
-                 "difficult rows. Labels of rows drawn at random, kept as test points (data.test), would tell.")
+    probabilities = "" if attributes.get("classes") is None else ", and probabilities overconfident"
+    notes.append(f"{attributes['from_file']} of the {attributes['n_labeled']} labels come from labels.file; if dssl "
+                 f"suggest chose their rows, these are difficult ones: errors of held-out labels can be too high"
+                 f"{probabilities}. Test points (data.test) drawn at random would tell")
     if changed := attributes.get("changed"):
         notes.append(f"labels.file gives {counted(changed['n'], 'row')} another label than the source, first row "
                      f"{changed['row']} (counted from 0): {changed['now']} in place of {changed['before']}")

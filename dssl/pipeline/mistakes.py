@@ -71,10 +71,18 @@ def mistake_of_section(section: str, error: DsslError) -> Mistake:
 
 
 def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the items of pydantic's errors, those of the choices of one value as one that names all choices."""
+    """Return the items of pydantic's errors, those of the choices of one value as one that names all choices.
+
+    Of a value with a mistake within it, such as an entry of a list, only these are returned.
+    """
     merged: dict[tuple[int | str, ...], dict[str, Any]] = {}
+    within = {_without_choices(item["loc"]) for item in items}
     for item in items:
         place, is_choice = item["loc"], bool(item["loc"]) and CHOICE.fullmatch(str(item["loc"][-1])) is not None
+        if is_choice and any(other[:len(place) - 1] == place[:-1] and len(other) > len(place) - 1 for other in within):
+            continue
+        if not is_choice:
+            place = _without_choices(place)
         key = place[:-1] if is_choice and item["msg"].startswith(SHOULD) else place
         if key in merged and key != place:
             # The first sentence says what is expected, what follows a comma how it was read.
@@ -83,6 +91,11 @@ def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
         else:
             merged[key] = {**item, "loc": key}
     return list(merged.values())
+
+
+def _without_choices(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return a path without pydantic's names of types, which stand behind the key of a value."""
+    return tuple(part for part in place if CHOICE.fullmatch(str(part)) is None)
 
 
 def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
@@ -99,6 +112,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
         return SEVERAL_TARGETS
     if item["type"] == "tuple_type":
         return "expected a list, such as [a, b]"
+    if item["type"] == "dict_type":
+        return "expected keys and their values, such as {a: b}"
     if item["type"] == "missing":
         return "is missing" + (f" ({NEEDED[place]})" if place in NEEDED else "")
     if item["type"] == "dataclass_type":

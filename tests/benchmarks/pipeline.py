@@ -22,7 +22,7 @@ GIVEN = ("--set", "selection=null", "--set", "baselines=[base, shuffled]")  # on
 
 
 def command(workspace: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "dssl.cli", "run", str(SPEC), *GIVEN, "--on", str(ROOT / "cluster" / "local.yaml"),
+    return [sys.executable, "-m", "dssl", "run", str(SPEC), *GIVEN, "--on", str(ROOT / "cluster" / "local.yaml"),
             "--workspace", str(workspace), "--json", *options]
 
 

@@ -43,7 +43,7 @@ def measured(kind, n):
         make(folder, n)
         result = dssl.run({"name": kind, "data": {"source": str(folder / "train.npz")}, "labels": {"given": True},
                            "model": {"kind": kind}}, workspace=folder / "work")
-        command = [sys.executable, "-m", "dssl.cli", "predict", result.folder, folder / "new.npy",
+        command = [sys.executable, "-m", "dssl", "predict", result.folder, folder / "new.npy",
                    folder / "out.parquet", "--quiet"]
         begun = time.perf_counter()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

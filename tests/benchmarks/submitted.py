@@ -79,7 +79,7 @@ class Bench:
 
         first.dssl("schedule", first.spec, "--on", first.cluster, "--at", "0 2 * * *", "--to", "slurm", "--install")
         [schedule] = first.workspace.glob("schedules/*")
-        fire = [*first.inside, sys.executable, "-m", "dssl.cli", "fire", str(schedule)]
+        fire = [*first.inside, sys.executable, "-m", "dssl", "fire", str(schedule)]
 
         def fired() -> bool:
             said = subprocess.run(fire, env=first.environment, capture_output=True, text=True, check=True).stdout

@@ -720,7 +720,7 @@ def test_a_folder_that_may_not_be_written_is_named_with_other_places(tmp_path):
     tmp_path.chmod(0o555)
     rights = "-dac_override,-dac_read_search"
     as_others = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
-    done = subprocess.run([*as_others, sys.executable, "-m", "dssl.cli", "init", "t.csv"], cwd=tmp_path,
+    done = subprocess.run([*as_others, sys.executable, "-m", "dssl", "init", "t.csv"], cwd=tmp_path,
                           capture_output=True, text=True, check=False)
     tmp_path.chmod(0o755)
     assert done.returncode == 1

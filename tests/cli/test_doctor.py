@@ -47,7 +47,7 @@ def test_a_library_that_is_too_old_or_missing(monkeypatch):
 
 @pytest.mark.slow
 def test_compiled_code_is_kept_where_numba_keeps_it(tmp_path):
-    asked = subprocess.run([sys.executable, "-m", "dssl.cli", "doctor", "--json", "--workspace", tmp_path / "work"],
+    asked = subprocess.run([sys.executable, "-m", "dssl", "doctor", "--json", "--workspace", tmp_path / "work"],
                            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, capture_output=True,
                            text=True)
     found, = (check["state"] for check in json.loads(asked.stdout)["checks"] if check["name"] == "compiled code")

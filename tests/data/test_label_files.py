@@ -115,3 +115,10 @@ def test_a_file_that_names_no_rows_is_refused_by_its_header(tmp_path):
     assert names_rows([path], "id")
     path.write_text("row,id,label\n", encoding="utf-8")
     assert not names_rows([path], "id")
+
+
+def test_a_spreadsheet_may_write_semicolons_and_capitals(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("Row;Label\n7;up\n3;\"down; left\"\n", encoding="utf-8")
+    assert {row: line.label for row, line in read_label_files([path]).items()} == {3: "down; left", 7: "up"}
+    require_naming_columns([path], [])

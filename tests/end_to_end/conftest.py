@@ -18,7 +18,7 @@ from dssl.cli.main import main
 
 REPOSITORY = Path(__file__).parents[2]
 LOCAL = REPOSITORY / "cluster" / "local.yaml"
-COMMAND = [sys.executable, "-m", "dssl.cli"]
+COMMAND = [sys.executable, "-m", "dssl"]
 
 SLOW_COLUMNS = """
 name: slow_columns

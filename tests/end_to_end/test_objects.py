@@ -138,7 +138,7 @@ def test_workers_write_what_one_process_writes(spec, s3, cluster_client):
 @pytest.mark.parametrize("where", ["in-process", pytest.param(str(LOCAL), id="local", marks=pytest.mark.extended)])
 def test_a_run_that_is_killed_goes_on_where_it_stopped(spec, s3, tmp_path, where):
     undisturbed = run(spec, workspace=tmp_path / "work")
-    command = [sys.executable, "-m", "dssl.cli", "run", str(spec), "--workspace", s3, "--on", where, "--quiet"]
+    command = [sys.executable, "-m", "dssl", "run", str(spec), "--workspace", s3, "--on", where, "--quiet"]
     is_killed = False
     while True:  # it is killed when three artifacts are there
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

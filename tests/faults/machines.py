@@ -98,7 +98,7 @@ class Machines:
             cluster = self.folder / "cluster.yaml"
             cluster.write_text(f"{{kind: address, address: '{on}', patience: {PATIENCE}}}")
             on = str(cluster)
-        return self.start("dssl.cli", "run", self.spec, "--workspace", self.workspace, "--on", on, "--until", until,
+        return self.start("dssl", "run", self.spec, "--workspace", self.workspace, "--on", on, "--until", until,
                           "--memory-budget", budget, inside=inside, **environment)
 
     def wait_for(self, stage: str, run: Process, parts: int = 1) -> None:

@@ -261,6 +261,28 @@ def test_a_new_class_is_learned_where_all_labels_are_shown(growing):
     assert_same(labels, growing.labels())
 
 
+def test_runs_whose_labels_come_from_a_file_grow(tmp_path):
+    table = points(200, labeled=1.0)
+    table.insert(0, "doc_id", [f"d{number}" for number in range(len(table))])
+    label_file = tmp_path / "labels.csv"
+
+    def label(rows):
+        table.loc[rows, ["doc_id", "kind"]].rename(columns={"kind": "label"}).to_csv(label_file, index=False)
+
+    growing = Growing(tmp_path, data={"read": {"target": "none"}}, labels={"file": [str(label_file)]})
+    label(range(0, 160, 8))
+    growing.write(1, table[:180].drop(columns="kind"))
+    growing.run()
+    growing.write(2, table[180:].drop(columns="kind"))
+    label([*range(0, 160, 8), 3, 190, 195])  # one of them of an old row
+    growing.run()
+    assert growing.notes[0].startswith("1 new file with 20 rows (part-2.csv) beside the 180 rows of run")
+    labels = growing.labels()
+    assert len(labels["labeled"]) == 23
+    growing.run(until="labels", fresh=True)
+    assert_same(labels, growing.labels())
+
+
 @pytest.mark.slow
 def test_several_graphs_grow(tmp_path):
     growing = Growing(tmp_path, model={"kind": "svm", "n_landmarks": 20}, selection={"cv": 2, "grid": {
@@ -291,8 +313,8 @@ def test_files_that_changed_or_vanished_are_told_with_their_rows(growing, harm, 
     gone, new = counts
     had = {1: 300, 250: 250, 251: 550}[gone]
     assert growing.notes[0] == f"all rows are read anew: {message} since run {before}"
-    assert (f"of the {had} rows that these files had, {gone} are gone; {new} rows of changed and new files are new"
-            in growing.result.notes)
+    assert (f"rows of these files: {had} before, of which {had - gone} are unchanged; new or changed in changed and "
+            f"new files: {new}") in growing.result.notes
     arrays = growing.arrays()
     growing.run(fresh=True)
     assert_same(arrays, growing.arrays())

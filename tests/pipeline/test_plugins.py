@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-COMMAND = [sys.executable, "-m", "dssl.cli"]
+COMMAND = [sys.executable, "-m", "dssl"]
 HERE = ("--on", "in-process")  # where it does not matter: a cluster takes ten seconds to start
 REPOSITORY = Path(__file__).parents[2]
 SPEC = """

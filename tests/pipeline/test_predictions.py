@@ -176,3 +176,19 @@ def test_the_command_that_the_report_prints_works_as_printed(tmp_path, monkeypat
     done = CliRunner().invoke(main, shlex.split(command)[1:], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert pd.read_csv("predicted.csv", dtype=str)["label"].tolist() == table["label"].tolist()
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.0])
+def test_negative_predictions_are_noted_where_no_label_is_negative(tmp_path, shift):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (80, 2))
+    y = np.where(X[:, 0] > 0, X[:, 0], 0.0) + shift
+    y[rng.permutation(80)[20:]] = np.nan
+    np.savez(tmp_path / "z.npz", X=X, y=y)
+    result, table = predicted(tmp_path, str(tmp_path / "z.npz"), {"task": "regression", "test": {"none": True}})
+    smallest = table["value"].astype(float).min()
+    assert smallest < 0
+    noted = [note for note in result.notes if note.startswith("predictions go down to")]
+    assert noted == ([] if shift else [
+        f"predictions go down to {smallest:.6g}, and no label is negative: if the target cannot be, clip them at 0, or "
+        "let the source hold its logarithm"])

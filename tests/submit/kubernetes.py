@@ -54,7 +54,7 @@ class Pod:
         assert command[0] == "dssl"
         # The interpreter's folder is where the image has `dssl`.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "dssl.cli", *command[1:]], cwd=container["workingDir"], stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "dssl", *command[1:]], cwd=container["workingDir"], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={"PATH": os.environ["PATH"], **processor(), **own, **environment, "JOB_COMPLETION_INDEX": str(index)})
         self.disrupted = False

@@ -69,7 +69,7 @@ class Submitted:
         """
         command = [*map(str, command), "--workspace", str(self.workspace)]
         if self.inside:
-            done = subprocess.run([*self.inside, sys.executable, "-m", "dssl.cli", *command], capture_output=True,
+            done = subprocess.run([*self.inside, sys.executable, "-m", "dssl", *command], capture_output=True,
                                   text=True, timeout=seconds, check=False, env=self.environment, cwd=self.folder)
             ended, error = done.returncode, None
         else:

@@ -76,7 +76,7 @@ class Containers:
     def start(self, name):
         own = SERVICES[name]
         words = [self.placed(word) for word in [*own["entrypoint"], *own["command"]]]
-        program = {"dssl": [sys.executable, "-m", "dssl.cli"], "dask": [sys.executable, "-m", "dask"]}
+        program = {"dssl": [sys.executable, "-m", "dssl"], "dask": [sys.executable, "-m", "dask"]}
         variables = {key: self.placed(str(text)) for key, text in own["environment"].items()}
         passed = {key: text for key, text in os.environ.items() if key.startswith(("OPENBLAS_C", "OPENBLAS_L"))}
         with open(self.folder / f"{name}-{len(self.processes)}.log", "w", encoding="utf-8") as log:

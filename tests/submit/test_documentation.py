@@ -15,7 +15,7 @@ from dssl.runtime.start import load_runtime
 from ..faults.machines import REPOSITORY
 
 DOCS, CLUSTER = REPOSITORY / "docs", REPOSITORY / "cluster"
-COMMAND = ("/home/me/.venv/bin/python", "-m", "dssl.cli")
+COMMAND = ("/home/me/.venv/bin/python", "-m", "dssl")
 
 
 def shown(page, language, number=0):

@@ -76,7 +76,7 @@ def test_a_run_on_a_gateway(gateway, undisturbed, tmp_path):
     """The artifacts have the bytes of an undisturbed run; the cluster is given back, and the password is nowhere."""
     made = Submitted(tmp_path, yaml.safe_dump({"kind": "gateway", "workers": 2, "join_timeout": 60,
                                                "address": gateway.address, "options": {"worker_cores": 1}}))
-    done = subprocess.run([sys.executable, "-m", "dssl.cli", "run", made.spec, "--on", made.cluster, "--memory-budget",
+    done = subprocess.run([sys.executable, "-m", "dssl", "run", made.spec, "--on", made.cluster, "--memory-budget",
                            BUDGET, "--workspace", made.workspace], env=made.environment | VARIABLES,
                           capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

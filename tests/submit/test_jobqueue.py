@@ -39,7 +39,7 @@ def test_a_run_on_jobs_that_come_and_go(pool, undisturbed):
         return [job for job, state in pool.slurm.jobs().items() if state == "RUNNING"]
 
     with open(pool.folder / "run.log", "w", encoding="utf-8") as log:
-        run = subprocess.Popen([*pool.inside, sys.executable, "-m", "dssl.cli", "run", pool.spec, "--on", pool.cluster,
+        run = subprocess.Popen([*pool.inside, sys.executable, "-m", "dssl", "run", pool.spec, "--on", pool.cluster,
                                 "--memory-budget", BUDGET, "--workspace", pool.workspace], env=pool.environment,
                                cwd=pool.folder, stdout=log, stderr=log)
     wait_until(lambda: len(list(pool.workspace.glob("artifacts/points/*/*/receipts/[0-9]*.json"))) >= 2

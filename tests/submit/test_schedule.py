@@ -30,7 +30,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 @pytest.fixture
 def scheduled(tmp_path):
     return Scheduled("mine-1234abcd", Times.of("30 4 1,15 * 5"), tmp_path,
-                     (sys.executable, "-m", "dssl.cli", "fire", str(tmp_path / 'a b%c"')),
+                     (sys.executable, "-m", "dssl", "fire", str(tmp_path / 'a b%c"')),
                      ("echo", "2030-01-01T00:00:00"), Detached(), tmp_path, ())
 
 

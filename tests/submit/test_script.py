@@ -128,7 +128,7 @@ def test_processes_that_are_told_no_rank_compute_nothing(tmp_path, monkeypatch):
     """Else each of them would be the driver."""
     made = Submission.freeze(Workspace.at(tmp_path / "work"), load_spec(
         {"name": "here", "data": {"source": "digits"}, "labels": {"per_class": 2}}), cluster(tmp_path), {})
-    done = subprocess.run([sys.executable, "-m", "dssl.cli", "rank", str(made.folder)], check=False, text=True,
+    done = subprocess.run([sys.executable, "-m", "dssl", "rank", str(made.folder)], check=False, text=True,
                           capture_output=True, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)})
     assert done.returncode == ClusterError.exit_code
     said = (made.folder / "logs" / "rank-0.log").read_text()

@@ -53,7 +53,7 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
             why="the labels are written into a copy of one file", fix="set predictions.format to csv or parquet")
     files = {"source": source_file(digested(source), spec)}
     if spec.labels is not None and spec.labels.file is not None:
-        labels = find_source(spec.labels.file, format="csv")
+        labels = _label_files(spec.labels.file)
         files["labels"] = File(labels, fingerprint(labels))
     opinion = spec.model.opinion
     if opinion is not None and opinion.file is not None:
@@ -63,6 +63,13 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
         file = given_file(given.kind, given.path)
         files[given.kind] = File(file, fingerprint(file))
     return files
+
+
+def _label_files(names: str | Sequence[str]) -> Source:
+    try:
+        return find_source(names, format="csv")
+    except DataError as error:
+        raise DataError(f"labels.file: {error}") from error
 
 
 def source_file(source: Source, spec: Spec) -> File:
@@ -171,7 +178,7 @@ def _label_paths(spec: Spec) -> list[Path]:
     """Return the files of labels."""
     assert spec.labels is not None
     assert spec.labels.file is not None
-    return [file.path for file in find_source(spec.labels.file, format="csv").files]
+    return [file.path for file in _label_files(spec.labels.file).files]
 
 
 def _tags(spec: Spec, attributes: Attributes) -> Bounded:

@@ -84,7 +84,7 @@ class Plan:
         stages = planned_stages(chosen.kind, chosen.spec, chosen.workspace, chosen.files, chosen.remake, done,
                                 chosen.until, bases)
         grows = chosen.growth is not None and chosen.growth.grows
-        why = next(filter(None, (why_unusable(chosen.workspace, chosen.kind.names, item, grows)
+        why = next(filter(None, (why_unusable(chosen.workspace, item, grows)
                                  for item in stages[:len(chosen.own_names)])), None)
         if why:
             return chosen.anew(why)

@@ -67,12 +67,16 @@ class PredictionParams:
 
 
 class PredictionsMade(TypedDict, total=False):
-    """Whether the n rows were predicted, which a limit may forbid, and the classes and how many rows are of each."""
+    """Whether the n rows were predicted, which a limit may forbid, and the classes and how many rows are of each.
+
+    negative : the smallest prediction of a quantity, if it is negative and no label is.
+    """
 
     n: int
     made: bool
     limit: int
     counts: list[int]
+    negative: float | None
     calibrated: bool
     coding: str
     classes: list[str | int | float]
@@ -107,10 +111,14 @@ def make_predictions(context: Context, params: PredictionParams,
         elif sizes[name]:
             receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
                                        context.execution, parts)
-    counts = []
+    counts, negative = [], None
     if isinstance(model.coding, ClassCoding | TagCoding):
         counts = np.sum([receipt["summary"]["counts"] for receipt in receipts], axis=0).tolist()
-    return {"n": n, "made": True, "counts": counts, "calibrated": calibration is not None,
+    else:
+        smallest = model.coding.total([receipt["summary"] for receipt in receipts])["values"]["min"]
+        if smallest is not None and smallest < 0 <= context.target().columns().min():
+            negative = smallest
+    return {"n": n, "made": True, "counts": counts, "negative": negative, "calibrated": calibration is not None,
             "coding": model.coding.name, "classes": model.coding.classes.tolist()}
 
 
@@ -165,14 +173,19 @@ def cost_of_all_rows(of_test: Callable[[PlanInputs, Any], Cost], *, of_training:
 
 
 def _notes(attributes: Attributes) -> list[str]:
-    if attributes["made"] or attributes["limit"] == 0:
+    if attributes["made"]:
+        smallest = attributes["negative"]
+        return [] if smallest is None else [
+            f"predictions go down to {smallest:.6g}, and no label is negative: if the target cannot be, clip them at "
+            "0, or let the source hold its logarithm"]
+    if attributes["limit"] == 0:
         return []
     return [f"the source has {attributes['n']:,} rows, more than the {attributes['limit']:,} that are predicted "
             "without being "
             "asked for; set predictions.format to parquet or csv to predict all of them"]
 
 
-PREDICTIONS = Stage("predictions", 5, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
+PREDICTIONS = Stage("predictions", 6, ("dataset", "split", "labels", "points", "models"), PredictionParams.of,
                     make_predictions, hint="set predictions.format to none", notes=_notes)
 
 

@@ -178,7 +178,8 @@ def columns_section(run: RunRecord) -> Section | None:
                       "level": LEVELS.get(record["finding"] or ""), "why": keys.get(record["name"], record["why"])}
             for record in shown[:MAX_ROWS]]
     return Section("columns", "Columns", rendered(
-        "columns.html", alarms=alarms, summary=_summary(records), rows=rows, n_more=len(shown) - MAX_ROWS))
+        "columns.html", alarms=alarms, summary=_summary(records, run.at("dataset", "dataset", "target") is not None),
+        rows=rows, n_more=len(shown) - MAX_ROWS))
 
 
 def _keys_of(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -189,13 +190,16 @@ def _keys_of(spec: Mapping[str, Any]) -> dict[str, str]:
     return {column: key for key, columns in named.items() for column in columns if column is not None}
 
 
-def _summary(records: Sequence[Column]) -> str:
-    """Return how many columns of each type there are, how many are used, incomplete, or look like something else."""
+def _summary(records: Sequence[Column], has_target: bool) -> str:
+    """Return how many columns of each type there are, how many are used, incomplete, or look like something else.
+
+    has_target : whether the source has a target, which is none of these.
+    """
     kinds = Counter(OF_KIND[record["kind"]] for record in records)
     used = [record for record in records if record["used"]]
     types = ", ".join(f"{number(count)} {kind}" for kind, count in kinds.most_common())
-    sentences = [f"The source has {counted(len(records), 'column')} ({types}), and the model uses "
-                 f"{number(len(used))} of them."]
+    sentences = [f"The source has {counted(len(records), 'column')}{' beside the target' * has_target} ({types}), "
+                 f"and the model uses {number(len(used))} of them."]
     ends = [end for record in used for end in (record["min"], record["max"]) if end is not None]
     if ends:
         sentences.append(f"Their numbers range from {number(min(ends))} to {number(max(ends))}.")
