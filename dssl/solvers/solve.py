@@ -165,17 +165,20 @@ class Solver:
             current = after
         # Columns that float32 does not improve continue in float64, few at a time to use no more memory.
         late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
-        for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
-            some = late[first:last]
-            E, used = self.method.correct(R[:, some], current[some], goal[some] / current[some],
-                                          params.max_iter - iterations[some], precise=True)
-            X[:, some] += E * current[some]
-            iterations[some] += used
-            del E
-        if len(late):
+        while len(late):
+            for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
+                some = late[first:last]
+                E, used = self.method.correct(R[:, some], current[some], goal[some] / current[some],
+                                              params.max_iter - iterations[some], precise=True)
+                X[:, some] += E * current[some]
+                iterations[some] += used
+                del E
             A.residual(X, B, R)
             A.correct_components(X, R, current > goal)
+            before = current[late]
             current[late] = column_norms(R, weight)[late]
+            late = late[(current[late] > goal[late]) & (current[late] <= 0.5 * before)
+                        & (iterations[late] < params.max_iter)]
         return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
 
 
