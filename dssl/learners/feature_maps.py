@@ -35,8 +35,7 @@ from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
 from ..storage.blocks import ArrayRows, Parts, Rows
 from .deformed import GraphCovariance, draw_landmarks, n_landmarks_within
-from .linear.features import sample_model
-from .linear.kernel_model import KernelModel, ModelInKernel, expand, multiscale_model
+from .linear.kernel_model import KernelModel, ModelInKernel, expand, multiscale_model, sample_model
 from .model import BlockValues
 from .on_graph.model import GraphModel, index_of_vertices, vertex_model
 from .target.coding import Values

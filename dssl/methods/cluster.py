@@ -26,7 +26,7 @@ from ..kernels.cluster_params import Approximation, ClusterParams, basis_cost, b
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams, stochastic_bytes
 from ..kernels.transfer import Transfer, TransferParams
-from ..learners.linear.features import sample_model
+from ..learners.linear.kernel_model import sample_model
 from ..learners.target.target import Target
 from ..report.record import ReportText
 from ..report.sections.solver import cluster_section
@@ -153,9 +153,6 @@ class ClusterSections(LinearSections):
     kernel: ClusterKernel = ClusterKernel()
     model: ClusterModel
     selection: ClusterSelection | None = None
-
-    def kernels(self) -> tuple[KernelSection, ...]:
-        return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
 
     @cached_property
     def params(self) -> "ClusterKernelParams":

@@ -38,7 +38,7 @@ from ..selection.candidates import LOWEST_ERROR, CandidateScores, Selected, Sele
 from ..selection.folds import FoldParams
 from ..selection.halving import Repetitions, json_tables
 from ..selection.held_out_scores import HeldOut
-from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
+from .sections import ChoiceSections, ClassModel
 from .selection_sections import Grid, Selection
 from .step import Context, Step
 
@@ -109,27 +109,13 @@ class LinearSelection(Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSections(Sections):
-    """The sections of a linear learner on features, and of the same learner in the base kernel.
+class LinearSections(ChoiceSections):
+    """The sections of a linear learner on features, and of the same learner in the base kernel."""
 
-    Parameters
-    ----------
-    kernel : KernelSection
-        The base kernel.
-    selection : Selection or None
-        Parameters that are chosen by cross-validation; null takes those that are given.
-    baselines : list of str
-        Models that the report compares with.
-    """
-
-    kernel: KernelSection = KernelSection()
     model: LinearModel
     selection: LinearSelection | None = None
     baselines: tuple[Literal["base"], ...] = ("base",)
-
-    def kernels(self) -> tuple[KernelSection, ...]:
-        """Return the base kernel with each bandwidth that is tried."""
-        return (self.kernel,)
+    always: ClassVar[tuple[str, ...]] = ("base",)
 
     def tried(self, name: str, value: T) -> tuple[T, ...]:
         """Return the values of a parameter that are tried: those of the grid, or else the one that is given."""
@@ -138,18 +124,14 @@ class LinearSections(Sections):
     def shared(self) -> "Shared":
         """Return the parameters that methods of linear learners have."""
         chosen, model = self.selection, self.model
-        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
-        return {"kernels": BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
+        return {"kernels": self.base_kernels(model.random_state),
                 "learners": tuple(FeatureLearner(loss=loss, C=C) for loss, C in learners),
                 "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST_ERROR,
                 "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        yield from baseline_mistakes(self.baselines, ("base",))
-        if self.selection is not None:
-            yield from scoring_mistakes(self.selection, self.task)
         try:
             _ = self.params
         except DsslError as error:

@@ -24,9 +24,9 @@ from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, BaseEstimatorName, 
 from ..selection.comparison import HELPED, HURT
 from ..selection.graph_gain import Gain, gain_of
 from ..storage.blocks import Rows
-from .opinions import ClassEmbeddingSection, OpinionSection, SoftLabelSection
+from .data_sections import ClassEmbeddingSection, LearningTask, OpinionSection, SoftLabelSection
 from .plan_inputs import PlanInputs
-from .sections import LearningTask, SizedModel
+from .sections import SizedModel
 from .step import Context
 
 # Of boosted trees, the slowest of the named estimators, on one core and for each class: a fit, for each label and

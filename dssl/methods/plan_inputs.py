@@ -18,7 +18,7 @@ from ..execution.cost import Cost
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
 from ..storage.pieces import BlockedCsrRows
-from .opinions import OpinionKind
+from .data_sections import OpinionKind
 
 Bound = Literal["upper", "lower"]
 Shared = Literal["", "graph", "labels"]  # by a tag and the one before

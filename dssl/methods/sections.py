@@ -16,14 +16,11 @@ from ..base.errors import DsslError, ParameterError, SpecError, explain, require
 from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
-from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
+from ..kernels.base import BaseKernels, Kernel, has_bandwidth, kernel_from, kernel_type
 from ..learners.class_prior import ClassPrior, ClassWeight, Size
 from ..selection.held_out_scores import require_scoring
-from .opinions import OpinionSection
-from .selection_sections import KernelSelection, Selection
-
-LearningTask = Literal["classification", "regression", "clustering"]
-
+from .data_sections import LearningTask, OpinionSection
+from .selection_sections import Selection
 
 # ---- the graph
 
@@ -320,7 +317,7 @@ class GraphSections(Sections):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelSections(GraphSections):
+class ChoiceSections(Sections):
     """The sections of a method in a base kernel, which chooses parameters, and compares with baselines.
 
     Parameters
@@ -338,6 +335,37 @@ class KernelSections(GraphSections):
     baselines: tuple[str, ...] = ()
     always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
 
+    def kernels(self) -> tuple[KernelSection, ...]:
+        """Return the base kernel with each bandwidth that is tried."""
+        grid = self.selection.grid if self.selection else None
+        return self.kernel.with_bandwidths(getattr(grid, "bandwidth", None))
+
+    def base_kernels(self, random_state: int) -> BaseKernels:
+        """Return the same as a parameter; random_state : of the median distance."""
+        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
+        return BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, random_state)
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        always = self.always
+        if len(set(self.baselines)) < len(self.baselines):
+            yield "baselines", SpecError(explain("baselines: one is named twice", why="it would be fitted twice",
+                                                 fix="name each once"))
+        if not {*always} <= {*self.baselines}:
+            yield "baselines", SpecError(explain(
+                f"baselines: {' and '.join(always)} {'are' if len(always) > 1 else 'is'} always among them",
+                why="the report compares the model with them", fix="name them too"))
+        if self.selection is not None:
+            try:
+                require_scoring(self.selection.scoring, classes=self.task == "classification")
+            except DsslError as error:
+                yield "selection", error
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSections(ChoiceSections, GraphSections):
+    """The sections of a method in a base kernel whose steps make a graph of the training points."""
+
     def graphs(self) -> list[tuple[dict[str, Any], Self]]:
         """Return the values of each graph that is tried, and the pipeline of that graph alone; itself of one graph."""
         chosen = self.selection
@@ -348,16 +376,8 @@ class KernelSections(GraphSections):
         alone = replace(chosen, grid=replace(chosen.grid, graph=none))  # type: ignore[call-arg]
         return [(each, replace(self, graph=replace(self.graph, **each), selection=alone)) for each in values]
 
-    def kernels(self) -> tuple[KernelSection, ...]:
-        """Return the base kernel with each bandwidth of the selection."""
-        chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
-        return self.kernel.with_bandwidths(chosen)
-
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        yield from baseline_mistakes(self.baselines, self.always)
-        if self.selection is not None:
-            yield from scoring_mistakes(self.selection, self.task)
         try:
             _ = self.kernels()
         except DsslError as error:
@@ -379,22 +399,3 @@ class KernelSections(GraphSections):
                                                                 why="it would do work twice",
                                                                 fix="name each value once"))
             yield from of_graph.mistakes()
-
-
-def baseline_mistakes(names: tuple[str, ...], always: tuple[str, ...]) -> Iterator[tuple[str, DsslError]]:
-    """Yield baselines that are named twice, and those that are always there and are not named."""
-    if len(set(names)) < len(names):
-        yield "baselines", SpecError(explain("baselines: one is named twice", why="it would be fitted twice",
-                                             fix="name each once"))
-    if not {*always} <= {*names}:
-        yield "baselines", SpecError(explain(f"baselines: {' and '.join(always)} "
-                                             f"{'are' if len(always) > 1 else 'is'} always among them",
-                                             why="the report compares the model with them", fix="name them too"))
-
-
-def scoring_mistakes(selection: Selection, task: str) -> Iterator[tuple[str, DsslError]]:
-    """Yield a scoring that is none of the task."""
-    try:
-        require_scoring(selection.scoring, classes=task == "classification")
-    except DsslError as error:
-        yield "selection", error

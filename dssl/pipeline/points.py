@@ -23,7 +23,7 @@ from ..execution.tasks import BlockTasks
 from ..knn.metric import AnyMetric
 from ..learners.target.tags import Tags
 from ..learners.target.target import Target
-from ..methods.opinions import OpinionParams
+from ..methods.data_sections import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
 from ..methods.tags import labeled_tags

@@ -18,9 +18,8 @@ from ..data.label_files import have_column
 from ..data.scaling.scaling import ScalingParams
 from ..data.sources import find_source
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
-from ..methods.data_sections import DataSection
-from ..methods.opinions import SoftLabelSection
-from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections
+from ..methods.data_sections import DataSection, LearningTask, SoftLabelSection
+from ..methods.sections import GivenGraph, GraphSections, KernelSections, ModelSection, Sections
 from .validation import FORBID, adapter_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

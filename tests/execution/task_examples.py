@@ -49,10 +49,9 @@ from dssl.learners import kmeans as kmeans_module
 from dssl.learners.class_prior import ClassBounds
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
-from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from dssl.learners.on_graph.model import VertexLabels
-from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.pooled import smoothed
 from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.target.target import Classes

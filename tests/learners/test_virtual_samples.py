@@ -14,7 +14,8 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.cluster import cluster_basis
 from dssl.kernels.transfer import TransferParams
-from dssl.learners.linear.features import FeatureLearner, SampleModel, sample_model
+from dssl.learners.linear.features import FeatureLearner
+from dssl.learners.linear.kernel_model import SampleModel, sample_model
 from dssl.learners.losses import LOSSES
 from dssl.learners.target.target import Classes
 from dssl.storage.csr import as_rows

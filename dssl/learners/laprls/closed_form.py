@@ -5,7 +5,7 @@
     N = Phi_m (R + rho E)^-1 Phi_m' = X X',    rho = lambda_I / lambda_A,    E = Phi' E Phi
 
 N does not depend on the fold if held-out points stay in the graph, unlabeled (else see `inductive.py`). Pairs of
-penalties with the same rho share the features X (m, r), and one inverse serves all folds (`held_out/closed_form.py`).
+penalties with the same rho share the features X (m, r), and one inverse serves all folds (`linear/gram.py`).
 Whitened, R = I, and in the eigenbasis U of E all X are `Phi_m U (I + rho Lambda)^-1/2`; otherwise, and for few pairs,
 `X = Phi_m C^-1'` with the Cholesky factor C of R + rho E.
 """
@@ -19,7 +19,7 @@ from scipy.linalg import cholesky, solve_triangular
 from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, PartWriter, Receipt
-from ..held_out.closed_form import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
+from ..linear.gram import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
 from .penalties import Penalties, by_ratio, fold_norms

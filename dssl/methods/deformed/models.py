@@ -24,7 +24,7 @@ from ...kernels.deformed import shuffled
 from ...kernels.landmark_inverse import inverse_at_landmarks
 from ...knn.search import NeighborParams, find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
-from ...learners.eta import Deformation, deform_by
+from ...learners.deformed import Deformation, deform_by
 from ...learners.linear.gram import LearnerParams, fit_gram, ridge_with_held_out
 from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.model import Model

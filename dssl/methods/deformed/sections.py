@@ -203,10 +203,9 @@ class DeformedSections(KernelSections):
     @cached_property
     def params(self) -> DeformedKernelParams:
         chosen, model = self.selection, self.model
-        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         return DeformedKernelParams(
-            kernels=BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
-            learner=model.learner, regularizer=self.graph.regularizer(), n_landmarks=model.size(self.budget),
+            kernels=self.base_kernels(model.random_state), learner=model.learner,
+            regularizer=self.graph.regularizer(), n_landmarks=model.size(self.budget),
             C=model.C, eta=model.eta, solver=self.solver.params(), form=self.solver.form,
             random_state=model.random_state, grid=self.grid, cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal, Self
 from ...base.errors import DsslError, SpecError, explain, require
 from ...base.units import MEMORY_BUDGET
 from ...graph.regularizer import LaplacianKind
-from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidth_candidates, penalty_candidates, require_penalties
@@ -177,10 +176,9 @@ class LapRLSSections(KernelSections):
     def params(self) -> PenaltyParams:
         """Return the parameters of the method."""
         chosen, random_state = self.selection, self.model.landmark_params.random_state
-        kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
-                              tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
         return PenaltyParams(
-            laprls=self.laprls(), losses=self.losses(), kernels=kernels, cv=chosen.folds() if chosen else None,
+            laprls=self.laprls(), losses=self.losses(), kernels=self.base_kernels(random_state),
+            cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
             tie="rmse" if self.losses() == (SQUARES,) else "loss", prior=self.prior, weight=self.weight,
             random_state=random_state, baselines=self.baselines)

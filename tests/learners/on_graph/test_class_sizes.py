@@ -18,18 +18,20 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import ClassBounds, ClassPrior, class_bounds
 from dssl.learners.on_graph.class_sizes import (
     SIZED_LOG_ODDS,
+    SIZES_TOL,
     TEMPERATURE,
+    SizeProjection,
     balanced,
     class_shares,
+    cut_of,
     fit_class_sizes,
     log_offsets,
     log_probabilities,
     mass_normalized,
+    on_simplex,
 )
-from dssl.learners.on_graph.cut import SIZES_TOL, SizeProjection, cut_of, on_simplex
-from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from dssl.learners.on_graph.model import VertexLabels, VertexValues
-from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.target.target import Classes
 from dssl.solvers.solver_params import SolverParams
 
