@@ -29,7 +29,7 @@ from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
 from ...graph.laplacian import scaled_entries
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
-from ..class_prior import ClassBounds, ClassSizes, class_bounds, class_shares
+from ..class_prior import ClassBounds, ClassSizes, class_bounds
 from ..target.coding import ClassCoding, Coding
 from ..target.target import Classes, Target
 from .model import VertexLabels, VertexValues
@@ -268,8 +268,8 @@ def predicted_shares(scores: np.ndarray, bounds: ClassBounds, weight: np.ndarray
 
 
 def known_shares(sizes: ClassSizes | None, target: Target) -> np.ndarray | None:
-    """Return the shares of the classes of a target (n_classes,) from sizes as in `class_shares`; None for None."""
-    return class_shares(sizes, target.names) if sizes is not None and isinstance(target, Classes) else None
+    """Return the shares of the classes of a target (n_classes,) from sizes as in `class_bounds`; None for None."""
+    return class_bounds(sizes, target.names).shares if sizes is not None and isinstance(target, Classes) else None
 
 
 def offset_to(values: np.ndarray, coding: Coding, shares: np.ndarray) -> np.ndarray:

@@ -139,7 +139,8 @@ class TransductiveSections(ChoiceSections):
         model, chosen = self.model, self.selection
         return TransductiveKernelParams(
             kernels=self.base_kernels(model.random_state), penalties=self.penalties(),
-            landmarks=model.landmarks, budget=self.budget, prior=self.prior, weight=self.weight, random_state=model.random_state, baselines=self.baselines,
+            landmarks=model.landmarks, budget=self.budget, prior=self.prior, weight=self.weight,
+            random_state=model.random_state, baselines=self.baselines,
             cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
             search=chosen.searched() if chosen else ALL)
 
