@@ -160,8 +160,8 @@ class ClusterSections(LinearSections):
         values = product(*(self.tried(item.name, getattr(given, item.name)) for item in fields(TransferParams)))
         transfers = (TransferParams(transfer=transfer, leading=leading, exponent=exponent)
                      for transfer, leading, exponent in values)
-        return ClusterKernelParams(cluster=self.model.basis(self.budget), transfers=tuple(dict.fromkeys(transfers)),
-                                   **self.shared())
+        return self.linear_params(ClusterKernelParams, cluster=self.model.basis(self.budget),
+                                  transfers=tuple(dict.fromkeys(transfers)))
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,6 @@ class TagSection:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the columns that are read."""
         return self.columns or (str(self.column),)
 
 
@@ -223,7 +222,6 @@ class SoftLabelSection:
 
     @property
     def params(self) -> OpinionParams:
-        """Return how they are read."""
         if isinstance(self.columns, dict):
             return OpinionParams("soft_labels", tuple(self.columns.values()), tuple(self.columns))
         return OpinionParams("soft_labels", tuple(self.columns or ()),
@@ -252,7 +250,6 @@ class ClassEmbeddingSection:
 
     @property
     def params(self) -> OpinionParams:
-        """Return how they are read."""
         if isinstance(self.classes, str):
             return OpinionParams("class_embeddings", (), None, self.classes)
         return OpinionParams("class_embeddings", (), tuple(self.classes))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar, Literal, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from .step import Context, Step
 
 Variant = dict[str, Any]  # the parameters of some features, by name, as a row of a search tells them
 T = TypeVar("T")
+P = TypeVar("P", bound="LinearParams")
 MakeModel = Callable[[np.ndarray, np.ndarray, Coding], ModelInKernel]
 BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's features
 NO_WEIGHTS = ClassWeight()
@@ -81,7 +82,6 @@ class LinearModel(ClassModel):
 
     @property
     def learner(self) -> FeatureLearner:
-        """Return the linear learner."""
         return FeatureLearner(loss=self.loss, C=self.C)
 
 
@@ -121,14 +121,14 @@ class LinearSections(ChoiceSections):
         """Return the values of a parameter that are tried: those of the grid, or else the one that is given."""
         return (getattr(self.selection.grid, name) if self.selection else None) or (value,)
 
-    def shared(self) -> "Shared":
-        """Return the parameters that methods of linear learners have."""
+    def linear_params(self, of: "type[P]", **of_features: Any) -> "P":
+        """Return the parameters of a method, with those that all methods of linear learners have."""
         chosen, model = self.selection, self.model
         learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
-        return {"kernels": self.base_kernels(model.random_state),
-                "learners": tuple(FeatureLearner(loss=loss, C=C) for loss, C in learners),
-                "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST_ERROR,
-                "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
+        return of(kernels=self.base_kernels(model.random_state),
+                  learners=tuple(FeatureLearner(loss=loss, C=C) for loss, C in learners),
+                  cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
+                  prior=self.prior, weight=self.weight, random_state=model.random_state, **of_features)
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
@@ -136,18 +136,6 @@ class LinearSections(ChoiceSections):
             _ = self.params
         except DsslError as error:
             yield "model", error
-
-
-class Shared(TypedDict):
-    """The parameters that methods of linear learners have."""
-
-    kernels: BaseKernels
-    learners: tuple[FeatureLearner, ...]
-    cv: FoldParams | None
-    rule: SelectionRule
-    prior: ClassPrior
-    weight: ClassWeight
-    random_state: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,12 +46,10 @@ class GivenGraph:
 
     @property
     def kind(self) -> Literal["weights", "neighbors"]:
-        """Return which of the two it is."""
         return "neighbors" if self.weights is None else "weights"
 
     @property
     def path(self) -> str:
-        """Return the file's path or URL."""
         return str(self.neighbors if self.weights is None else self.weights)
 
 
@@ -114,7 +112,6 @@ class RegularizedGraph(KernelGraph):
         _ = self.regularizer()  # raises where one of its parameters is out of range
 
     def regularizer(self) -> RegularizerParams:
-        """Return the regularizer's parameters."""
         return RegularizerParams(laplacian=self.laplacian, ridge=self.ridge, power=self.power)
 
 

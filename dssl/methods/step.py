@@ -386,7 +386,6 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Return whether it learns from labels."""
         return self.tasks != ("clustering",)
 
     @property

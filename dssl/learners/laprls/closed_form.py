@@ -88,7 +88,7 @@ def closed_form_flops(params: SystemParams, s: int, m: int, n_folds: int, n_pair
         return None
     needed, products = closed_form_bytes(m, s), n_pairs * (s**3 / 3 + m * s * s)
     features, k = min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products), min(m, s)
-    flops = features + n_pairs * (m * s * k + ridge_flops(k, m, n_folds, USUAL_LAMBDAS, 1))
+    flops = features + n_pairs * (m * s * k + ridge_flops(k, m, n_folds, USUAL_LAMBDAS))
     if params.inductive:
         flops = n_folds * (features + n_pairs * (m * s * k + k**3 / 3 + REFIT_ENTRY * k * k))
     if params.held_out == "closed_form":

@@ -246,16 +246,13 @@ def held_out_of_gram(K: np.ndarray, target: Target, folds: Sequence[np.ndarray],
     return held_out_ridge(K / scale, target.each_column(), folds, scales / scale / np.asarray(Cs)[:, None], weight)
 
 
-def ridge_flops(k: int, m: int, n_folds: int, n_lambdas: int, n_points: int) -> float:
-    """Return the flops of `held_out_ridge_of_features` with k = min(m, r), without the product X'X.
-
-    n_lambdas : distinct lambdas. n_points : of the grid.
-    """
+def ridge_flops(k: int, m: int, n_folds: int, n_lambdas: int) -> float:
+    """Return the flops of `held_out_ridge_of_features` with k = min(m, r) and distinct lambdas, without X'X."""
     rows = 0.0 if k == m else m * k * k
     factors = min(n_lambdas * (INVERSE_FLOPS * k**3 + rows), EIGEN_FLOPS * k**3 + 2 * rows)
     size = m / n_folds
     of_folds = m * k * k + n_folds * k**3 / 3 if size > k else 2.0 * m * k * size + m * size**2
-    return factors + n_points * of_folds
+    return factors + of_folds
 
 
 @dataclass(frozen=True, eq=False)

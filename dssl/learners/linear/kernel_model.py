@@ -183,10 +183,10 @@ def scaled_features(features: MultiscaleMap, rows: Rows, numbers: np.ndarray, bu
     return features.of_rows(rows, numbers, budget) / np.sqrt(features.typical)
 
 
-def multiscale_model(features: MultiscaleMap, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-                     attributes: JsonObject | None = None) -> MultiscaleModel:
+def multiscale_model(features: MultiscaleMap, coef: np.ndarray, intercept: np.ndarray,
+                     coding: Coding) -> MultiscaleModel:
     """Return the model that is linear in `scaled_features`."""
-    return MultiscaleModel(features, coef / np.sqrt(features.typical), intercept, coding, attributes or {})
+    return MultiscaleModel(features, coef / np.sqrt(features.typical), intercept, coding)
 
 
 register_model("MultiscaleModel", MultiscaleModel)
@@ -226,10 +226,9 @@ class SampleModel(ModelInKernel):
                    attributes or {})
 
 
-def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-                 attributes: JsonObject | None = None) -> SampleModel:
+def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding) -> SampleModel:
     """Return the model that is linear in these virtual samples."""
-    return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding, attributes or {})
+    return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding)
 
 
 register_model("SampleModel", SampleModel)

@@ -199,7 +199,6 @@ class HeldOutValues:
 
 def held_out_refits(fit: Fit, graph: Graph, target: Target, weight: np.ndarray | None,
                     folds: Sequence[np.ndarray]) -> HeldOutValues:
-    """Return the held-out values by refits."""
     values, reachable, vertex = list[np.ndarray](), list[np.ndarray](), graph.vertices.vertex[target.labeled]
     for fold in folds:
         train = np.setdiff1d(np.arange(len(vertex)), fold)
@@ -230,7 +229,6 @@ class LabeledVertices:
         return sum(map(len, repetitions)) * self.labels.mean.shape[1]
 
     def training_labels(self, fold: np.ndarray) -> VertexLabels:
-        """Return the labels outside a fold."""
         train = np.setdiff1d(np.arange(len(self.target.labeled)), fold)
         return VertexLabels.of(self.graph.vertices, self.target.take(train), self.target.indicators()[train],
                                None if self.weight is None else self.weight[train])

@@ -78,7 +78,6 @@ class TagModel(Model):
         return values, np.asarray(np.isnan(values[:, list(self.learned)]).all(axis=1))
 
     def block_support(self, X: Matrix) -> np.ndarray:
-        """Return the smallest support of the models."""
         return np.min([model.block_support(X) for model in self.models], axis=0)
 
     def row_bytes(self, rows: Rows) -> int:

@@ -30,11 +30,9 @@ class Tags:
 
     @property
     def coding(self) -> TagCoding:
-        """Return the coding of models of the tags."""
         return TagCoding(self.names)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
-        """Return named arrays and attributes for `from_arrays`."""
         return {"labeled": self.labeled, "tags": self.coded}, {"tags": self.names.tolist()}
 
     @classmethod

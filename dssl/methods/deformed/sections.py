@@ -73,7 +73,6 @@ class SolverSection(SolverParams):
     form: Literal["energy", "restriction"] = "energy"
 
     def params(self) -> SolverParams:
-        """Return the solver's parameters."""
         return SolverParams(**{item.name: getattr(self, item.name) for item in fields(SolverParams)})
 
 
@@ -192,7 +191,6 @@ class DeformedSections(KernelSections):
 
     @property
     def grid(self) -> GridParams | None:
-        """Return the grid of the selection, or None where there is none."""
         chosen, model = self.selection, self.model
         if chosen is None:
             return None

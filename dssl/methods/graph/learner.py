@@ -118,7 +118,6 @@ def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Ta
 
 
 def has_sizes(target: Target) -> bool:
-    """Return whether class sizes are known."""
     return isinstance(target, Classes) and target.prior.sizes is not None
 
 
@@ -184,7 +183,6 @@ class LearnerEvaluator:
         return made
 
     def scores_of(self, learners: Sequence[GraphLearner], folds: Repetitions) -> list[CandidateScores]:
-        """Return the scores of each learner."""
         values = held_out_on_graph(learners, self.graph, self.target, self.weight, folds, self.execution, self.columns)
         return [scores_on_graph(learner, self.target, folds, held_out, self.weight, self.scoring)
                 for learner, held_out in zip(learners, values, strict=True)]

@@ -99,7 +99,6 @@ def make_selection(context: Context, params: LearnerSearch) -> Selected:
 
 
 def _learner(context: Context, params: LearnerSearch) -> GraphLearner:
-    """Return the learner that was chosen."""
     return params.learners[context.attributes("selection")["place"]]
 
 

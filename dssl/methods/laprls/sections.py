@@ -105,7 +105,6 @@ class LapRLSModel(ClassModel):
 
     @property
     def landmark_params(self) -> LandmarkParams:
-        """Return which points are landmarks."""
         given = self.landmarks
         return given if isinstance(given, LandmarkParams) else LandmarkParams(n_landmarks=given)
 
@@ -118,11 +117,9 @@ class LapRLSModel(ClassModel):
                             random_state=self.landmark_params.random_state)
 
     def minimized(self) -> SmoothLoss:
-        """Return the loss that is minimized."""
         return SQUARES
 
     def params(self, laplacian: LaplacianKind, selection: "PenaltySelection | None") -> LapRLSParams:
-        """Return the parameters with the grid of the selection."""
         gamma_A, gamma_I = penalty_candidates("gamma_A", self.gamma_A), penalty_candidates("gamma_I", self.gamma_I)
         if selection:
             gamma_A = selection.grid.gamma_A or gamma_A
@@ -169,12 +166,10 @@ class LapRLSSections(KernelSections):
         return replace(params, loss=self.losses()[0], chosen=chosen, budget=counted)
 
     def losses(self) -> tuple[SmoothLoss, ...]:
-        """Return the losses that are tried."""
         return (self.model.minimized(),)
 
     @cached_property
     def params(self) -> PenaltyParams:
-        """Return the parameters of the method."""
         chosen, random_state = self.selection, self.model.landmark_params.random_state
         return PenaltyParams(
             laprls=self.laprls(), losses=self.losses(), kernels=self.base_kernels(random_state),

@@ -74,7 +74,6 @@ class TransductiveModel(SizedModel):
 
     @property
     def penalties(self) -> TransductiveParams:
-        """Return the penalties."""
         return TransductiveParams(C=self.C, unlabeled_weight=self.unlabeled_weight)
 
 
@@ -129,7 +128,6 @@ class TransductiveSections(ChoiceSections):
     always: ClassVar[tuple[str, ...]] = ("base",)
 
     def penalties(self) -> tuple[TransductiveParams, ...]:
-        """Return the penalties that are tried; those that are given, where there is nothing to choose."""
         grid, model = self.selection.grid if self.selection else TransductiveGrid(), self.model
         return tuple(TransductiveParams(C=C, unlabeled_weight=weight) for C, weight in product(
             grid.C or (model.C,), grid.unlabeled_weight or (model.unlabeled_weight,)))
@@ -170,7 +168,6 @@ def _landmarks_are_known(f: PlanInputs, params: TransductiveKernelParams) -> boo
 
 
 def _bandwidths(params: TransductiveKernelParams) -> int:
-    """Return the number of bandwidths that are tried."""
     return len({candidate.bandwidth for candidate in params.candidates()["model"]})
 
 
