@@ -13,11 +13,10 @@ from ..base.digest import JsonObject
 from ..base.errors import DsslError
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
-from ..learners.on_graph.tags import TagModel, with_shared_index
 from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration, calibration_attributes
+from ..learners.tags import TagModel, Tags, with_shared_index
 from ..learners.target.coding import margins_of
 from ..learners.target.encoding import UNLABELED
-from ..learners.target.tags import Tags
 from ..selection.graph_gain import Gain
 from ..selection.tag_scores import MEANS, OverTags, compare_tags, pair_of_tags, scores_of_tags, tag_scores
 from ..storage.blocks import Parts

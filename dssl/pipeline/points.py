@@ -21,7 +21,7 @@ from ..estimators.feature_scales import choose_scale, choosing_bytes
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import BlockTasks
 from ..knn.metric import AnyMetric
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from ..learners.target.target import Target
 from ..methods.data_sections import OpinionParams
 from ..methods.plan_inputs import PlanInputs
