@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from ..base.digest import JsonObject, require_random_state
-from ..base.errors import DsslError
+from ..base.errors import DsslError, raised
 from ..base.types import Matrix
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
@@ -132,10 +132,7 @@ class LinearSections(ChoiceSections):
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        try:
-            _ = self.params
-        except DsslError as error:
-            yield "model", error
+        yield from raised("model", lambda: self.params)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,13 @@ docstring, from which the JSON Schema of pipeline files takes it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from ..base.digest import require_one_of, require_random_state
-from ..base.errors import DsslError, ParameterError, SpecError, explain, require
+from ..base.errors import DsslError, ParameterError, SpecError, explain, raised, require
 from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
@@ -353,10 +353,8 @@ class ChoiceSections(Sections):
                 f"baselines: {' and '.join(always)} {'are' if len(always) > 1 else 'is'} always among them",
                 why="the report compares the model with them", fix="name them too"))
         if self.selection is not None:
-            try:
-                require_scoring(self.selection.scoring, classes=self.task == "classification")
-            except DsslError as error:
-                yield "selection", error
+            yield from raised("selection", partial(require_scoring, self.selection.scoring,
+                                                   classes=self.task == "classification"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,10 +373,7 @@ class KernelSections(ChoiceSections, GraphSections):
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        try:
-            _ = self.kernels()
-        except DsslError as error:
-            yield "selection.grid", error
+        yield from raised("selection.grid", self.kernels)
         try:
             tried = self.graphs()
         except DsslError as error:

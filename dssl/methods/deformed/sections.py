@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from ...base.digest import is_whole, require_random_state
-from ...base.errors import DsslError, SpecError, explain, require
+from ...base.errors import DsslError, SpecError, explain, raised, require
 from ...kernels.base import BaseKernels
 from ...kernels.deformed import AUTO, Eta, require_eta
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
@@ -215,10 +215,7 @@ class DeformedSections(KernelSections):
         if "landmark_graph" in self.baselines and self.model.n_landmarks == 1:
             yield "baselines", SpecError(explain("baselines: landmark_graph, and model.n_landmarks is 1",
                                                  why="a graph takes two points", fix="raise model.n_landmarks"))
-        try:
-            _ = self.grid
-        except DsslError as error:
-            yield "selection.grid", error
+        yield from raised("selection.grid", lambda: self.grid)
 
 
 @dataclass(frozen=True, kw_only=True)

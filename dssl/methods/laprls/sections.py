@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import product
 from typing import ClassVar, Literal, Self
 
-from ...base.errors import DsslError, SpecError, explain, require
+from ...base.errors import DsslError, SpecError, explain, raised, require
 from ...base.units import MEMORY_BUDGET
 from ...graph.regularizer import LaplacianKind
 from ...kernels.landmarks import LandmarkParams
@@ -180,10 +180,7 @@ class LapRLSSections(KernelSections):
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        try:
-            _ = self.laprls()
-        except DsslError as error:
-            yield "model", error
+        yield from raised("model", self.laprls)
 
 
 # ---- lapsvm

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ...base.errors import DsslError, require
+from ...base.errors import DsslError, raised, require
 from ...execution.cost import Cost, cost_of, gram_seconds
 from ...kernels.landmarks import LandmarkParams, landmark_count, landmarks_cost
 from ...learners.linear.transductive import TransductiveParams, fit_bytes, fit_seconds, landmarks_that_fit
@@ -144,10 +144,7 @@ class TransductiveSections(ChoiceSections):
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        try:
-            _ = self.kernels()
-        except DsslError as error:
-            yield "selection.grid", error
+        yield from raised("selection.grid", self.kernels)
 
 
 # ---- what the steps take
