@@ -30,7 +30,15 @@ from ..selection.halving import CandidateEvaluator, Repetitions
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Parts
 from ..storage.csr import digest_of_arrays, digest_of_rows
-from .step import Context, Fit, MadeHere, Method, Step
+from .step import Context, Fit, Method, Step
+
+
+@dataclass(frozen=True)
+class MadeHere:
+    """What a step has made in this process, or what is of one tag in it."""
+
+    parts: Parts
+    attributes: dict[str, Any]
 
 
 @dataclass

@@ -64,14 +64,6 @@ class Made(Protocol):
 
 
 @dataclass(frozen=True)
-class MadeHere:
-    """What a step has made in this process, or what is of one tag in it."""
-
-    parts: Parts
-    attributes: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class HeldOutValues:
     """Values (h, c) of a model and its supervised baseline at labeled `points` (h,), without their own labels."""
 

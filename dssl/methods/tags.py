@@ -20,7 +20,8 @@ from ..learners.target.encoding import UNLABELED
 from ..selection.graph_gain import Gain
 from ..selection.tag_scores import MEANS, OverTags, compare_tags, pair_of_tags, scores_of_tags, tag_scores
 from ..storage.blocks import Parts
-from .step import Context, HeldOutValues, MadeHere, Method, SideResults
+from .evaluation import MadeHere
+from .step import Context, HeldOutValues, Method, SideResults
 
 NAMES = {"f1_macro": "macro F1", "average_precision": "mean average precision"}
 OF_TAGS = "of_tags"

@@ -42,6 +42,7 @@ from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weights.build import weigh, weights
 from dssl.graph.weights.rules import WeightParams
 from dssl.kernels.base import RBF
+from dssl.kernels.resistance import amplified_resistance_kernel, effective_resistances
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
 from dssl.knn.grow import grow_neighbors
 from dssl.knn.search import NeighborParams, neighbors
@@ -53,7 +54,6 @@ from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
 from dssl.learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from dssl.learners.on_graph.model import VertexLabels
 from dssl.learners.on_graph.pooled import smoothed
-from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.target.target import Classes
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
