@@ -28,11 +28,11 @@ from ..learners.metrics import ClassScoring, require_decisions
 from ..learners.model import Model, predict_cost
 from ..learners.nearest import fit_nearest_baseline
 from ..learners.on_graph.automatic import (
-    MAX_LABELS,
     AutomaticFit,
     Loss,
     fit_automatic,
     label_limit,
+    limited_by_memory,
     metric_of,
     pooled_automatic,
 )
@@ -226,7 +226,7 @@ def _pool(fit: Fit, other: OtherModel, graph: Graph, params: AutomaticParams, in
 
 
 def _warn_if_memory_binds(count: int, params: AutomaticParams) -> None:
-    if params.max_labels < count <= MAX_LABELS:
+    if limited_by_memory(count, params.max_labels):
         warnings.warn(explain(
             f"harmonic functions or nearest labels predict from {count:,} labels, in place of the average of kernels",
             why=f"half of the memory budget holds the kernels of at most {params.max_labels:,} labeled points",

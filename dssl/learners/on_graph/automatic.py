@@ -167,6 +167,11 @@ def label_limit(params: GraphRidgeParams, budget: int) -> int:
     return largest_within(budget // 2, MAX_LABELS, lambda count: members_bytes(count, len(params.kernels)))
 
 
+def limited_by_memory(n_labels: int, max_labels: int) -> bool:
+    """Return whether only the budget prevents the blend of so many labels."""
+    return max_labels < n_labels <= MAX_LABELS
+
+
 def fit_huber(fit: Callable[[np.ndarray], AutomaticFit], target: Target, weight: np.ndarray | None) -> AutomaticFit:
     """Return a fit with Huber's loss of leave-one-out residuals, by iteratively reweighted least squares.
 
