@@ -9,8 +9,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Dataset": "dssl.data.dataset", "open_dataset": "dssl.data.ingest",
     "Graph": "dssl.graph.graph", "KNNGraph": "dssl.graph.knn_graph", "Laplacian": "dssl.graph.laplacian",
-    "effective_resistances": "dssl.learners.on_graph.resistances",
-    "amplified_resistance_kernel": "dssl.learners.on_graph.resistances",
+    "effective_resistances": "dssl.kernels.resistance",
+    "amplified_resistance_kernel": "dssl.kernels.resistance",
     "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.knn.search", "weights": "dssl.graph.weights.build",
     "RegularizerParams": "dssl.graph.regularizer", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
@@ -67,11 +67,11 @@ if TYPE_CHECKING:
     from .graph.spectrum import graph_spectrum
     from .graph.weights.build import weights
     from .kernels.landmarks import LandmarkParams
+    from .kernels.resistance import amplified_resistance_kernel, effective_resistances
     from .kernels.stochastic import StochasticParams
     from .kernels.transfer import TransferParams
     from .knn.search import neighbors
     from .learners.laprls.params import SystemParams
-    from .learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
     from .pipeline.fitted import load
     from .pipeline.plan.plan import plan
     from .pipeline.result import RunResult

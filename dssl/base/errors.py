@@ -4,7 +4,7 @@ Every exception holds one string, so that it travels between processes by pickle
 exit code with which the command line ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -109,6 +109,14 @@ def exit_code_of(error: BaseException) -> int:
         if isinstance(error, kind):
             return code
     return error.exit_code if isinstance(error, DsslError) else 1
+
+
+def raised(path: str, make: Callable[[], object]) -> Iterator[tuple[str, DsslError]]:
+    """Yield the error that making something raises, if any, with the path of a section of a pipeline file."""
+    try:
+        make()
+    except DsslError as error:
+        yield path, error
 
 
 def require(condition: bool, what: str, *, why: str, fix: str, error: type[DsslError] = ParameterError) -> None:

@@ -10,7 +10,7 @@ from ..data.inputs import NumbersLike, PointsLike
 from ..graph.given import WeightsOrLists
 from ..graph.graph import Graph
 from ..learners.class_prior import ClassNumbers, ClassSizes
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from ..learners.target.target import Target
 
 __all__ = ["Folds", "GraphLike", "LabelsLike", "Learnable", "NumbersLike", "OtherModel", "PointsLike", "PriorLike",

@@ -23,7 +23,7 @@ from ..learners.metrics import ClassScoring, require_decisions
 from ..learners.on_graph.automatic import Loss, label_limit
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..learners.probabilities import Calibration
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.automatic import AUTOMATIC, AutomaticParams
 from ..methods.step import Context, HeldOutValues

@@ -15,10 +15,9 @@ from ..execution.tasks import Execution
 from ..learners.class_prior import ClassWeight
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
-from ..learners.on_graph.tags import TagModel, with_shared_index
 from ..learners.probabilities import Calibration, TagCalibration
+from ..learners.tags import TagModel, Tags, is_indicator, with_shared_index
 from ..learners.target.coding import ClassCoding, TagCoding
-from ..learners.target.tags import Tags, is_indicator
 from ..learners.target.target import Classes
 from ..methods.step import Method
 from ..methods.tags import calibration_of_tags

@@ -18,7 +18,7 @@ from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams
 from ..kernels.transfer import TransferParams
 from ..learners.class_prior import ClassWeight
-from ..learners.linear.features import SampleModel, sample_model
+from ..learners.linear.kernel_model import SampleModel, sample_model
 from ..learners.target.coding import Values
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context

@@ -31,8 +31,8 @@ from ..learners.linear.kernel_model import KernelModel
 from ..learners.model import Model
 from ..learners.on_graph.blend import BlendedModel
 from ..learners.on_graph.model import GraphModel
-from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration
+from ..learners.tags import TagModel
 from ..learners.target.coding import ClassCoding, TagCoding
 from ..storage.files import draft_of, names_in_zip, path_at, read_file, require_replaceable
 from . import numpy_model

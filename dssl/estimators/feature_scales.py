@@ -35,7 +35,7 @@ from ..knn.index import NeighborIndex
 from ..knn.metric import AnyMetric, Euclidean, check_kind, metric_of, pair_metric_of, sample_ids
 from ..learners.kernel_family import KERNELS, KernelMembers, LabelKernels
 from ..learners.on_graph.automatic import MAX_LABELS as MAX_BLENDED
-from ..learners.on_graph.many_labels import N_NEAREST
+from ..learners.on_graph.automatic import N_NEAREST
 from ..learners.target.target import Target
 from ..storage.blocks import Rows, block_rng
 from ..storage.csr import as_rows

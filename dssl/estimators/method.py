@@ -16,8 +16,8 @@ from ..graph.graph import Graph
 from ..graph.vertices import Vertices
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
-from ..learners.on_graph.tags import TagModel
 from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration
+from ..learners.tags import TagModel
 from ..learners.target.target import Target
 from ..methods.evaluation import MemoryWorkspace
 from ..methods.linear import LinearParams

@@ -11,7 +11,7 @@ from ..base.types import MatrixLike
 from ..data.inputs import in_order, labels_of
 from ..execution.tasks import Execution
 from ..learners.soft_labels import as_numbers, require_embeddings, require_soft_labels, vector_probabilities
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import base_estimator_of
 from ..storage.blocks import Rows

@@ -15,8 +15,7 @@ from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.vertices import find_vertices
-from ..learners.on_graph.tags import TagModel
-from ..learners.target.tags import is_indicator
+from ..learners.tags import TagModel, is_indicator
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
 from ..storage.blocks import Rows
 from .arguments import GraphLike, LabelsLike, PointsLike

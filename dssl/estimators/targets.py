@@ -15,8 +15,8 @@ from ..data.inputs import labels_of
 from ..graph.equal_rows import rows_differ
 from ..graph.vertices import require_distinct
 from ..learners.class_prior import ClassPrior
+from ..learners.tags import Tags, encode_tags
 from ..learners.target.encoding import encode_labels, require_no_quantities, require_within
-from ..learners.target.tags import Tags, encode_tags
 from ..learners.target.target import Classes, Quantities
 from ..storage.blocks import Rows
 from .arguments import Learnable, NumbersLike, PriorLike, SizesLike

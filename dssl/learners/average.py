@@ -16,8 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .held_out.closed_form import held_out_ridge, training_means
-from .linear.gram import mean_diagonal, ridge
+from .linear.gram import held_out_ridge, mean_diagonal, ridge, training_means
 from .target.target import Target
 
 MAX_LEAVE_TWO_OUT = 500  # quantities up to which shares are nested; of more, one label hardly changes them

@@ -43,11 +43,6 @@ class ClassBounds:
         return shares if room.sum() <= 0 else shares + missing * room / room.sum()
 
 
-def class_shares(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> np.ndarray:
-    """Return the shares of the classes, (n_classes,); for intervals, `ClassBounds.shares`."""
-    return class_bounds(sizes, classes, name).shares
-
-
 def class_bounds(sizes: ClassSizes, classes: np.ndarray, name: str = "class_sizes") -> ClassBounds:
     """Return the bounds of the shares of classes.
 
@@ -159,7 +154,8 @@ class ClassPrior:
         Raises ParameterError where a given share is missing or not > 0.
         """
         if self.source in ("given", "sizes"):
-            return class_shares(self._given, names, "class_sizes" if self.source == "sizes" else "class_prior")
+            name = "class_sizes" if self.source == "sizes" else "class_prior"
+            return class_bounds(self._given, names, name).shares
         if self.source == "equal":
             return np.full(len(names), 1 / len(names))
         return smoothed(codes, len(names), weight)

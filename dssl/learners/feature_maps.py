@@ -11,7 +11,6 @@ of its Laplacian: spectral clustering (Ng, Jordan, Weiss, "On spectral clusterin
 eigenvectors as clusters, weighted by the regularizer.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Literal, get_args
@@ -35,8 +34,7 @@ from ..kernels.nystrom import whiten
 from ..kernels.transfer import TransferParams
 from ..storage.blocks import ArrayRows, Parts, Rows
 from .deformed import GraphCovariance, draw_landmarks, n_landmarks_within
-from .linear.features import sample_model
-from .linear.kernel_model import KernelModel, ModelInKernel, expand, multiscale_model
+from .linear.kernel_model import KernelModel, ModelInKernel, expand, multiscale_model, sample_model
 from .model import BlockValues
 from .on_graph.model import GraphModel, index_of_vertices, vertex_model
 from .target.coding import Values
@@ -109,39 +107,37 @@ class Features:
 
 
 Source = Graph | GraphCovariance | None  # the graph of `graph`, or the covariance of that of `deformed`
-KernelFeatures = tuple[ModelInKernel, np.ndarray, JsonObject]  # model, spectrum and attributes of `Features`
 
 
-def _base(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
-          execution: Execution) -> KernelFeatures:
-    n = len(rows)
-    Z = choose_landmarks(rows, kernel, min(n, params.max_landmarks), params.landmarks, execution).points
-    T = whiten(kernel(Z, Z))
-    model = KernelModel(kernel, Z, T.T, np.zeros(T.rank), Values())
-    return model, np.empty(0), {"landmarks": Z.shape[0], "rank": T.rank}
-
-
-def _deformed(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
-              execution: Execution) -> KernelFeatures:
+def kernel_features(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
+                    execution: Execution) -> tuple[ModelInKernel, np.ndarray, JsonObject]:
+    """Return model, spectrum and attributes of the `Features` of rows (n, d) by a map other than `graph`."""
+    n, unlabeled, spectrum = len(rows), np.empty(0, np.int64), np.empty(0)
+    if params.name == "cluster":
+        cluster_params = ClusterParams(landmarks=params.landmarks, budget=params.budget)
+        basis = basis_of(rows, kernel, cluster_params, unlabeled, execution)
+        samples = basis.samples(TransferParams(transfer="step", leading=n_clusters), 0)
+        model = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
+        return model, basis.values, basis.attributes
+    if params.name == "multiscale":
+        multiscale_params = MultiscaleParams(n_landmarks=params.n_landmarks, random_state=params.random_state,
+                                             budget=params.budget)
+        features = multiscale_map(rows, multiscale_params, unlabeled, execution)
+        of_map = multiscale_model(features, np.eye(features.width), np.zeros(features.width), Values())
+        return of_map, spectrum, features.attributes
+    if params.name == "base":
+        Z = choose_landmarks(rows, kernel, min(n, params.max_landmarks), params.landmarks, execution).points
+        T = whiten(kernel(Z, Z))
+        described = {"landmarks": Z.shape[0], "rank": T.rank}
+        return KernelModel(kernel, Z, T.T, np.zeros(T.rank), Values()), spectrum, described
     assert isinstance(source, GraphCovariance)
-    covariance, n = source, len(rows)
-    A = covariance.powers[params.regularizer.power]
-    deformed = deform(kernel, rows.take(covariance.landmarks), A, params.eta)
-    landmarks = draw_landmarks(covariance.landmarks, n, params.max_landmarks, params.random_state)
+    at_landmarks = rows.take(source.landmarks)
+    deformed = deform(kernel, at_landmarks, source.powers[params.regularizer.power], params.eta)
+    landmarks = draw_landmarks(source.landmarks, n, params.max_landmarks, params.random_state)
     Z = rows.take(landmarks)
     T = whiten(deformed(Z, Z))
-    model = expand(deformed, Z, T.T, np.zeros(T.rank), Values())
-    return model, np.empty(0), {**covariance.attributes, "graph_landmarks": len(covariance.landmarks),
-                                "landmarks": len(landmarks), "rank": T.rank}
-
-
-def _cluster(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
-             execution: Execution) -> KernelFeatures:
-    cluster_params = ClusterParams(landmarks=params.landmarks, budget=params.budget)
-    basis = basis_of(rows, kernel, cluster_params, np.empty(0, np.int64), execution)
-    samples = basis.samples(TransferParams(transfer="step", leading=n_clusters), 0)
-    model = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
-    return model, basis.values, basis.attributes
+    return expand(deformed, Z, T.T, np.zeros(T.rank), Values()), spectrum, {
+        **source.attributes, "graph_landmarks": len(source.landmarks), "landmarks": len(landmarks), "rank": T.rank}
 
 
 def graph_features(rows: Rows, params: FeatureMapParams, graph: Graph, n_clusters: int,
@@ -170,19 +166,6 @@ def largest_components(graph: Graph, count: int) -> np.ndarray:
     return np.isin(component, np.argsort(-sizes, kind="stable")[:count])
 
 
-def _multiscale(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
-                execution: Execution) -> KernelFeatures:
-    multiscale_params = MultiscaleParams(n_landmarks=params.n_landmarks, random_state=params.random_state,
-                                         budget=params.budget)
-    features = multiscale_map(rows, multiscale_params, np.empty(0, np.int64), execution)
-    model = multiscale_model(features, np.eye(features.width), np.zeros(features.width), Values())
-    return model, np.empty(0), features.attributes
-
-
-KERNELS: dict[str, Callable[[Rows, Kernel, FeatureMapParams, Source, int, Execution], KernelFeatures]] = {
-    "base": _base, "deformed": _deformed, "cluster": _cluster, "multiscale": _multiscale}
-
-
 def make_features(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: Source, n_clusters: int,
                 execution: Execution, parts: Parts | None = None) -> Features:
     """Return the features of rows (n, d) for at most `n_clusters` clusters.
@@ -194,5 +177,5 @@ def make_features(rows: Rows, kernel: Kernel, params: FeatureMapParams, source: 
     if params.name == "graph":
         assert isinstance(source, Graph)
         return graph_features(rows, params, source, n_clusters, execution)
-    model, spectrum, attributes = KERNELS[params.name](rows, kernel, params, source, n_clusters, execution)
+    model, spectrum, attributes = kernel_features(rows, kernel, params, source, n_clusters, execution)
     return Features(model, model.predicted(rows, BlockValues(), execution, parts).rows("values"), spectrum, attributes)

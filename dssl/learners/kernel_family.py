@@ -78,8 +78,8 @@ class KernelMembers:
             bandwidths.append(bandwidth)
         return cls(kernels.points, bandwidths, members)
 
-    def average(self, shares: np.ndarray, coding: Coding, signed: Callable[[np.ndarray], np.ndarray],
-                attributes: JsonObject | None = None) -> "KernelSum":
+    def average(self, shares: np.ndarray, coding: Coding,
+                signed: Callable[[np.ndarray], np.ndarray]) -> "KernelSum":
         """Return the average of the members with shares (m,).
 
         signed : maps values (v, n_classes) to those of the coding, as `on_graph.model.signed`.
@@ -91,7 +91,7 @@ class KernelMembers:
             coef[distinct.index(bandwidth)] += share / member.scale * member.coef
             offset -= share / member.scale * member.center
         return KernelSum(self.points, tuple(distinct), np.stack([signed(column) for column in coef]),
-                         signed(offset[None])[0], coding, attributes or {})
+                         signed(offset[None])[0], coding)
 
     def described(self, shares: np.ndarray) -> list[JsonObject]:
         """Return bandwidth, penalty and share of each member; JSON."""

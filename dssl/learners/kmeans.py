@@ -98,7 +98,6 @@ def sample_of(rows: Rows, sample: int, random_state: int) -> np.ndarray:
 
 
 def n_distinct(X: np.ndarray) -> int:
-    """Return the number of distinct rows."""
     return len({row.tobytes() for row in X + 0.0})
 
 

@@ -109,7 +109,6 @@ class NearestByClass(Model):
         return replace(self, offset=self.offset + offset)
 
     def block_support(self, X: Matrix) -> np.ndarray:
-        """Return 1."""
         return np.ones(X.shape[0])
 
     def row_bytes(self, rows: Rows) -> int:

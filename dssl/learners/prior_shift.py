@@ -179,21 +179,11 @@ def f1_offset(log_odds: np.ndarray, weight: np.ndarray, scored: np.ndarray) -> n
 
     Coordinate ascent: the offset of each class in turn is set to the best value, of equally good ones the nearest to 0,
     until none raises the score; the first class keeps 0. The counts of `2 tp / (2 tp + fp + fn)` are expectations by
-    calibrated probabilities, since a rare class has too few labels to count.
+    calibrated probabilities, since a rare class has too few labels to count. O(h n_classes^2) time a pass.
 
-    Parameters
-    ----------
-    log_odds : ndarray, shape (h, n_classes)
-        Log probabilities of held-out points, up to a constant a point; -inf for classes without labels, whose offset
-        stays 0.
-    weight : ndarray, shape (h,)
-        The weight of each point.
-    scored : ndarray of int, shape (s,)
-        The classes whose F1 is averaged: the second of two for `f1`, all with labels for `f1_macro`.
-
-    Returns
-    -------
-    ndarray, shape (n_classes,); O(h n_classes^2) time a pass over the classes.
+    log_odds (h, n_classes) : log probabilities of held-out points, up to a constant a point; -inf for classes
+    without labels, whose offset stays 0. weight (h,) : of the points. scored (s,) : the classes whose F1 is averaged,
+    the second of two for `f1`, all with labels for `f1_macro`.
     """
     h, n_classes = log_odds.shape
     _, *others = np.flatnonzero(np.isfinite(log_odds).all(axis=0))

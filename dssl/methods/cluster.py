@@ -26,7 +26,7 @@ from ..kernels.cluster_params import Approximation, ClusterParams, basis_cost, b
 from ..kernels.landmarks import LandmarkParams
 from ..kernels.stochastic import StochasticParams, stochastic_bytes
 from ..kernels.transfer import Transfer, TransferParams
-from ..learners.linear.features import sample_model
+from ..learners.linear.kernel_model import sample_model
 from ..learners.target.target import Target
 from ..report.record import ReportText
 from ..report.sections.solver import cluster_section
@@ -154,17 +154,14 @@ class ClusterSections(LinearSections):
     model: ClusterModel
     selection: ClusterSelection | None = None
 
-    def kernels(self) -> tuple[KernelSection, ...]:
-        return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
-
     @cached_property
     def params(self) -> "ClusterKernelParams":
         given = self.model.transferred
         values = product(*(self.tried(item.name, getattr(given, item.name)) for item in fields(TransferParams)))
         transfers = (TransferParams(transfer=transfer, leading=leading, exponent=exponent)
                      for transfer, leading, exponent in values)
-        return ClusterKernelParams(cluster=self.model.basis(self.budget), transfers=tuple(dict.fromkeys(transfers)),
-                                   **self.shared())
+        return self.linear_params(ClusterKernelParams, cluster=self.model.basis(self.budget),
+                                  transfers=tuple(dict.fromkeys(transfers)))
 
 
 @dataclass(frozen=True)

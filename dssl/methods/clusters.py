@@ -15,7 +15,7 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from ..base.digest import JsonObject, require_at_least, require_random_state
-from ..base.errors import DsslError
+from ..base.errors import DsslError, raised
 from ..base.profiler import process_peak
 from ..execution.cost import Cost, cost_of
 from ..kernels.base import BaseKernels, Linear
@@ -141,10 +141,7 @@ class ClusteringSections(Sections):
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        try:
-            _ = self.feature_map()
-        except DsslError as error:
-            yield "model", error
+        yield from raised("model", self.feature_map)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,8 +34,8 @@ from .step import Context, Fit, Method, Step
 
 
 @dataclass(frozen=True)
-class MemoryArtifact:
-    """An artifact in memory."""
+class MadeHere:
+    """What a step has made in this process, or what is of one tag in it."""
 
     parts: Parts
     attributes: dict[str, Any]
@@ -47,7 +47,7 @@ class MemoryWorkspace:
 
     fit: Fit
     execution: Execution
-    artifacts: dict[str, MemoryArtifact] = field(default_factory=dict)
+    artifacts: dict[str, MadeHere] = field(default_factory=dict)
 
     def run(self, steps: Sequence[Step], params: object, keep: Collection[str] = ()) -> None:
         """Run steps in their order, each on what those before it have made.
@@ -59,7 +59,7 @@ class MemoryWorkspace:
             context = self.context()
             with one_thread():
                 attributes = dict(step.make(context, step.params(params)))
-            self.artifacts[step.name] = MemoryArtifact(context.parts, attributes)
+            self.artifacts[step.name] = MadeHere(context.parts, attributes)
             needed = {name for other in steps[place + 1:] for name in other.needs}
             for earlier in steps[:place]:
                 if earlier.intermediate and earlier.name in step.needs and earlier.name not in {*needed, *keep}:

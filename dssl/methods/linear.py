@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar, Literal, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from ..base.digest import JsonObject, require_random_state
-from ..base.errors import DsslError
+from ..base.errors import DsslError, raised
 from ..base.types import Matrix
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
@@ -38,12 +38,13 @@ from ..selection.candidates import LOWEST_ERROR, CandidateScores, Selected, Sele
 from ..selection.folds import FoldParams
 from ..selection.halving import Repetitions, json_tables
 from ..selection.held_out_scores import HeldOut
-from .sections import ClassModel, KernelSection, Sections, baseline_mistakes, scoring_mistakes
+from .sections import ChoiceSections, ClassModel
 from .selection_sections import Grid, Selection
 from .step import Context, Step
 
 Variant = dict[str, Any]  # the parameters of some features, by name, as a row of a search tells them
 T = TypeVar("T")
+P = TypeVar("P", bound="LinearParams")
 MakeModel = Callable[[np.ndarray, np.ndarray, Coding], ModelInKernel]
 BASE_VARIANT = ("bandwidth",)  # the names of the parameters of the baseline's features
 NO_WEIGHTS = ClassWeight()
@@ -81,7 +82,6 @@ class LinearModel(ClassModel):
 
     @property
     def learner(self) -> FeatureLearner:
-        """Return the linear learner."""
         return FeatureLearner(loss=self.loss, C=self.C)
 
 
@@ -109,63 +109,30 @@ class LinearSelection(Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSections(Sections):
-    """The sections of a linear learner on features, and of the same learner in the base kernel.
+class LinearSections(ChoiceSections):
+    """The sections of a linear learner on features, and of the same learner in the base kernel."""
 
-    Parameters
-    ----------
-    kernel : KernelSection
-        The base kernel.
-    selection : Selection or None
-        Parameters that are chosen by cross-validation; null takes those that are given.
-    baselines : list of str
-        Models that the report compares with.
-    """
-
-    kernel: KernelSection = KernelSection()
     model: LinearModel
     selection: LinearSelection | None = None
     baselines: tuple[Literal["base"], ...] = ("base",)
-
-    def kernels(self) -> tuple[KernelSection, ...]:
-        """Return the base kernel with each bandwidth that is tried."""
-        return (self.kernel,)
+    always: ClassVar[tuple[str, ...]] = ("base",)
 
     def tried(self, name: str, value: T) -> tuple[T, ...]:
         """Return the values of a parameter that are tried: those of the grid, or else the one that is given."""
         return (getattr(self.selection.grid, name) if self.selection else None) or (value,)
 
-    def shared(self) -> "Shared":
-        """Return the parameters that methods of linear learners have."""
+    def linear_params(self, of: "type[P]", **of_features: Any) -> "P":
+        """Return the parameters of a method, with those that all methods of linear learners have."""
         chosen, model = self.selection, self.model
-        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         learners = product(self.tried("loss", model.loss), self.tried("C", model.C))
-        return {"kernels": BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
-                "learners": tuple(FeatureLearner(loss=loss, C=C) for loss, C in learners),
-                "cv": chosen.folds() if chosen else None, "rule": chosen.rule() if chosen else LOWEST_ERROR,
-                "prior": self.prior, "weight": self.weight, "random_state": model.random_state}
+        return of(kernels=self.base_kernels(model.random_state),
+                  learners=tuple(FeatureLearner(loss=loss, C=C) for loss, C in learners),
+                  cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
+                  prior=self.prior, weight=self.weight, random_state=model.random_state, **of_features)
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        yield from baseline_mistakes(self.baselines, ("base",))
-        if self.selection is not None:
-            yield from scoring_mistakes(self.selection, self.task)
-        try:
-            _ = self.params
-        except DsslError as error:
-            yield "model", error
-
-
-class Shared(TypedDict):
-    """The parameters that methods of linear learners have."""
-
-    kernels: BaseKernels
-    learners: tuple[FeatureLearner, ...]
-    cv: FoldParams | None
-    rule: SelectionRule
-    prior: ClassPrior
-    weight: ClassWeight
-    random_state: int
+        yield from raised("model", lambda: self.params)
 
 
 @dataclass(frozen=True, eq=False)

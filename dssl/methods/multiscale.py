@@ -114,7 +114,7 @@ class MultiscaleSections(LinearSections):
 
     @cached_property
     def params(self) -> "MultiscaleKernelParams":
-        return MultiscaleKernelParams(multiscale=self.model.multiscale(self.budget), **self.shared())
+        return self.linear_params(MultiscaleKernelParams, multiscale=self.model.multiscale(self.budget))
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
@@ -150,7 +150,6 @@ def make_basis(context: Context, params: MultiscaleParams) -> dict[str, JsonObje
 
 
 def map_in(context: Context) -> MultiscaleMap:
-    """Return the features of the kernel."""
     return MultiscaleMap.of(context.arrays("basis"), context.attributes("basis")["basis"])
 
 

@@ -13,20 +13,20 @@ from ..base.digest import JsonObject
 from ..base.errors import DataError, DsslError, ParameterError, SpecError, explain, require
 from ..execution.cost import FLOP_RATE, Cost, cost_of
 from ..graph.graph import Graph
-from ..learners.metrics import SQUARED, WRONG_CLASS, PointMetric
+from ..learners.on_graph.automatic import metric_of
 from ..learners.on_graph.cost import solve_cost
 from ..learners.on_graph.model import scored, signed
 from ..learners.on_graph.pooled import Pooled
 from ..learners.soft_labels import SIMILAR_NUMBERS, SoftLabels, require_soft_labels
-from ..learners.target.coding import ClassCoding, Coding
+from ..learners.target.coding import ClassCoding
 from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import BLOCK_NUMBERS, FOLDS, BaseEstimatorName, base_estimator_of, cross_fitted
 from ..selection.comparison import HELPED, HURT
 from ..selection.graph_gain import Gain, gain_of
 from ..storage.blocks import Rows
-from .opinions import ClassEmbeddingSection, OpinionSection, SoftLabelSection
+from .data_sections import ClassEmbeddingSection, LearningTask, OpinionSection, SoftLabelSection
 from .plan_inputs import PlanInputs
-from .sections import LearningTask, SizedModel
+from .sections import SizedModel
 from .step import Context
 
 # Of boosted trees, the slowest of the named estimators, on one core and for each class: a fit, for each label and
@@ -75,21 +75,6 @@ def can_learn(target: Target) -> bool:
     if isinstance(target, Classes):
         return len(np.unique(target.coded)) > 1
     return len(target.labeled) > 1
-
-
-def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray | None) -> dict[str, Any]:
-    """Return what held-out labels say of the other model; JSON."""
-    coding = scored(target)
-    if len(pooled.positions):
-        return other_model_evidence(
-            target.take(pooled.positions), coding, pooled.held_out, pooled.held_out_learner, pooled.held_out_other,
-            None if weight is None else weight[pooled.positions],
-            WRONG_CLASS if isinstance(target, Classes) else SQUARED, pooled.attributes)
-    if not isinstance(coding, ClassCoding):
-        return without_labels(pooled.attributes, 0.0)
-    codes = coding.codes(signed(pooled.on_vertices.values, target))
-    moved = float(np.average(codes != coding.codes(pooled.other), weights=graph.vertices.multiplicity))
-    return without_labels(pooled.attributes, moved)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,34 +167,35 @@ def vectors_cost(f: PlanInputs, held: int) -> Cost:
     return cost_of(0, 2 * f.n * f.row_bytes, 0, held + 20 * block, held, 2 * f.n * f.width * f.n_classes / FLOP_RATE)
 
 
-def other_model_evidence(target: Target, coding: Coding, pooled: np.ndarray, learned: np.ndarray, other: np.ndarray,
-                         weight: np.ndarray | None, metric: PointMetric, attributes: JsonObject) -> dict[str, Any]:
-    """Return what held-out values (h, c) of the pool, of the learner and of the other model alone say; JSON.
-
-    attributes : of the pool (`Pooled.attributes`). Labels that the learner cannot hold out are not compared.
+def evidence_of(pooled: Pooled, graph: Graph, target: Target, weight: np.ndarray | None) -> dict[str, Any]:
+    """Return what held-out labels say of the other model; JSON. Labels that the learner cannot hold out do not count.
     """
-    known = np.flatnonzero(np.isfinite(learned).all(axis=1))
+    attributes, coding = pooled.attributes, scored(target)
+    if not len(pooled.positions):
+        return {**attributes, **_without_labels(pooled, graph, target)}
+    known = np.flatnonzero(np.isfinite(pooled.held_out_learner).all(axis=1))
     if len(known) < MIN_LABELS:
         return {**attributes, "in_words": _uncompared(attributes)}
-    labels, label_weight = target.take(known), None if weight is None else weight[known]
+    labels = pooled.positions[known]
 
     def gain(baseline: np.ndarray) -> Gain:
-        return gain_of(labels, coding, pooled[known], baseline[known], label_weight, metric)
+        return gain_of(target.take(labels), coding, pooled.held_out[known], baseline[known],
+                       None if weight is None else weight[labels], metric_of(target))
 
-    gain_over_learner, gain_over_other = gain(learned), gain(other)
+    gain_over_learner, gain_over_other = gain(pooled.held_out_learner), gain(pooled.held_out_other)
     return {**attributes, "gain": gain_over_learner.described(), "gain_over_other": gain_over_other.described(),
             "in_words": _in_words(gain_over_learner, gain_over_other, attributes)}
 
 
-def without_labels(attributes: JsonObject, moved: float) -> dict[str, Any]:
-    """Return the evidence of a pool without held-out labels.
-
-    moved : the share of points whose class smoothing changes.
-    """
-    if attributes["learner_weight"] > 0:
-        return {**attributes, "in_words":
-                "the other model is not used, because too few labels can be held out to judge it"}
-    return {**attributes, "moved": moved, "in_words":
+def _without_labels(pooled: Pooled, graph: Graph, target: Target) -> JsonObject:
+    """Return what is said of a pool without held-out labels: the share of points whose class smoothing changes."""
+    if pooled.attributes["learner_weight"] > 0:
+        return {"in_words": "the other model is not used, because too few labels can be held out to judge it"}
+    coding, moved = scored(target), 0.0
+    if isinstance(coding, ClassCoding):
+        codes = coding.codes(signed(pooled.on_vertices.values, target))
+        moved = float(np.average(codes != coding.codes(pooled.other), weights=graph.vertices.multiplicity))
+    return {"moved": moved, "in_words":
             "there are no labels to judge the other model; the predictions are what it says, smoothed on the graph, "
             f"which changes the class of {100 * moved:.1f} % of the points"}
 

@@ -18,7 +18,7 @@ from ..execution.cost import Cost
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
 from ..storage.pieces import BlockedCsrRows
-from .opinions import OpinionKind
+from .data_sections import OpinionKind
 
 Bound = Literal["upper", "lower"]
 Shared = Literal["", "graph", "labels"]  # by a tag and the one before
@@ -56,6 +56,17 @@ class Bounded:
         value = self.at(bound)
         others = {self.lower, self.upper} - {value}
         return others.pop() if others else max(value // 2, 3 - value)
+
+
+class AtBound:
+    """A number of `PlanInputs` as the costs take it: the bound that these follow from; name : of its `Bounded`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, inputs: "PlanInputs", owner: type) -> int:
+        number: Bounded = getattr(inputs, self.name)
+        return number.at(inputs.bound)
 
 
 @dataclass(frozen=True)
@@ -110,6 +121,15 @@ class PlanInputs:
     follows: Shared = ""
     bound: Bound = "upper"
 
+    d = AtBound("columns")
+    n = AtBound("training_points")
+    n_test = AtBound("test_points")
+    n_classes = AtBound("classes")
+    n_tags = AtBound("tags")
+    n_labeled = AtBound("labeled_points")
+    vertices = AtBound("distinct_points")
+    nnz = AtBound("entries")  # of W
+
     def others(self) -> Iterator[tuple[str, "PlanInputs"]]:
         """Yield the name of each number that is not known, and the inputs with another value of it alone."""
         for name, value in vars(self).items():
@@ -136,27 +156,6 @@ class PlanInputs:
         bound = Cost(*(pick(figures) for figures in zip(*(cost.figures for cost in several), strict=True)))
         guesses = {name for cost in several for name in cost.guesses} | ({what} if len(several) > 1 else set())
         return replace(bound, seconds=min(cost.seconds for cost in several), guesses=frozenset(guesses))
-
-    @property
-    def d(self) -> int:
-        return self.columns.at(self.bound)
-
-    @property
-    def n(self) -> int:
-        """Return the number of training points."""
-        return self.training_points.at(self.bound)
-
-    @property
-    def n_test(self) -> int:
-        return self.test_points.at(self.bound)
-
-    @property
-    def n_classes(self) -> int:
-        return self.classes.at(self.bound)
-
-    @property
-    def n_tags(self) -> int:
-        return self.tags.at(self.bound)
 
     def each_tag(self) -> list["PlanInputs"]:
         """Return the inputs for each tag, with what finished steps found for it; themselves for one label a point."""
@@ -195,26 +194,12 @@ class PlanInputs:
         return self.n * (32 * self.n_values + 76)
 
     @property
-    def n_labeled(self) -> int:
-        return self.labeled_points.at(self.bound)
-
-    @property
     def class_sizes(self) -> list[int]:
         """Return the labeled points of each class, as many of each until they are known; of quantities all."""
         known = self.attributes.get("labels", {}).get("per_class")
         classes = 1 if self.is_regression else max(1, self.n_classes)
         whole, rest = divmod(self.n_labeled, classes)
         return known or [whole + 1] * rest + [whole] * (classes - rest)
-
-    @property
-    def vertices(self) -> int:
-        """Return the number of vertices: of the training points, the distinct ones."""
-        return self.distinct_points.at(self.bound)
-
-    @property
-    def nnz(self) -> int:
-        """Return the entries of W."""
-        return self.entries.at(self.bound)
 
     # ---- rows of X
 

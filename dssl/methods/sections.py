@@ -6,24 +6,21 @@ docstring, from which the JSON Schema of pipeline files takes it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from ..base.digest import require_one_of, require_random_state
-from ..base.errors import DsslError, ParameterError, SpecError, explain, require
+from ..base.errors import DsslError, ParameterError, SpecError, explain, raised, require
 from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer import LaplacianKind, RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH, WIDTH
-from ..kernels.base import Kernel, has_bandwidth, kernel_from, kernel_type
+from ..kernels.base import BaseKernels, Kernel, has_bandwidth, kernel_from, kernel_type
 from ..learners.class_prior import ClassPrior, ClassWeight, Size
 from ..selection.held_out_scores import require_scoring
-from .opinions import OpinionSection
-from .selection_sections import KernelSelection, Selection
-
-LearningTask = Literal["classification", "regression", "clustering"]
-
+from .data_sections import LearningTask, OpinionSection
+from .selection_sections import Selection
 
 # ---- the graph
 
@@ -49,12 +46,10 @@ class GivenGraph:
 
     @property
     def kind(self) -> Literal["weights", "neighbors"]:
-        """Return which of the two it is."""
         return "neighbors" if self.weights is None else "weights"
 
     @property
     def path(self) -> str:
-        """Return the file's path or URL."""
         return str(self.neighbors if self.weights is None else self.weights)
 
 
@@ -117,7 +112,6 @@ class RegularizedGraph(KernelGraph):
         _ = self.regularizer()  # raises where one of its parameters is out of range
 
     def regularizer(self) -> RegularizerParams:
-        """Return the regularizer's parameters."""
         return RegularizerParams(laplacian=self.laplacian, ridge=self.ridge, power=self.power)
 
 
@@ -320,7 +314,7 @@ class GraphSections(Sections):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelSections(GraphSections):
+class ChoiceSections(Sections):
     """The sections of a method in a base kernel, which chooses parameters, and compares with baselines.
 
     Parameters
@@ -338,6 +332,35 @@ class KernelSections(GraphSections):
     baselines: tuple[str, ...] = ()
     always: ClassVar[tuple[str, ...]] = ()  # baselines that are never left out
 
+    def kernels(self) -> tuple[KernelSection, ...]:
+        """Return the base kernel with each bandwidth that is tried."""
+        grid = self.selection.grid if self.selection else None
+        return self.kernel.with_bandwidths(getattr(grid, "bandwidth", None))
+
+    def base_kernels(self, random_state: int) -> BaseKernels:
+        """Return the same as a parameter; random_state : of the median distance."""
+        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
+        return BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, random_state)
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        always = self.always
+        if len(set(self.baselines)) < len(self.baselines):
+            yield "baselines", SpecError(explain("baselines: one is named twice", why="it would be fitted twice",
+                                                 fix="name each once"))
+        if not {*always} <= {*self.baselines}:
+            yield "baselines", SpecError(explain(
+                f"baselines: {' and '.join(always)} {'are' if len(always) > 1 else 'is'} always among them",
+                why="the report compares the model with them", fix="name them too"))
+        if self.selection is not None:
+            yield from raised("selection", partial(require_scoring, self.selection.scoring,
+                                                   classes=self.task == "classification"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSections(ChoiceSections, GraphSections):
+    """The sections of a method in a base kernel whose steps make a graph of the training points."""
+
     def graphs(self) -> list[tuple[dict[str, Any], Self]]:
         """Return the values of each graph that is tried, and the pipeline of that graph alone; itself of one graph."""
         chosen = self.selection
@@ -348,20 +371,9 @@ class KernelSections(GraphSections):
         alone = replace(chosen, grid=replace(chosen.grid, graph=none))  # type: ignore[call-arg]
         return [(each, replace(self, graph=replace(self.graph, **each), selection=alone)) for each in values]
 
-    def kernels(self) -> tuple[KernelSection, ...]:
-        """Return the base kernel with each bandwidth of the selection."""
-        chosen = self.selection.grid.bandwidth if isinstance(self.selection, KernelSelection) else None
-        return self.kernel.with_bandwidths(chosen)
-
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        yield from baseline_mistakes(self.baselines, self.always)
-        if self.selection is not None:
-            yield from scoring_mistakes(self.selection, self.task)
-        try:
-            _ = self.kernels()
-        except DsslError as error:
-            yield "selection.grid", error
+        yield from raised("selection.grid", self.kernels)
         try:
             tried = self.graphs()
         except DsslError as error:
@@ -379,22 +391,3 @@ class KernelSections(GraphSections):
                                                                 why="it would do work twice",
                                                                 fix="name each value once"))
             yield from of_graph.mistakes()
-
-
-def baseline_mistakes(names: tuple[str, ...], always: tuple[str, ...]) -> Iterator[tuple[str, DsslError]]:
-    """Yield baselines that are named twice, and those that are always there and are not named."""
-    if len(set(names)) < len(names):
-        yield "baselines", SpecError(explain("baselines: one is named twice", why="it would be fitted twice",
-                                             fix="name each once"))
-    if not {*always} <= {*names}:
-        yield "baselines", SpecError(explain(f"baselines: {' and '.join(always)} "
-                                             f"{'are' if len(always) > 1 else 'is'} always among them",
-                                             why="the report compares the model with them", fix="name them too"))
-
-
-def scoring_mistakes(selection: Selection, task: str) -> Iterator[tuple[str, DsslError]]:
-    """Yield a scoring that is none of the task."""
-    try:
-        require_scoring(selection.scoring, classes=task == "classification")
-    except DsslError as error:
-        yield "selection", error

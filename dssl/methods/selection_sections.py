@@ -139,15 +139,12 @@ class Selection:
         _ = self.folds(), self.searched()  # raises where one of their parameters is out of range
 
     def folds(self) -> FoldParams:
-        """Return the parameters of the folds."""
         return FoldParams(folds=self.cv, repetitions=self.repetitions, random_state=self.random_state)
 
     def rule(self) -> SelectionRule:
-        """Return which row is chosen."""
         return SelectionRule(scoring=self.scoring, one_standard_error=self.one_standard_error)
 
     def searched(self) -> Search:
-        """Return which combinations are tried, and on which folds."""
         halved = self.search == "halving"
         return Search(self.n_candidates, (3.0 if self.factor is None else self.factor) if halved else None,
                       self.random_state)

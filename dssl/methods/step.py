@@ -32,9 +32,9 @@ from ..selection.halving import CandidateEvaluator
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
 from ..storage.pieces import BlockedCsrRows
-from .data_sections import DataSection
+from .data_sections import DataSection, LearningTask
 from .plan_inputs import PlanInputs
-from .sections import LearningTask, Sections
+from .sections import Sections
 
 WEIGHT = "weight"  # beside the arrays of a target, the weights of its labels
 SOFT_LABELS, VECTORS = "soft_labels", "vectors"  # beside the labels, what another model says of points or of classes
@@ -378,7 +378,6 @@ class Method:
 
     @property
     def learns(self) -> bool:
-        """Return whether it learns from labels."""
         return self.tasks != ("clustering",)
 
     @property

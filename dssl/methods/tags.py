@@ -13,36 +13,21 @@ from ..base.digest import JsonObject
 from ..base.errors import DsslError
 from ..learners.model import Model
 from ..learners.on_graph.graph_ridge import LastKernelRows
-from ..learners.on_graph.tags import TagModel, with_shared_index
 from ..learners.probabilities import CALIBRATION, Calibration, TagCalibration, calibration_attributes
+from ..learners.tags import TagModel, Tags, with_shared_index
 from ..learners.target.coding import margins_of
 from ..learners.target.encoding import UNLABELED
-from ..learners.target.tags import Tags
 from ..selection.graph_gain import Gain
 from ..selection.tag_scores import MEANS, OverTags, compare_tags, pair_of_tags, scores_of_tags, tag_scores
 from ..storage.blocks import Parts
-from .step import Context, HeldOutValues, Made, Method, SideResults
+from .evaluation import MadeHere
+from .step import Context, HeldOutValues, Method, SideResults
 
 NAMES = {"f1_macro": "macro F1", "average_precision": "mean average precision"}
 OF_TAGS = "of_tags"
 NOT_HELD_OUT = "this kind of model has no held-out values of all tags"
 Values = tuple[np.ndarray, np.ndarray]  # of points (n, c), and which of these the model says nothing of
 ValuesAtTraining = Callable[[Context], Values]
-
-
-@dataclass(frozen=True)
-class MadeOfTag:
-    """What a step has made for one tag."""
-
-    parts: Parts
-    attributes: dict[str, Any]
-
-    @classmethod
-    def of(cls, made: Made, number: int) -> Made:
-        """Return what is of one tag of an artifact, or all of it where it serves every tag."""
-        if OF_TAGS not in made.attributes:
-            return made
-        return cls(parts_of_tag(made.parts, number), made.attributes[OF_TAGS][number])
 
 
 def parts_of_tag(parts: Parts, number: int) -> Parts:
@@ -56,8 +41,9 @@ def is_of_tags(context: Context) -> bool:
 
 
 def of_tag(context: Context, number: int, side: SideResults | None = None) -> Context:
-    """Return what a step gets for one tag."""
-    inputs = {name: MadeOfTag.of(made, number) for name, made in context.inputs.items()}
+    """Return what a step gets for one tag; an artifact that was not made for each serves every tag."""
+    inputs = {name: MadeHere(parts_of_tag(made.parts, number), made.attributes[OF_TAGS][number])
+              if OF_TAGS in made.attributes else made for name, made in context.inputs.items()}
     return replace(context, inputs=inputs, parts=parts_of_tag(context.parts, number), side=side)
 
 

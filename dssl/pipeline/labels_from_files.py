@@ -24,8 +24,8 @@ from ..data.readers.base import Scan
 from ..data.readers.formats import format_of, is_table
 from ..data.source_files import Source
 from ..data.source_reader import column_names_of
+from ..learners.tags import Tags
 from ..learners.target.encoding import WHOLE
-from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.step import SOFT_LABELS, Context, File
 from ..report.record import Attributes

@@ -21,9 +21,9 @@ from ..estimators.feature_scales import choose_scale, choosing_bytes
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import BlockTasks
 from ..knn.metric import AnyMetric
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from ..learners.target.target import Target
-from ..methods.opinions import OpinionParams
+from ..methods.data_sections import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context
 from ..methods.tags import labeled_tags

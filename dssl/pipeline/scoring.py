@@ -15,7 +15,7 @@ from ..learners.metrics import ClassScoring
 from ..learners.model import Model, stored_models
 from ..learners.on_graph.model import scored
 from ..learners.probabilities import calibration_of
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.clusters import euclidean_cost
 from ..methods.plan_inputs import PlanInputs

@@ -23,7 +23,7 @@ from ..execution.cost import Cost, cost_of
 from ..learners.soft_labels import require_embeddings, require_soft_labels
 from ..learners.target.encoding import UNLABELED
 from ..learners.target.target import Classes, Target
-from ..methods.opinions import OpinionParams
+from ..methods.data_sections import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import SOFT_LABELS, VECTORS, Context, File
 from ..storage.blocks import ArrayRows, PartWriter, write_dense

@@ -7,20 +7,19 @@ Sections are frozen dataclasses, of which pydantic makes instances from YAML; th
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 from ..base.digest import require_at_least, require_one_of, require_random_state
-from ..base.errors import DsslError, SpecError, explain, require
+from ..base.errors import DsslError, SpecError, explain, raised, require
 from ..base.units import budget_of
 from ..data.ingest_params import IngestParams
 from ..data.label_files import have_column
 from ..data.scaling.scaling import ScalingParams
 from ..data.sources import find_source
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
-from ..methods.data_sections import DataSection
-from ..methods.opinions import SoftLabelSection
-from ..methods.sections import GivenGraph, GraphSections, KernelSections, LearningTask, ModelSection, Sections
+from ..methods.data_sections import DataSection, LearningTask, SoftLabelSection
+from ..methods.sections import GivenGraph, GraphSections, KernelSections, ModelSection, Sections
 from .validation import FORBID, adapter_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -227,10 +226,7 @@ class Spec(Sections):
             yield "labels", SpecError(explain(f"labels: model.kind is {self.model.kind}", fix="leave it out",
                                               why="no stage of that kind would read it"))
         for given in ("prior", "weight"):
-            try:
-                _ = getattr(self, given)
-            except DsslError as error:
-                yield "", error
+            yield from raised("", partial(getattr, self, given))
         if self.data.tags is not None and self.labels is not None and self.labels.per_class is not None:
             yield "labels.per_class", SpecError(explain(
                 "labels.per_class, and data.tags", why="a row with several tags is of no one class",

@@ -18,8 +18,8 @@ from ..data.columns import folded
 from ..data.dataset import Dataset
 from ..data.labels import DRAW_ROWS, sample_points
 from ..execution.cost import Cost, cost_of
+from ..learners.tags import Tags
 from ..learners.target.encoding import UNLABELED
-from ..learners.target.tags import Tags
 from ..learners.target.target import Classes, Target
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context

@@ -11,9 +11,9 @@ from ..base.errors import DataError, explain, require
 from ..data.ingest_params import IngestParams
 from ..data.readers.cell_text import TRUTH
 from ..data.readers.file_rows import FileRows
+from ..learners.tags import Tags
 from ..learners.target.coding import SEPARATORS
 from ..learners.target.encoding import UNLABELED
-from ..learners.target.tags import Tags
 from ..methods.data_sections import TagSection
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import WEIGHT, Context

@@ -13,10 +13,10 @@ from ..execution.tasks import Execution, one_thread
 from ..graph.spectral_concentration import sampled_concentration
 from ..kernels.landmarks import Landmarks
 from ..learners.class_prior import LABELS
-from ..learners.held_out.closed_form import training_means
 from ..learners.laprls.params import SystemParams
 from ..learners.laprls.penalties import MAX_LABELS, log_priors, log_priors_of_bandwidths
 from ..learners.laprls.problem import LapRLSProblem, PreparedLapRLS
+from ..learners.linear.gram import training_means
 from ..learners.metrics import SQUARED, PointMetric
 from ..learners.target.target import Target
 from ..storage.blocks import Receipt

@@ -23,10 +23,9 @@ from ..graph.regularizer import RegularizerParams
 from ..kernels.base import Kernel
 from ..kernels.deformed import Eta, absolute_eta, factor_positive, require_eta
 from ..learners.class_prior import LABELS
-from ..learners.eta import ETAS, block_of_gram, eta_shares, kernel_weights, weighted_sum
-from ..learners.held_out.closed_form import held_out_of_gram
+from ..learners.deformed import ETAS, block_of_gram, eta_shares, kernel_weights, weighted_sum
 from ..learners.laprls.params import HeldOutPoints
-from ..learners.linear.gram import LearnerParams
+from ..learners.linear.gram import LearnerParams, held_out_of_gram
 from ..learners.metrics import HINGE
 from ..learners.target.coding import Coding
 from ..learners.target.target import Target
@@ -37,7 +36,7 @@ from .held_out_scores import HeldOut
 
 @dataclass(frozen=True, kw_only=True)
 class GridParams:
-    """The grid: powers of the regularizer, etas (relative, see `deform`; or "auto", see `learners/eta.py`) and C.
+    """The grid: powers of the regularizer, etas (relative, see `deform`; or "auto", see `learners/deformed.py`) and C.
 
     held_out_points : only "transductive": held-out points stay in the graph.
 

@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 from ..base.digest import JsonObject
 from ..base.profiler import library
 from ..base.wilson import CONFIDENCE, MIN_PAIRS
-from ..learners.target.tags import Tags
+from ..learners.tags import Tags
 from .calibration import expected_calibration_error
 from .comparison import MIN_DIFFERENCE, PairedComparison
 from .graph_gain import Gain

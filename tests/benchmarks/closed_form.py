@@ -23,10 +23,9 @@ import numpy as np
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import one_thread
 from dssl.kernels.landmarks import LandmarkParams
-from dssl.learners.held_out.closed_form import held_out_of_gram
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
-from dssl.learners.linear.gram import LearnerParams
+from dssl.learners.linear.gram import LearnerParams, held_out_of_gram
 from dssl.learners.target.target import Quantities
 from dssl.selection.folds import held_out, labeled_folds
 from dssl.storage.blocks import ArrayRows

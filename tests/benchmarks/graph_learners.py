@@ -26,8 +26,7 @@ import dssl
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
-from dssl.learners.on_graph.harmonic import fit_harmonic
-from dssl.learners.on_graph.poisson import fit_poisson
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from dssl.learners.target.target import Classes
 from dssl.solvers.solver_params import SolverParams
 

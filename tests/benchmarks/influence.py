@@ -21,8 +21,8 @@ import numpy as np
 from dssl import KNNGraph, open_dataset
 from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
-from dssl.learners.held_out.influence import influence_of_labels
 from dssl.learners.laprls.dense import DenseSystems, FullKernel, smooth_held_out
+from dssl.learners.laprls.influence import influence_of_labels
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties, PenaltyScale
 from dssl.learners.linear.newton import LabelGram, minimize

@@ -1,6 +1,6 @@
 """The Bouligand influence function (BIF) of manifold regularization on all n points, as the paper has it, corrected.
 
-A reference for `dssl.learners.held_out.influence`, which gives the same for points that stay in the graph from the Gram
+A reference for `dssl.learners.laprls.influence`, which gives the same for points that stay in the graph from the Gram
 matrix of the labels alone, and what the tables of the paper are measured with.
 
 The minimizer f = g + b of
@@ -45,7 +45,7 @@ from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import Kernel
 from dssl.kernels.landmarks import ceil_root, uniform_rows
 from dssl.kernels.nystrom import whiten
-from dssl.learners.held_out.influence import CurvedLabels, distinct_folds, mean_of_folds, removal_ratio
+from dssl.learners.laprls.influence import CurvedLabels, distinct_folds, mean_of_folds, removal_ratio
 from dssl.learners.losses import SmoothLoss
 from dssl.storage.blocks import block_rng, row_ranges
 

@@ -27,7 +27,7 @@ from sklearn import datasets
 import dssl
 from dssl import LapSVC
 from dssl.base.profiler import process_peak
-from dssl.learners import eta
+from dssl.learners import deformed as eta
 
 from .low_labels import read
 

@@ -24,7 +24,7 @@ from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.kernels.base import RBF
 from dssl.kernels.landmark_inverse import inverse_at_landmarks
-from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
+from dssl.kernels.resistance import amplified_resistance_kernel, effective_resistances
 
 from .draws import add_draw_option, draw_labels
 

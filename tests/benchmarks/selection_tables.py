@@ -37,10 +37,10 @@ from scipy.stats import ttest_rel
 
 from dssl.base.errors import NotConverged
 from dssl.kernels.base import RBF
-from dssl.learners.held_out.closed_form import held_out_ridge
-from dssl.learners.held_out.influence import influence_of_labels
 from dssl.learners.laprls.dense import smooth_held_out
+from dssl.learners.laprls.influence import influence_of_labels
 from dssl.learners.laprls.params import LabelLines
+from dssl.learners.linear.gram import held_out_ridge
 from dssl.learners.linear.newton import LabelGram, Minimum, minimize
 from dssl.learners.losses import SQUARES, HuberHinge, SmoothLoss
 from dssl.selection.folds import labeled_folds

@@ -54,7 +54,8 @@ from dssl.kernels.cluster import ClusterBasis
 from dssl.kernels.cluster_params import ClusterParams, basis_of
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.kernels.stochastic import StochasticParams
-from dssl.learners.linear.features import FeatureLearner, sample_model
+from dssl.learners.linear.features import FeatureLearner
+from dssl.learners.linear.kernel_model import sample_model
 from dssl.learners.target.target import Classes
 from dssl.methods.linear import base_map, linear_scores
 from dssl.selection.candidates import CandidateScores, SelectionRule

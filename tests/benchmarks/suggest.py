@@ -39,7 +39,7 @@ from dssl.graph.functions import laplacian_of
 from dssl.graph.graph import Graph
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
-from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic
 from dssl.learners.target.target import Classes
 from dssl.selection.suggest import OF_MODEL, SuggestParams, prior_of, suggest
 from dssl.solvers.solver_params import SolverParams

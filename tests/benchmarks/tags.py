@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dssl import SemiSupervisedClassifier
-from dssl.learners.target.tags import Tags
+from dssl.learners.tags import Tags
 from dssl.selection.tag_scores import tag_scores
 
 MODELS: dict[str, Any] = {

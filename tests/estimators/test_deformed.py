@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from dssl import KNNGraph, LapKernelRidge, LapSVC, RegularizerParams
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.targets import classes_of
-from dssl.learners.eta import ETAS
+from dssl.learners.deformed import ETAS
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.learners.losses import gram_learner
@@ -388,7 +388,7 @@ def test_many_labels_hold_one_fold_out_and_decide_eta_by_a_sample(loss, monkeypa
     few = LapSVC(loss=loss, **SMALL).fit(X, y)
     assert (few.by_labels_["folds"], few.by_labels_["n"]) == (5, 100)
     monkeypatch.setattr("dssl.selection.by_labels.MAX_FOLDED", 90)
-    monkeypatch.setattr("dssl.learners.eta.MAX_EXACT", 90)
+    monkeypatch.setattr("dssl.learners.deformed.MAX_EXACT", 90)
     many = LapSVC(loss=loss, **SMALL).fit(X, y)
     assert many.by_labels_["folds"] == 1
     assert 5 < many.by_labels_["n"] < 40

@@ -23,9 +23,9 @@ from dssl import (
 from dssl.base.errors import DataError, ParameterError
 from dssl.estimators.graph import UnreachablePoints
 from dssl.learners.average import LabelColumns, fit_member, shares_of
-from dssl.learners.held_out.averages import HeldOutKernel, TrainingLabels, averaged
 from dssl.learners.on_graph import held_out
-from dssl.learners.on_graph.poisson import Unlabeled
+from dssl.learners.on_graph.held_out import HeldOutKernel, TrainingLabels, averaged
+from dssl.learners.on_graph.laplace_poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
 from dssl.learners.target.target import Classes, Quantities
 

@@ -24,7 +24,7 @@ from dssl import (
 )
 from dssl.estimators.graph import UnreachablePoints
 from dssl.estimators.targets import classes_of
-from dssl.learners.on_graph.poisson import Unlabeled
+from dssl.learners.on_graph.laplace_poisson import Unlabeled
 from dssl.learners.prior_shift import PriorShift
 from dssl.selection.by_labels import LabelFolds
 from dssl.selection.calibration import calibration_folds, shift_of

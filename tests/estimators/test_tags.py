@@ -31,7 +31,7 @@ from dssl.estimators import numpy_model
 from dssl.estimators.automatic import GraphDoesNotHelp
 from dssl.knn.index import NeighborIndex
 from dssl.learners.on_graph.graph_ridge import KernelRows
-from dssl.learners.on_graph.tags import TagModel
+from dssl.learners.tags import TagModel
 from dssl.selection.graph_gain import Gain
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -42,6 +42,7 @@ from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weights.build import weigh, weights
 from dssl.graph.weights.rules import WeightParams
 from dssl.kernels.base import RBF
+from dssl.kernels.resistance import amplified_resistance_kernel, effective_resistances
 from dssl.kernels.stochastic import StochasticParams, stochastic_eigensystem
 from dssl.knn.grow import grow_neighbors
 from dssl.knn.search import NeighborParams, neighbors
@@ -49,12 +50,10 @@ from dssl.learners import kmeans as kmeans_module
 from dssl.learners.class_prior import ClassBounds
 from dssl.learners.on_graph.class_sizes import fit_class_sizes
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
-from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.held_out import held_out_harmonic, held_out_poisson
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from dssl.learners.on_graph.model import VertexLabels
-from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.on_graph.pooled import smoothed
-from dssl.learners.on_graph.resistances import amplified_resistance_kernel, effective_resistances
 from dssl.learners.target.target import Classes
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run

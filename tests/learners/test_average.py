@@ -13,7 +13,7 @@ from dssl.learners.average import (
     leave_one_out_shares,
     shares_of,
 )
-from dssl.learners.held_out.closed_form import training_means
+from dssl.learners.linear.gram import training_means
 from dssl.learners.target.target import Classes, Quantities
 
 

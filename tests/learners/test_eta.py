@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import AUTO, KernelMean, deform, require_eta
-from dssl.learners.eta import ETAS, EVEN, block_of_gram, deform_by, eta_prior, eta_shares, held_out_sample
+from dssl.learners.deformed import ETAS, EVEN, block_of_gram, deform_by, eta_prior, eta_shares, held_out_sample
 from dssl.learners.target.target import Classes, Quantities
 
 
@@ -74,8 +74,8 @@ def many_labels(n_classes=3, m=60):
 
 def test_many_labels_are_sampled_with_the_frequencies_of_their_classes(monkeypatch):
     *_, target = many_labels(m=600)
-    monkeypatch.setattr("dssl.learners.eta.MAX_HELD_OUT", 100)
-    monkeypatch.setattr("dssl.learners.eta.MAX_TRAINING", 300)
+    monkeypatch.setattr("dssl.learners.deformed.MAX_HELD_OUT", 100)
+    monkeypatch.setattr("dssl.learners.deformed.MAX_TRAINING", 300)
     test, train = held_out_sample(target, 7)
     assert (len(test), len(train), len(np.intersect1d(test, train))) == (100, 300, 0)
     assert np.bincount(target.coded[test]).tolist() == [98, 1, 1]
@@ -89,7 +89,7 @@ def test_many_labels_are_sampled_with_the_frequencies_of_their_classes(monkeypat
 @pytest.mark.parametrize("quantities", [False, True])
 def test_the_shares_of_many_labels_are_by_what_a_fit_to_the_others_gets_wrong_on_a_sample(
         weighted, quantities, monkeypatch):
-    monkeypatch.setattr("dssl.learners.eta.MAX_EXACT", 50)
+    monkeypatch.setattr("dssl.learners.deformed.MAX_EXACT", 50)
     X_S, A, points, target = many_labels()
     rng = np.random.default_rng(4)
     if quantities:

@@ -13,8 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.base.errors import DataError, ParameterError
 from dssl.graph.energy.blocks import GraphEnergy
 from dssl.kernels.base import RBF
-from dssl.learners.held_out.closed_form import held_out_ridge
-from dssl.learners.held_out.influence import influence_of_labels
+from dssl.learners.laprls.influence import influence_of_labels
+from dssl.learners.linear.gram import held_out_ridge
 from dssl.learners.losses import HuberHinge, Logistic, Squared, SquaredHinge
 from tests import reference
 from tests.benchmarks.influence_on_graph import (

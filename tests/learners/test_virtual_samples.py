@@ -14,7 +14,8 @@ from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.cluster import cluster_basis
 from dssl.kernels.transfer import TransferParams
-from dssl.learners.linear.features import FeatureLearner, SampleModel, sample_model
+from dssl.learners.linear.features import FeatureLearner
+from dssl.learners.linear.kernel_model import SampleModel, sample_model
 from dssl.learners.losses import LOSSES
 from dssl.learners.target.target import Classes
 from dssl.storage.csr import as_rows
@@ -97,7 +98,8 @@ def test_a_model_is_stored_and_says_nothing_far_away():
     X, y = make_blobs(100, 3, centers=2, random_state=0)
     samples = cluster_basis(as_rows(X), RBF(2.0), X[::2], None, "exact", InProcess(1)).samples(TransferParams(), 10)
     target = Classes.of(y, np.arange(2))
-    model = sample_model(samples, *FeatureLearner().fit(samples(X), target), attributes={"name": "model"})
+    fitted = sample_model(samples, *FeatureLearner().fit(samples(X), target))
+    model = replace(fitted, attributes={"name": "model"})
     arrays, attributes = model.to_arrays()
     again = SampleModel.from_arrays(arrays, attributes)
     assert_array_equal(again.predict(X), model.predict(X))

@@ -7,7 +7,7 @@ from dssl.base.errors import DataError, SpecError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import BaseKernels
 from dssl.learners.class_prior import LABELS, ClassWeight
-from dssl.learners.eta import ETAS
+from dssl.learners.deformed import ETAS
 from dssl.methods.deformed.models import DeformedProblem, LearningParams
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.run import run

@@ -12,18 +12,18 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import LandmarkParams
-from dssl.learners.held_out.closed_form import (
-    held_out_of_gram,
-    held_out_ridge,
-    held_out_ridge_of_features,
-    training_means,
-)
 from dssl.learners.laprls.closed_form import closed_form_flops
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.penalties import Penalties, with_folds
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem
 from dssl.learners.laprls.solve import least_squares_solver
-from dssl.learners.linear.gram import LearnerParams
+from dssl.learners.linear.gram import (
+    LearnerParams,
+    held_out_of_gram,
+    held_out_ridge,
+    held_out_ridge_of_features,
+    training_means,
+)
 from dssl.learners.losses import Logistic
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.folds import held_out, held_out_folds, labeled_folds

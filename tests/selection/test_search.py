@@ -11,7 +11,7 @@ from dssl.base.errors import ParameterError
 from dssl.kernels.base import RBF
 from dssl.kernels.deformed import AUTO, absolute_eta, landmark_deformation
 from dssl.learners.class_prior import EQUAL, LABELS, ClassPrior
-from dssl.learners.eta import ETAS, block_of_gram, eta_shares
+from dssl.learners.deformed import ETAS, block_of_gram, eta_shares
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.metrics import HINGE
 from dssl.learners.target.target import Classes, Quantities

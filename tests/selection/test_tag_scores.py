@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn import metrics
 
-from dssl.learners.target.tags import Tags
+from dssl.learners.tags import Tags
 from dssl.selection.tag_scores import calibration_error, compare_tags, pair_of_tags, tag_scores
 
 

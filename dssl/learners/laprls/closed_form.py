@@ -5,7 +5,7 @@
     N = Phi_m (R + rho E)^-1 Phi_m' = X X',    rho = lambda_I / lambda_A,    E = Phi' E Phi
 
 N does not depend on the fold if held-out points stay in the graph, unlabeled (else see `inductive.py`). Pairs of
-penalties with the same rho share the features X (m, r), and one inverse serves all folds (`held_out/closed_form.py`).
+penalties with the same rho share the features X (m, r), and one inverse serves all folds (`linear/gram.py`).
 Whitened, R = I, and in the eigenbasis U of E all X are `Phi_m U (I + rho Lambda)^-1/2`; otherwise, and for few pairs,
 `X = Phi_m C^-1'` with the Cholesky factor C of R + rho E.
 """
@@ -19,7 +19,7 @@ from scipy.linalg import cholesky, solve_triangular
 from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, PartWriter, Receipt
-from ..held_out.closed_form import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
+from ..linear.gram import EIGEN_FLOPS, held_out_ridge_of_features, ridge_flops
 from .gram import GramSystem
 from .params import LabelLines, SystemParams
 from .penalties import Penalties, by_ratio, fold_norms
@@ -88,7 +88,7 @@ def closed_form_flops(params: SystemParams, s: int, m: int, n_folds: int, n_pair
         return None
     needed, products = closed_form_bytes(m, s), n_pairs * (s**3 / 3 + m * s * s)
     features, k = min(EIGEN_FLOPS * s**3 + 2.0 * m * s * s, products), min(m, s)
-    flops = features + n_pairs * (m * s * k + ridge_flops(k, m, n_folds, USUAL_LAMBDAS, 1))
+    flops = features + n_pairs * (m * s * k + ridge_flops(k, m, n_folds, USUAL_LAMBDAS))
     if params.inductive:
         flops = n_folds * (features + n_pairs * (m * s * k + k**3 / 3 + REFIT_ENTRY * k * k))
     if params.held_out == "closed_form":

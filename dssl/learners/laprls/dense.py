@@ -12,7 +12,7 @@ With lambda_I = 0 the coefficients of unlabeled points are zero and only the lab
 
 For other losses the functions at the labeled points have the kernel `J K (gamma_A I + gamma_I E K / n^2)^-1 J'`: one
 system for all folds, classes and Newton steps of a ratio of penalties. Folds are refitted from the minimum of all
-labels, or approximated by the influence function (`learners/held_out/influence.py`).
+labels, or approximated by the influence function (`influence.py`).
 
 References
 ----------
@@ -38,10 +38,10 @@ from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
-from ..held_out.closed_form import held_out_ridge
-from ..held_out.influence import influence_of_labels
+from ..linear.gram import held_out_ridge
 from ..linear.newton import FunctionSpace, LabelGram, Minimum, minimize
 from ..losses import SQUARES, SmoothLoss
+from .influence import influence_of_labels
 from .iterations import convergence, require_converged
 from .params import LabelLines, SystemParams
 from .penalties import Penalties, by_pair, by_ratio, fold_norms

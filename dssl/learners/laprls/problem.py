@@ -97,7 +97,6 @@ class LapRLSParams:
         return any(value != 0 for value in self.gamma_I)
 
     def pairs(self, scale: PenaltyScale) -> list[Penalties]:
-        """Return all pairs of penalties."""
         numbers = ([scale.number(name, value) for value in getattr(self, name)] for name in PENALTIES)
         return [Penalties(gamma_A, gamma_I, scale=scale) for gamma_A, gamma_I in product(*numbers)]
 
@@ -151,7 +150,6 @@ class LapRLSProblem:
                    params, len(rows), multiplicity, graph.order if graph is not None else None, folds, tuple(names))
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
-        """Return the problem with other folds."""
         lines = self.lines
         return replace(self, folds=folds, lines=LabelLines.of(lines.row, lines.weight, lines.target, folds))
 

@@ -257,7 +257,6 @@ CACHE = KernelCache()
 
 
 def clear_cache() -> None:
-    """Clear the cache of this process."""
     CACHE.clear()
 
 

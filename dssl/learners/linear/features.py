@@ -5,26 +5,16 @@ With features F (l, k) of the labeled points, `f = F b + intercept` is the model
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
-from typing import Self
 
 import numpy as np
 
-from ...base.digest import JsonObject
 from ...base.errors import BudgetError, require
-from ...base.types import Matrix
-from ...kernels.base import Kernel
-from ...kernels.cluster import VirtualSamples
-from ...storage.blocks import Rows
-from ...storage.csr import points_of
-from ..held_out.closed_form import held_out_ridge_of_features
 from ..losses import LOSSES, Loss, LossName, SmoothLoss, Squared, gram_learner, smooth_loss
-from ..model import register_model
 from ..target.coding import Coding
 from ..target.target import Target
-from .gram import LearnerParams, fit_gram, mean_diagonal
-from .kernel_model import ModelInKernel
+from .gram import LearnerParams, fit_gram, held_out_ridge_of_features, mean_diagonal
 from .newton import FunctionSpace, LabelFeatures, LabelGram, minimize
 
 
@@ -118,46 +108,3 @@ class FeatureLearner:
         if len(F) <= F.shape[1]:
             return LabelGram(scale * (F @ F.T)), lambda coef: scale * (F.T @ coef)
         return LabelFeatures(F, np.eye(F.shape[1]) / scale), lambda coef: coef
-
-
-@dataclass(frozen=True, eq=False)
-class SampleModel(ModelInKernel):
-    """`f(x) = F(x) coef + intercept` of the virtual samples F (`VirtualSamples`); coef (k, c), intercept (c,)."""
-
-    kernel: Kernel
-    points: Matrix
-    M: np.ndarray
-    coef: np.ndarray
-    intercept: np.ndarray
-    coding: Coding
-    attributes: JsonObject = field(default_factory=dict)
-
-    @property
-    def samples(self) -> VirtualSamples:
-        return VirtualSamples(self.kernel, self.points, self.M)
-
-    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
-        samples = self.samples
-        K = samples.block(X)
-        return samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
-
-    def row_bytes(self, rows: Rows) -> int:
-        return super().row_bytes(rows) + 8 * (self.points.shape[0] + 2 * self.M.shape[1])
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {**super()._arrays(), "M": self.M}
-
-    @classmethod
-    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
-            attributes: JsonObject | None = None) -> Self:
-        return cls(kernel, points_of(arrays, "points"), arrays["M"], arrays["coef"], arrays["intercept"], coding,
-                   attributes or {})
-
-
-def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-                 attributes: JsonObject | None = None) -> SampleModel:
-    """Return the model that is linear in these virtual samples."""
-    return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding, attributes or {})
-
-
-register_model("SampleModel", SampleModel)

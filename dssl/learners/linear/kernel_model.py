@@ -24,6 +24,7 @@ from ...base.errors import require
 from ...base.types import Matrix
 from ...execution.tasks import Execution
 from ...kernels.base import Kernel, MercerKernel, diagonal_of, kernel_from_dict
+from ...kernels.cluster import VirtualSamples
 from ...kernels.gram import block_row_bytes, entries_of, held_points_bytes, kernel_block
 from ...kernels.multiscale import MultiscaleMap
 from ...storage.blocks import Rows
@@ -182,10 +183,52 @@ def scaled_features(features: MultiscaleMap, rows: Rows, numbers: np.ndarray, bu
     return features.of_rows(rows, numbers, budget) / np.sqrt(features.typical)
 
 
-def multiscale_model(features: MultiscaleMap, coef: np.ndarray, intercept: np.ndarray, coding: Coding,
-                     attributes: JsonObject | None = None) -> MultiscaleModel:
+def multiscale_model(features: MultiscaleMap, coef: np.ndarray, intercept: np.ndarray,
+                     coding: Coding) -> MultiscaleModel:
     """Return the model that is linear in `scaled_features`."""
-    return MultiscaleModel(features, coef / np.sqrt(features.typical), intercept, coding, attributes or {})
+    return MultiscaleModel(features, coef / np.sqrt(features.typical), intercept, coding)
 
 
 register_model("MultiscaleModel", MultiscaleModel)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleModel(ModelInKernel):
+    """`f(x) = F(x) coef + intercept` of the virtual samples F (`VirtualSamples`); coef (k, c), intercept (c,)."""
+
+    kernel: Kernel
+    points: Matrix
+    M: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    coding: Coding
+    attributes: JsonObject = field(default_factory=dict)
+
+    @property
+    def samples(self) -> VirtualSamples:
+        return VirtualSamples(self.kernel, self.points, self.M)
+
+    def block_values(self, X: Matrix) -> tuple[np.ndarray, np.ndarray]:
+        samples = self.samples
+        K = samples.block(X)
+        return samples.of_block(K) @ self.coef + self.intercept, (K == 0).all(axis=1)
+
+    def row_bytes(self, rows: Rows) -> int:
+        return super().row_bytes(rows) + 8 * (self.points.shape[0] + 2 * self.M.shape[1])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {**super()._arrays(), "M": self.M}
+
+    @classmethod
+    def _of(cls, kernel: Kernel, coding: Coding, arrays: dict[str, np.ndarray],
+            attributes: JsonObject | None = None) -> Self:
+        return cls(kernel, points_of(arrays, "points"), arrays["M"], arrays["coef"], arrays["intercept"], coding,
+                   attributes or {})
+
+
+def sample_model(samples: VirtualSamples, coef: np.ndarray, intercept: np.ndarray, coding: Coding) -> SampleModel:
+    """Return the model that is linear in these virtual samples."""
+    return SampleModel(samples.kernel, samples.points, samples.M, coef, intercept, coding)
+
+
+register_model("SampleModel", SampleModel)

@@ -1,10 +1,12 @@
 """The automatic model: a blend of graph kernels and RBF kernels, or for many labels harmonic functions or k-NN.
 
-The blend needs kernels of the labeled points, for up to `MAX_LABELS` labels that fit in half of the budget; for more,
-one system with a column for each class is solved.
+The blend needs kernels of the labeled points, for up to `MAX_LABELS` labels that fit in half of the budget. For more,
+one system with a column for each class is solved; harmonic functions or k-NN predict, whichever has the lower held-out
+loss.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -12,29 +14,37 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.digest import JsonObject
-from ...base.errors import ParameterError, require
+from ...base.errors import NotConverged, ParameterError, require
 from ...execution.cost import largest_within
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...solvers.solver_params import SolverParams
-from ...storage.blocks import Rows
-from ..class_prior import EQUAL, ClassSizes
+from ...storage.blocks import Rows, block_rng
+from ...storage.views import SelectedRows
+from ..class_prior import EQUAL, LABELS, ClassSizes
 from ..kernel_family import KernelSum
 from ..metrics import SQUARED, WRONG_CLASS, PointMetric
 from ..model import Model, spaced_values
+from ..nearest import fit_nearest
 from ..prior_shift import cross_fitted_values, prior_shift
 from ..probabilities import Calibration, of_log_probabilities
 from ..soft_labels import SoftLabels
-from ..target.coding import margins_of
+from ..target.coding import Coding, margins_of
 from ..target.target import Classes, Target
 from .blend import BLENDED, BlendedModel, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, LastKernelRows, members_bytes
-from .many_labels import HeldOutLoss, fit_many_labels
+from .laplace_poisson import fit_harmonic, fit_harmonics
 from .model import GraphModel, VertexIndex, VertexValues, graph_model, signed
 from .pooled import LearnerValues, Pooled, fit_pool
 
+HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
+HELD_OUT_STREAM = 13  # of the seed
+ROUNDING = 1e-9  # losses that differ by a smaller share are a tie, which the graph wins on every processor
+Labels = tuple[Target, np.ndarray | None]  # with their weights
+# Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
+HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
 MAX_LABELS = 2000  # of the blend
 TOLERANCE = 1e-4  # of the system for more labels
 Loss = Literal["squared", "huber"]
@@ -51,7 +61,7 @@ class AutomaticFit:
     (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for quantities, and of the
     baseline with known class sizes. refit_held_out : maps folds to the held-out values (l, c) of both by refits, NaN
     outside the folds; None for many labels, known class sizes and a pool. pooled : with another model, see
-    `pooled_automatic`.
+    `pooled_automatic`. For many labels held_out is that of the graph, whichever is selected.
     """
 
     model: Model
@@ -88,6 +98,63 @@ def times(model: Model, unit: float) -> Model:
         return replace(model, coef=model.coef * unit, offset=model.offset * unit)
     assert isinstance(model, GraphModel)
     return replace(model, values_at=model.values_at * unit)
+
+
+def _side_by_side(graph: Graph, part: Labels, whole: Labels, solver: SolverParams,
+                  execution: Execution) -> tuple[VertexValues, VertexValues | None]:
+    """Return the harmonic function of a part of the labels, and that of all, if there was a free core to find it.
+
+    The graph is usually chosen, for which the second is needed. Raises NotConverged for the part alone, so that it does
+    not depend on the number of cores what fails.
+    """
+    if execution.tasks_at_once > 1:
+        with suppress(NotConverged):
+            on_part, on_whole = fit_harmonics(graph, [part, whole], solver, execution)
+            return on_part, on_whole
+    return fit_harmonic(graph, *part, solver, execution), None
+
+
+def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, held_out_loss: HeldOutLoss,
+                  knn: KNNGraph, solver: SolverParams, random_state: int, index: VertexIndex,
+                  execution: Execution) -> AutomaticFit:
+    """Return the model with the lower held-out loss, fitted to all labels; k-NN predicts unreachable points.
+
+    Raises NotConverged; BudgetError where an index does not fit.
+    """
+    n_labels = len(target.labeled)
+    n_held_out = min(int(HELD_OUT_SHARE * n_labels), MAX_HELD_OUT)
+    test = np.sort(block_rng(random_state, HELD_OUT_STREAM).permutation(n_labels)[:n_held_out])
+    train = np.setdiff1d(np.arange(n_labels), test)
+    part, train_weight = target.take(train), None if weight is None else weight[train]
+    on_graph, harmonic = _side_by_side(graph, (part, train_weight), (target, weight), solver, execution)
+    vertices = graph.vertices.vertex[target.labeled[test]]
+    nearest = fit_nearest(rows, part, knn.distance, execution, k=N_NEAREST)
+    by_nearest = nearest.values(SelectedRows(rows, target.labeled[test]), execution)
+    by_graph = np.where(on_graph.reachable[vertices][:, None], signed(on_graph.values, target)[vertices], by_nearest)
+    # Both are averages of labels, and so assume the frequencies of the labels.
+    graph_shift, nearest_shift = (prior_shift(target, values, target.coding, weight, LABELS, test)
+                                  for values in (by_graph, by_nearest))
+    by_graph = by_graph + graph_shift.columns
+    by_nearest = by_nearest + nearest_shift.columns
+    test_weight = None if weight is None else weight[test]
+    graph_loss, nearest_loss = (held_out_loss(target.take(test), target.coding, values, test_weight)
+                                for values in (by_graph, by_nearest))
+    attributes: JsonObject = {"chosen": "nearest_labels" if nearest_loss < graph_loss * (1 - ROUNDING) else "graph",
+                              "held_out_labels": n_held_out}
+    supervised = fit_nearest(rows, target, knn.distance, execution, k=N_NEAREST).shifted(nearest_shift.columns)
+    if attributes["chosen"] == "nearest_labels":
+        return AutomaticFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
+                            attributes, None, nearest_shift.calibration, nearest_shift.calibration)
+    harmonic = harmonic or fit_harmonic(graph, target, weight, solver, execution)
+    model = graph_model(graph, harmonic, target, knn, index()).shifted(graph_shift.columns)
+    unreachable = np.flatnonzero(~harmonic.reachable)
+    if len(unreachable):
+        model.values_at[unreachable] = supervised.values(SelectedRows(rows, graph.vertices.first[unreachable]),
+                                                         execution)
+        model.reachable[unreachable] = True
+    attributes |= {**harmonic.attributes, "unreachable": int(graph.vertices.multiplicity[unreachable].sum())}
+    return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], test, by_graph, by_nearest,
+                        attributes, None, graph_shift.calibration, nearest_shift.calibration)
 
 
 def metric_of(target: Target) -> PointMetric:
@@ -159,11 +226,8 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                     "more ignore class sizes",
                 fix="leave class_sizes out, raise memory_budget, or use LaplaceLearning(class_sizes=...)")
         solver = SolverParams(tol=TOLERANCE, random_state=params.random_state)
-        many = fit_many_labels(graph, rows, target, weight, held_out_loss, knn, solver, params.random_state, index,
+        return fit_many_labels(graph, rows, target, weight, held_out_loss, knn, solver, params.random_state, index,
                                execution)
-        return AutomaticFit(many.model, many.supervised, many.values, many.positions, many.held_out,
-                            many.held_out_supervised, many.attributes, calibration=many.calibration,
-                            calibration_supervised=many.calibration_supervised)
     blend = fit_blend(graph, rows, target, weight, params, knn, index, execution, last)
     supervised = prior_shift(target, blend.held_out_supervised, blend.model.coding, weight, EQUAL,
                              at_points=partial(spaced_values, blend.model.supervised, rows))

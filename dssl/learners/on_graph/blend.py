@@ -152,7 +152,6 @@ class BlendedModel(Model):
         return replace(self, graph=self.graph.with_index(index, scales))
 
     def block_support(self, X: Matrix) -> np.ndarray:
-        """Return `GraphModel.block_support`."""
         return self.graph.block_support(X)
 
     def shifted(self, offset: np.ndarray, of_supervised: np.ndarray) -> "BlendedModel":

@@ -15,7 +15,7 @@ from ...storage.store import whole_bytes
 from ..average import GROUPS
 from ..kernel_family import KERNELS
 from ..model import block_height
-from .cut import MAX_ROUNDS, STEPS
+from .class_sizes import MAX_ROUNDS, STEPS
 from .graph_ridge import CONCENTRATION_VERTICES, SAMPLE, GraphRidgeParams, members_bytes
 from .held_out import columns_at_once
 from .model import caller_bytes

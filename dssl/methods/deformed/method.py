@@ -25,7 +25,7 @@ from ...execution.cost import Cost, cost_of, gram_seconds
 from ...graph.regularizer import system_cost
 from ...kernels.deformed import Eta
 from ...kernels.landmark_inverse import columns_cost, n_solves, product_cost
-from ...learners.eta import ETAS, MAX_EXACT
+from ...learners.deformed import ETAS, MAX_EXACT
 from ...learners.target.target import Target
 from ...report.record import BASE, Baseline, ReportText
 from ...report.sections.selection import selection_section

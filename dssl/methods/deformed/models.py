@@ -24,7 +24,7 @@ from ...kernels.deformed import shuffled
 from ...kernels.landmark_inverse import inverse_at_landmarks
 from ...knn.search import NeighborParams, find_neighbors
 from ...learners.class_prior import ClassPrior, ClassWeight
-from ...learners.eta import Deformation, deform_by
+from ...learners.deformed import Deformation, deform_by
 from ...learners.linear.gram import LearnerParams, fit_gram, ridge_with_held_out
 from ...learners.linear.kernel_model import KernelModel, expand
 from ...learners.model import Model
@@ -79,15 +79,12 @@ class DeformedProblem:
     concentration: dict[int, float]  # spectral concentration of the graph, by power
 
     def base(self, bandwidth: float | str | None) -> Kernel:
-        """Return the base kernel with a bandwidth."""
         return self.learning.kernels.at(bandwidth, self.points)
 
     def landmarks(self) -> np.ndarray:
-        """Return the row numbers of the landmarks (s,)."""
         return self.chosen.load()["landmarks"]
 
     def target(self) -> Target:
-        """Return the labeled points with their classes or quantities."""
         return Target.from_arrays(self.labels.load(), self.attributes).with_prior(self.learning.prior)
 
     def weight(self, target: Target) -> np.ndarray | None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from ...base.digest import is_whole, require_random_state
-from ...base.errors import DsslError, SpecError, explain, require
+from ...base.errors import DsslError, SpecError, explain, raised, require
 from ...kernels.base import BaseKernels
 from ...kernels.deformed import AUTO, Eta, require_eta
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
@@ -73,7 +73,6 @@ class SolverSection(SolverParams):
     form: Literal["energy", "restriction"] = "energy"
 
     def params(self) -> SolverParams:
-        """Return the solver's parameters."""
         return SolverParams(**{item.name: getattr(self, item.name) for item in fields(SolverParams)})
 
 
@@ -192,7 +191,6 @@ class DeformedSections(KernelSections):
 
     @property
     def grid(self) -> GridParams | None:
-        """Return the grid of the selection, or None where there is none."""
         chosen, model = self.selection, self.model
         if chosen is None:
             return None
@@ -203,10 +201,9 @@ class DeformedSections(KernelSections):
     @cached_property
     def params(self) -> DeformedKernelParams:
         chosen, model = self.selection, self.model
-        bandwidths = tuple(kernel.bandwidth for kernel in self.kernels())
         return DeformedKernelParams(
-            kernels=BaseKernels(self.kernel.name, self.kernel.parameters, bandwidths, model.random_state),
-            learner=model.learner, regularizer=self.graph.regularizer(), n_landmarks=model.size(self.budget),
+            kernels=self.base_kernels(model.random_state), learner=model.learner,
+            regularizer=self.graph.regularizer(), n_landmarks=model.size(self.budget),
             C=model.C, eta=model.eta, solver=self.solver.params(), form=self.solver.form,
             random_state=model.random_state, grid=self.grid, cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
@@ -218,10 +215,7 @@ class DeformedSections(KernelSections):
         if "landmark_graph" in self.baselines and self.model.n_landmarks == 1:
             yield "baselines", SpecError(explain("baselines: landmark_graph, and model.n_landmarks is 1",
                                                  why="a graph takes two points", fix="raise model.n_landmarks"))
-        try:
-            _ = self.grid
-        except DsslError as error:
-            yield "selection.grid", error
+        yield from raised("selection.grid", lambda: self.grid)
 
 
 @dataclass(frozen=True, kw_only=True)

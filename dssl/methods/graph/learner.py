@@ -1,23 +1,26 @@
-"""The learners on the graph as values: their fits, and their values of labels that are held out.
+"""The learners on the graph as values: their fits, their values of labels that are held out, and their sections.
 
 A `PooledLearner` is one of them with what another model says of the points; see `learners/on_graph/pooled.py`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ...base.errors import DsslError, SpecError, explain, require
 from ...execution.tasks import Execution
+from ...graph.functions import FunctionParams
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
+from ...graph.regularizer import LaplacianKind
 from ...kernels.base import BaseKernels
 from ...learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ...learners.metrics import HINGE
 from ...learners.on_graph.class_sizes import with_class_sizes
-from ...learners.on_graph.graph_ridge import GraphRidgeParams, KernelColumns, fit_graph_ridge
-from ...learners.on_graph.harmonic import fit_harmonic
+from ...learners.on_graph.graph_ridge import POWERS, GraphRidgeParams, KernelColumns, fit_graph_ridge
 from ...learners.on_graph.held_out import (
     HeldOutValues,
     Repetitions,
@@ -26,10 +29,9 @@ from ...learners.on_graph.held_out import (
     held_out_harmonic,
     held_out_poisson,
 )
+from ...learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from ...learners.on_graph.model import VertexValues, scored, signed
-from ...learners.on_graph.poisson import fit_poisson
 from ...learners.on_graph.pooled import LearnerValues, Pooled, fit_pool
-from ...learners.probabilities import Calibration
 from ...learners.target.target import Classes, Target
 from ...selection.by_labels import LabelFolds
 from ...selection.calibration import calibration_folds, shift_of
@@ -39,11 +41,14 @@ from ...selection.halving import ALL, Search
 from ...selection.held_out_scores import HeldOut, spread_over_labels
 from ...solvers.solver_params import SolverParams
 from ..linear import NO_WEIGHTS
-from ..other_model import OtherModel, can_learn
+from ..other_model import OtherModel, PooledModel, can_learn
+from ..sections import KernelSections
+from ..selection_sections import ModelGrid, Selection
 from ..step import Context
 
 LearnerName = Literal["ridge", "laplace", "poisson"]
 TOLERANCE = 1e-5  # of the solves of laplace and poisson
+OF_RIDGE = ("ridge", "power", "by_degree", "penalty", "weighting")
 MAX_SOLVED = 100_000  # vertices of a system that is solved anew for each point of a learning curve
 
 
@@ -57,10 +62,8 @@ class GraphLearner:
 
     def described(self) -> dict[str, object]:
         """Return the parameters that a row of a search names."""
-        family = self.family
-        return {"learner": self.name, **({} if family is None else {
-            "ridge": family.ridge, "power": family.power, "by_degree": family.by_degree, "penalty": family.penalty,
-            "weighting": family.weighting})}
+        family = {} if self.family is None else {name: getattr(self.family, name) for name in OF_RIDGE}
+        return {"learner": self.name, **family}
 
     @property
     def assumed(self) -> ClassPrior:
@@ -115,7 +118,6 @@ def held_out_on_graph(learners: Sequence[GraphLearner], graph: Graph, target: Ta
 
 
 def has_sizes(target: Target) -> bool:
-    """Return whether class sizes are known."""
     return isinstance(target, Classes) and target.prior.sizes is not None
 
 
@@ -181,7 +183,6 @@ class LearnerEvaluator:
         return made
 
     def scores_of(self, learners: Sequence[GraphLearner], folds: Repetitions) -> list[CandidateScores]:
-        """Return the scores of each learner."""
         values = held_out_on_graph(learners, self.graph, self.target, self.weight, folds, self.execution, self.columns)
         return [scores_on_graph(learner, self.target, folds, held_out, self.weight, self.scoring)
                 for learner, held_out in zip(learners, values, strict=True)]
@@ -248,12 +249,6 @@ class PooledLearner:
         return fit_pool(self.graph, target, weight, self.other.soft_labels(target, weight),
                         self.learner_values(target, weight), self.random_state, self.execution)
 
-    def values(self, pooled: Pooled, target: Target,
-               weight: np.ndarray | None) -> tuple[VertexValues, Calibration | None]:
-        """Return the values of a pool with their calibration, with known class sizes those of the cut."""
-        sizes = target.prior.sizes if isinstance(target, Classes) else None
-        return pooled.with_class_sizes(sizes, self.graph, target, weight, self.execution)
-
 
 def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
     """Return the held-out values of a pool at all labels (l, n_classes), NaN where none is held out."""
@@ -262,3 +257,135 @@ def held_out_of(pooled: Pooled, target: Target) -> HeldOutValues:
         values = np.hstack([-values, values]) / 2
     spread = spread_over_labels(values, pooled.positions, len(target.labeled))
     return HeldOutValues(spread, np.zeros(len(spread), bool))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphModel(PooledModel):
+    """A learner whose function lives on the vertices of the graph.
+
+    New points have the weighted mean of their nearest points in the graph.
+
+    Parameters
+    ----------
+    learner : "ridge", "laplace" or "poisson"
+        The learner: "ridge", an average of ridge regressions in kernels of the
+        graph, which alone reads the next five parameters; "laplace", the harmonic
+        function of the labels; "poisson", Poisson learning, for classes.
+    ridge : list of float or None
+        What is added to the Laplacian, each with each power; null is that of a
+        family that needs no tuning. The smaller the ridge, the farther a label
+        reaches.
+    power : list of int
+        The powers of the regularizer. The larger, the smoother.
+    by_degree : list of bool
+        Whether kernels are scaled by D^-1/2 on both sides; [false, true] has both.
+    penalty : float
+        What is added to the diagonal of a kernel of unit mean diagonal. Toward 0
+        the kernel interpolates; 1e6 is as good as the kernel mean.
+    weighting : "loo" or "equal"
+        How the kernels are averaged: by exact leave-one-out residuals, or equally.
+    tol : float or None
+        How exact the kernels of "ridge" are, 0.1 by default; of the other learners
+        the relative residual at which the solve of a column ends, 1e-5 by default.
+    """
+
+    kind: Literal["graph"] = "graph"
+    learner: LearnerName = "ridge"
+    ridge: tuple[float, ...] | None = None
+    power: tuple[int, ...] = POWERS
+    by_degree: tuple[bool, ...] = GraphRidgeParams.by_degree
+    penalty: float = GraphRidgeParams.penalty
+    weighting: Literal["loo", "equal"] = "loo"
+    tol: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        defaults = {item.name: item.default for item in fields(self)}
+        others = [name for name in OF_RIDGE if self.learner != "ridge" and getattr(self, name) != defaults[name]]
+        require(not others, f"{', '.join(others)}, and learner is {self.learner}", why="only learner ridge reads it",
+                fix="leave it out")
+        _ = self.on_graph("normalized")  # raises where a value is out of range
+
+    def varied(self, values: dict[str, Any]) -> "GraphModel":
+        """Return the learner with other values; a ridge, a power or a degree alone is a family of one."""
+        several = ("ridge", "power", "by_degree")
+        changed: dict[str, Any] = {name: (value,) if name in several and value is not None and not isinstance(
+            value, tuple) else value for name, value in values.items()}
+        return replace(self, **changed)
+
+    def on_graph(self, laplacian: LaplacianKind) -> GraphLearner:
+        """Return the learner on a graph whose Laplacian is of a kind."""
+        if self.learner != "ridge":
+            tol = TOLERANCE if self.tol is None else self.tol
+            return GraphLearner(self.learner, None, SolverParams(tol=tol, random_state=self.random_state))
+        functions = FunctionParams(laplacian=laplacian, tol=FunctionParams.tol if self.tol is None
+                                   else self.tol, random_state=self.random_state)
+        family = GraphRidgeParams(ridge=self.ridge, power=self.power, by_degree=self.by_degree, penalty=self.penalty,
+                                  weighting=self.weighting, functions=functions, random_state=self.random_state)
+        return GraphLearner("ridge", family, SolverParams(random_state=self.random_state))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerGrid(ModelGrid):
+    """The learner, and of learner ridge its kernels; a list within a list is a family, whose average is one value."""
+
+    learner: tuple[LearnerName, ...] | None = None
+    ridge: tuple[float | tuple[float, ...] | None, ...] | None = None
+    power: tuple[int | tuple[int, ...], ...] | None = None
+    by_degree: tuple[bool | tuple[bool, ...], ...] | None = None
+    penalty: tuple[float, ...] | None = None
+    weighting: tuple[Literal["loo", "equal"], ...] | None = None
+
+    def learners(self, learner: LearnerName) -> list[dict[str, Any]]:
+        """Return all combinations; those of a learner that has no use for the others are one.
+
+        learner : the one where none is named.
+        """
+        alike = [values_of if (name := values_of.get("learner", learner)) == "ridge" else {"learner": name}
+                 for values_of in self.values()]
+        return [each for place, each in enumerate(alike) if each not in alike[:place]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSelection(Selection):
+    """The learner and its parameters chosen by cross-validation; held-out points stay in the graph."""
+
+    grid: LearnerGrid = LearnerGrid()
+    held_out_points: Literal["transductive"] = "transductive"
+    ways: ClassVar[tuple[str, ...]] = ("auto", "closed_form")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphLearnerSections(KernelSections):
+    """The sections of a learner on the graph; the kernel is that of the baseline base."""
+
+    model: GraphModel
+    selection: GraphSelection | None = None
+    baselines: tuple[Literal["nearest", "base"], ...] = ("nearest", "base")
+
+    def learners(self) -> list[GraphModel]:
+        """Return the learners that are tried; the one that is given, where there is nothing to choose."""
+        grid = self.selection.grid.learners(self.model.learner) if self.selection else [{}]
+        return [self.model.varied(values) for values in grid]
+
+    @cached_property
+    def params(self) -> GraphLearnerParams:
+        chosen, random_state = self.selection, self.model.random_state
+        return GraphLearnerParams(
+            learners=tuple(each.on_graph(self.graph.laplacian) for each in self.learners()), graph=self.graph.builder(),
+            kernels=self.base_kernels(random_state),
+            cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
+            search=chosen.searched() if chosen else ALL, baselines=self.baselines, prior=self.prior,
+            weight=self.weight, random_state=random_state, base_estimator=self.model.base_estimator)
+
+    def mistakes(self) -> Iterator[tuple[str, DsslError]]:
+        yield from super().mistakes()
+        yield from self.model.task_mistakes(self.task)
+        try:
+            learners = [each.learner for each in self.learners()]
+        except DsslError as error:
+            yield "selection.grid", error
+            return
+        if self.task == "regression" and "poisson" in learners:
+            yield "model.learner", SpecError(explain("model.learner: poisson, and data.task is regression",
+                                                     why="it tells classes apart", fix="use ridge or laplace"))

@@ -58,6 +58,7 @@ from .learner import (
     MAX_SOLVED,
     GraphLearner,
     GraphLearnerParams,
+    GraphLearnerSections,
     LearnerEvaluator,
     LearnerSearch,
     PooledLearner,
@@ -65,7 +66,6 @@ from .learner import (
     held_out_of,
     held_out_on_graph,
 )
-from .sections import GraphLearnerSections
 
 BASE_LEARNER = LearnerParams(kind="ridge")
 
@@ -99,7 +99,6 @@ def make_selection(context: Context, params: LearnerSearch) -> Selected:
 
 
 def _learner(context: Context, params: LearnerSearch) -> GraphLearner:
-    """Return the learner that was chosen."""
     return params.learners[context.attributes("selection")["place"]]
 
 
@@ -155,7 +154,8 @@ def _pooled_values(context: Context, pooling: PooledLearner, target: Target,
     """Write the pool of a learner and another model, and its held-out values."""
     pooled = pooling.fit(target, weight)
     held_out = held_out_of(pooled, target)
-    fitted, calibration = pooling.values(pooled, target, weight)
+    sizes = target.prior.sizes if isinstance(target, Classes) else None
+    fitted, calibration = pooled.with_class_sizes(sizes, pooling.graph, target, weight, pooling.execution)
     PartWriter(context.parts, 0).write(
         values=fitted.values, reachable=fitted.reachable, held_out0=held_out.values, unreachable0=held_out.unreachable,
         **{f"held_out_{name}": spread_over_labels(values, pooled.positions, len(target.labeled))

@@ -6,10 +6,9 @@ from functools import cached_property
 from itertools import product
 from typing import ClassVar, Literal, Self
 
-from ...base.errors import DsslError, SpecError, explain, require
+from ...base.errors import DsslError, SpecError, explain, raised, require
 from ...base.units import MEMORY_BUDGET
 from ...graph.regularizer import LaplacianKind
-from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams
 from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidth_candidates, penalty_candidates, require_penalties
@@ -106,7 +105,6 @@ class LapRLSModel(ClassModel):
 
     @property
     def landmark_params(self) -> LandmarkParams:
-        """Return which points are landmarks."""
         given = self.landmarks
         return given if isinstance(given, LandmarkParams) else LandmarkParams(n_landmarks=given)
 
@@ -119,11 +117,9 @@ class LapRLSModel(ClassModel):
                             random_state=self.landmark_params.random_state)
 
     def minimized(self) -> SmoothLoss:
-        """Return the loss that is minimized."""
         return SQUARES
 
     def params(self, laplacian: LaplacianKind, selection: "PenaltySelection | None") -> LapRLSParams:
-        """Return the parameters with the grid of the selection."""
         gamma_A, gamma_I = penalty_candidates("gamma_A", self.gamma_A), penalty_candidates("gamma_I", self.gamma_I)
         if selection:
             gamma_A = selection.grid.gamma_A or gamma_A
@@ -170,27 +166,21 @@ class LapRLSSections(KernelSections):
         return replace(params, loss=self.losses()[0], chosen=chosen, budget=counted)
 
     def losses(self) -> tuple[SmoothLoss, ...]:
-        """Return the losses that are tried."""
         return (self.model.minimized(),)
 
     @cached_property
     def params(self) -> PenaltyParams:
-        """Return the parameters of the method."""
         chosen, random_state = self.selection, self.model.landmark_params.random_state
-        kernels = BaseKernels(self.kernel.name, self.kernel.parameters,
-                              tuple(kernel.bandwidth for kernel in self.kernels()), random_state)
         return PenaltyParams(
-            laprls=self.laprls(), losses=self.losses(), kernels=kernels, cv=chosen.folds() if chosen else None,
+            laprls=self.laprls(), losses=self.losses(), kernels=self.base_kernels(random_state),
+            cv=chosen.folds() if chosen else None,
             rule=chosen.rule() if chosen else LOWEST_ERROR, search=chosen.searched() if chosen else ALL,
             tie="rmse" if self.losses() == (SQUARES,) else "loss", prior=self.prior, weight=self.weight,
             random_state=random_state, baselines=self.baselines)
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        try:
-            _ = self.laprls()
-        except DsslError as error:
-            yield "model", error
+        yield from raised("model", self.laprls)
 
 
 # ---- lapsvm

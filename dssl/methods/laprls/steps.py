@@ -67,7 +67,6 @@ class PenaltyParams:
         return range(len(self.losses) * len(self.kernels.bandwidths))
 
     def bandwidth(self, number: int) -> float | str | None:
-        """Return the bandwidth of a number."""
         return self.kernels.bandwidths[self.kernel(number)]
 
     def kernel(self, number: int) -> int:

@@ -14,9 +14,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ...base.errors import DsslError, require
+from ...base.errors import DsslError, raised, require
 from ...execution.cost import Cost, cost_of, gram_seconds
-from ...kernels.base import BaseKernels
 from ...kernels.landmarks import LandmarkParams, landmark_count, landmarks_cost
 from ...learners.linear.transductive import TransductiveParams, fit_bytes, fit_seconds, landmarks_that_fit
 from ...learners.model import predict_cost
@@ -27,7 +26,7 @@ from ...report.sections.solver import transductive_section
 from ...selection.candidates import LOWEST_ERROR
 from ...selection.halving import ALL, rungs_of
 from ..plan_inputs import PlanInputs, guessing_unless
-from ..sections import KernelSection, Sections, SizedModel, baseline_mistakes, scoring_mistakes
+from ..sections import ChoiceSections, SizedModel
 from ..selection_sections import Grid, Selection
 from ..step import Method, Step, cost_of_test_points
 from .steps import (
@@ -75,7 +74,6 @@ class TransductiveModel(SizedModel):
 
     @property
     def penalties(self) -> TransductiveParams:
-        """Return the penalties."""
         return TransductiveParams(C=self.C, unlabeled_weight=self.unlabeled_weight)
 
 
@@ -121,54 +119,32 @@ class TransductiveSelection(Selection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransductiveSections(Sections):
-    """The sections of a transductive support vector machine, without a graph.
+class TransductiveSections(ChoiceSections):
+    """The sections of a transductive support vector machine, without a graph."""
 
-    Parameters
-    ----------
-    kernel : KernelSection
-        The base kernel.
-    selection : Selection or None
-        Parameters that are chosen by cross-validation; null takes those that are given.
-    baselines : list of str
-        Models that the report compares with.
-    """
-
-    kernel: KernelSection = KernelSection()
     model: TransductiveModel
     selection: TransductiveSelection | None = None
     baselines: tuple[Literal["base"], ...] = ("base",)
-
-    def kernels(self) -> tuple[KernelSection, ...]:
-        """Return the base kernel with each bandwidth that is tried."""
-        return self.kernel.with_bandwidths(self.selection.grid.bandwidth if self.selection else None)
+    always: ClassVar[tuple[str, ...]] = ("base",)
 
     def penalties(self) -> tuple[TransductiveParams, ...]:
-        """Return the penalties that are tried; those that are given, where there is nothing to choose."""
         grid, model = self.selection.grid if self.selection else TransductiveGrid(), self.model
         return tuple(TransductiveParams(C=C, unlabeled_weight=weight) for C, weight in product(
             grid.C or (model.C,), grid.unlabeled_weight or (model.unlabeled_weight,)))
 
     @cached_property
     def params(self) -> TransductiveKernelParams:
-        model, kernel, chosen = self.model, self.kernel, self.selection
-        bandwidths = tuple(each.bandwidth for each in self.kernels())
+        model, chosen = self.model, self.selection
         return TransductiveKernelParams(
-            kernels=BaseKernels(kernel.name, kernel.parameters, bandwidths, model.random_state),
-            penalties=self.penalties(), landmarks=model.landmarks, budget=self.budget, prior=self.prior,
-            weight=self.weight, random_state=model.random_state, baselines=self.baselines,
+            kernels=self.base_kernels(model.random_state), penalties=self.penalties(),
+            landmarks=model.landmarks, budget=self.budget, prior=self.prior, weight=self.weight,
+            random_state=model.random_state, baselines=self.baselines,
             cv=chosen.folds() if chosen else None, rule=chosen.rule() if chosen else LOWEST_ERROR,
             search=chosen.searched() if chosen else ALL)
 
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         yield from super().mistakes()
-        yield from baseline_mistakes(self.baselines, ("base",))
-        if self.selection is not None:
-            yield from scoring_mistakes(self.selection, self.task)
-        try:
-            _ = self.kernels()
-        except DsslError as error:
-            yield "selection.grid", error
+        yield from raised("selection.grid", self.kernels)
 
 
 # ---- what the steps take
@@ -189,7 +165,6 @@ def _landmarks_are_known(f: PlanInputs, params: TransductiveKernelParams) -> boo
 
 
 def _bandwidths(params: TransductiveKernelParams) -> int:
-    """Return the number of bandwidths that are tried."""
     return len({candidate.bandwidth for candidate in params.candidates()["model"]})
 
 

@@ -80,7 +80,6 @@ class HeldOutLabels:
         return LabelFolds.of(target, self.random_state, a_fit_each=True, curve=False)
 
     def n_columns(self, target: Classes) -> int:
-        """Return the columns of the largest fit."""
         return columns_of(target, [self.folds(target).compared, *(self.cv.repeated(target) if self.cv else [])])
 
 
@@ -115,7 +114,6 @@ class TransductiveKernelParams:
 
     @property
     def held_out(self) -> HeldOutLabels:
-        """Return which labels are held out."""
         always = self.probability or bool(self.baselines)
         return HeldOutLabels(always=always, cv=self.cv, random_state=self.random_state)
 

@@ -18,18 +18,19 @@ from dssl.execution.in_process import InProcess
 from dssl.learners.class_prior import ClassBounds, ClassPrior, class_bounds
 from dssl.learners.on_graph.class_sizes import (
     SIZED_LOG_ODDS,
+    SIZES_TOL,
     TEMPERATURE,
+    SizeProjection,
     balanced,
-    class_shares,
+    cut_of,
     fit_class_sizes,
     log_offsets,
     log_probabilities,
     mass_normalized,
+    on_simplex,
 )
-from dssl.learners.on_graph.cut import SIZES_TOL, SizeProjection, cut_of, on_simplex
-from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic, fit_poisson
 from dssl.learners.on_graph.model import VertexLabels, VertexValues
-from dssl.learners.on_graph.poisson import fit_poisson
 from dssl.learners.target.target import Classes
 from dssl.solvers.solver_params import SolverParams
 
@@ -37,20 +38,21 @@ NAMES = np.array(["ash", "elm", "oak"])
 
 
 def test_shares_are_of_sizes_in_order_or_by_name():
-    assert_allclose(class_shares([1, 2, 5], NAMES), [0.125, 0.25, 0.625])
-    assert_allclose(class_shares({"oak": 5, "ash": 1, "elm": 2}, NAMES), [0.125, 0.25, 0.625])
-    assert_allclose(class_shares({3: 0.5, 7: 0.5}, np.array([3, 7])), [0.5, 0.5])
+    assert_allclose(class_bounds([1, 2, 5], NAMES).shares, [0.125, 0.25, 0.625])
+    assert_allclose(class_bounds({"oak": 5, "ash": 1, "elm": 2}, NAMES).shares, [0.125, 0.25, 0.625])
+    assert_allclose(class_bounds({3: 0.5, 7: 0.5}, np.array([3, 7])).shares, [0.5, 0.5])
 
 
 def test_bounds_are_of_sizes_intervals_or_balanced():
     assert_allclose(astuple(class_bounds("balanced", NAMES)), np.full((2, 3), 1 / 3))
-    assert_allclose(class_shares([0.33, 0.33, 0.33], NAMES), 1 / 3)
+    assert_allclose(class_bounds([0.33, 0.33, 0.33], NAMES).shares, 1 / 3)
     assert_allclose(astuple(class_bounds([1, 2, 5], NAMES)), [[0.125, 0.25, 0.625]] * 2)
     assert_allclose(astuple(class_bounds({"oak": (0.5, 0.7), "ash": 0.2, "elm": [0.1, 0.2]}, NAMES)),
                     [[0.2, 0.1, 0.5], [0.2, 0.2, 0.7]])
-    assert_allclose(class_shares([(0, 1), (0.5, 1), (0.5, 1)], NAMES), [0, 0.5, 0.5], atol=1e-8)
+    assert_allclose(class_bounds([(0, 1), (0.5, 1), (0.5, 1)], NAMES).shares, [0, 0.5, 0.5], atol=1e-8)
     assert_allclose(ClassBounds(np.array([0.0, 0.4]), np.array([0.5, 1.0])).nearest(np.array([0.9, 0.1])), [0.5, 0.5])
-    assert_allclose(class_shares([(0.5, 0.7), 0.2, (0.1, 0.2)], NAMES), [0.5 + 0.2 * 2 / 3, 0.2, 0.1 + 0.1 * 2 / 3])
+    assert_allclose(class_bounds([(0.5, 0.7), 0.2, (0.1, 0.2)], NAMES).shares,
+                    [0.5 + 0.2 * 2 / 3, 0.2, 0.1 + 0.1 * 2 / 3])
 
 
 @pytest.mark.parametrize("prior", [ClassPrior.of("balanced", "class_sizes"),
@@ -81,7 +83,7 @@ def test_what_is_no_interval_is_refused(sizes, said):
     ({"ash": 1, "elm": 2, "oak": 1, "fir": 3}, "fir")])
 def test_what_is_not_one_size_a_class_is_refused(sizes, said):
     with pytest.raises(ParameterError, match=said):
-        class_shares(sizes, NAMES)
+        class_bounds(sizes, NAMES)
 
 
 @given(random_state=st.integers(0, 999), n_classes=st.integers(2, 6), scale=st.sampled_from([1e-6, 1.0, 1e6]))

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl import KNNGraph
 from dssl.base.errors import NotConverged
 from dssl.execution.in_process import InProcess
-from dssl.learners.on_graph.harmonic import fit_harmonic
 from dssl.learners.on_graph.held_out import (
     BLOCK_COLUMNS,
     COLUMN_BYTES,
@@ -19,8 +18,8 @@ from dssl.learners.on_graph.held_out import (
     held_out_harmonic,
     held_out_poisson,
 )
+from dssl.learners.on_graph.laplace_poisson import OneClass, Sources, Unlabeled, fit_harmonic, fit_poisson
 from dssl.learners.on_graph.model import VertexLabels
-from dssl.learners.on_graph.poisson import OneClass, Sources, Unlabeled, fit_poisson
 from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams
 

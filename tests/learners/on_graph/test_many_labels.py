@@ -8,8 +8,8 @@ from sklearn.datasets import make_moons
 from dssl import KNNGraph
 from dssl.base.errors import NotConverged
 from dssl.execution.in_process import InProcess
-from dssl.learners.on_graph.harmonic import HarmonicTask, fit_harmonics
-from dssl.learners.on_graph.many_labels import fit_many_labels
+from dssl.learners.on_graph.automatic import fit_many_labels
+from dssl.learners.on_graph.laplace_poisson import HarmonicTask, fit_harmonics
 from dssl.learners.on_graph.model import vertex_index
 from dssl.learners.target.target import Classes, Quantities
 from dssl.selection.graph_gain import held_out_loss
@@ -74,7 +74,7 @@ def test_a_system_of_all_labels_that_fails_is_no_error_where_it_is_not_needed(mo
             raise NotConverged("the system of all labels")
         return fit_harmonics(graph, targets, *others)
 
-    monkeypatch.setattr("dssl.learners.on_graph.many_labels.fit_harmonics", failing)
+    monkeypatch.setattr("dssl.learners.on_graph.automatic.fit_harmonics", failing)
     assert_array_equal(fitted(X, target, 2)[0].values, expected.values)
 
 

@@ -14,7 +14,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
 from dssl.knn.search import neighbors
 from dssl.learners.model import model_type
-from dssl.learners.on_graph.harmonic import fit_harmonic
+from dssl.learners.on_graph.laplace_poisson import fit_harmonic
 from dssl.learners.on_graph.model import GraphModel, VertexValues, graph_model, index_of_vertices, signed
 from dssl.learners.target.target import Classes, Quantities
 from dssl.solvers.solver_params import SolverParams

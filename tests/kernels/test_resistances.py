@@ -11,7 +11,7 @@ from dssl.base.errors import DataError, NotConverged, ParameterError
 from dssl.kernels.resistance import projections_for
 from dssl.solvers.solver_params import SolverParams
 
-from ...solvers.graphs import components, random_graph
+from ..solvers.graphs import components, random_graph
 
 
 def dense(W):

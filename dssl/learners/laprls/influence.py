@@ -14,16 +14,8 @@ BIF(P_F)` to first order. With `r = eps (p_F - p) l'`, which is -p l' in the fol
     H s = 2 t 1 - N r,    H = N D + 2 I,    1'(D s + r) = 0                                   t the step of b
 
 Held-out points stay in the graph, unlabeled. The error of the BIF is quadratic in the change. One Newton step on the
-fold's problem from there is exact for the squared loss and much more accurate for others. On the first 180 digits, odd
-against even, pixels divided by 16, RBF kernel of bandwidth 1.5, no graph, every tenth a fold, no intercept, the root
-mean squares of s by refits and of the errors of the BIF and of one step are:
-
-                  gamma_A = 0.1             gamma_A = 0.001
-    squared       0.072   0.009    0        0.27   0.21   0
-    logistic      0.033   0.0008   7e-10    0.44   0.15   0.002
-    huber_hinge   0.077   0        0        0.33   0.31   0.17       h = 0.01
-
-So the BIF alone is too optimistic about small penalties, most of all for losses with a narrow corner.
+fold's problem from there is exact for the squared loss and much more accurate for others. The BIF alone is too
+optimistic about small penalties, most of all for losses with a narrow corner (`tests/benchmarks/influence.py`).
 
 References
 ----------
@@ -50,26 +42,15 @@ def influence_of_labels(N: np.ndarray, y: np.ndarray, weight: np.ndarray, loss: 
                         folds: Sequence[np.ndarray], *, intercept: bool, refine: int = 0) -> np.ndarray:
     """Return the approximate held-out values (m, c) of the labels, NaN where a label is never held out.
 
-    Parameters
-    ----------
-    N : ndarray, shape (m, m)
-        Gram matrix of the labeled points in the data-dependent kernel, penalties included.
-    y : ndarray, shape (m, c)
-        Targets, a problem for each column. weight : (m,), >= 0, up to a factor.
-    values : ndarray, shape (m, c)
-        The minimizer f of each problem with all labels.
-    folds : lists of positions to hold out; values of points in several folds are averaged.
-    intercept : whether there is an unpenalized b. Where no label has curvature, f + eps BIF keeps it.
-    refine : Newton steps (`newton.py`) on the problem of each fold, from the better of f and f + eps BIF.
+    N (m, m) : Gram matrix of the labeled points in the data-dependent kernel, penalties included. y (m, c) : targets,
+    a problem for each column. weight (m,) : >= 0, up to a factor. values (m, c) : the minimizer f of each problem with
+    all labels. folds : positions to hold out; values of points in several folds are averaged. intercept : whether
+    there is an unpenalized b; where no label has curvature, f + eps BIF keeps it. refine : Newton steps (`newton.py`)
+    on the problem of each fold, from the better of f and f + eps BIF.
 
-    Returns
-    -------
-    ndarray, shape (m, c). Cost: m^3 / 3 flops for all folds and columns of equal curvature, 4 m^2 a fold, and m^3 / 3 a
-    fold and step of `refine`; only labels with curvature count in a cube. 2 m (m + t) floats.
-
-    Raises
-    ------
-    ParameterError : a fold holds out all weight. DataError : N has a negative eigenvalue beyond rounding.
+    Cost: m^3 / 3 flops for all folds and columns of equal curvature, 4 m^2 a fold, and m^3 / 3 a fold and step of
+    `refine`; only labels with curvature count in a cube. 2 m (m + t) floats. Raises ParameterError: a fold holds out
+    all weight. DataError: N has a negative eigenvalue beyond rounding.
     """
     held_out = distinct_folds(folds, weight)
     p = weight / weight.sum()
