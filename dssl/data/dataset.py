@@ -352,12 +352,7 @@ def _table(values: Matrix, dtype: np.dtype, sparse: bool | None, names: list[str
 
 
 def open_stored(folder: str | Path) -> Dataset:
-    """Return the data set that `Dataset.save` or an ingest wrote to a folder.
-
-    Raises
-    ------
-    DataError : the folder has no dataset.json. IntegrityError : the arrays do not match dataset.json.
-    """
+    """Return the data set that `Dataset.save` or an ingest wrote to a folder."""
     folder = path_at(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
             why="it contains no data set, or its ingest did not finish",

@@ -73,10 +73,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
 
     A task needs `task_bytes` per row. The pass that counts the cells of text files runs once, in this process.
 
-    Raises
-    ------
-    DataError : the source cannot be used; the message names the file and the row, and no data set is left.
-    BudgetError : one row does not fit the memory budget.
+    Raises DataError: the source cannot be used; the message names the file and the row, and no data
+    set is left. BudgetError: one row does not fit the memory budget.
     """
     params = replace(params, **options) if params else IngestParams(**options)
     if not isinstance(source, Source):

@@ -35,10 +35,6 @@ def matching_paths(text: str) -> Sequence[str | ObjectPath]:
     """Return the paths that match a pattern, in natural order; any other text, and an existing path, unchanged.
 
     Objects know the version that the store listed.
-
-    Raises
-    ------
-    DataError : a pattern matches nothing, or is a URL of a server that cannot list files.
     """
     if is_object_url(text) and any(mark in text for mark in MARKS):
         return _matching_objects(text)
@@ -131,10 +127,6 @@ class Source:
 
 def digested(source: Source) -> Source:
     """Return a source whose files know their digests; each file is read, except for objects with a known digest.
-
-    Raises
-    ------
-    DataError : the digest of a file differs from the known one.
     """
     return joined([replace(file, digest=_checked_digest(file)) for file in source.files], source.name)
 

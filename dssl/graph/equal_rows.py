@@ -79,9 +79,8 @@ def _bits(values: np.ndarray, first: int) -> np.ndarray:
 def hash_rows(block: Matrix, first: int = 0) -> np.ndarray:
     """Return one hash a row, (b,) uint64, of a block of rows, dense or CSR; equal rows have equal hashes.
 
-    Raises
-    ------
-    DataError : a value is NaN or infinite; `first` is the number of the block's first row, for the message.
+    Raises DataError: a value is NaN or infinite; `first` is the number of the block's first row,
+    for the message.
     """
     if isinstance(block, np.ndarray):
         return _hash_dense_rows(_bits(block, first))

@@ -135,8 +135,6 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
 
     Points are counted with duplicates; degrees, edges and homophily are those of vertices.
 
-    Parameters
-    ----------
     weights : of the vertices, as `weigh` writes them.
     labeled : the numbers of the labeled points.
     codes : their classes, for homophily: the share of edges between labeled points within one class.

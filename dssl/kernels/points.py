@@ -19,10 +19,6 @@ VALUES_AT_ONCE = 1 << 10  # of these, with an array beside them
 
 def as_points(X: MatrixLike, dtype: DTypeLike = np.float64) -> Matrix:
     """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied.
-
-    Raises
-    ------
-    DataError : `X` does not have two dimensions, or is not numeric.
     """
     points: Any = as_csr(X) if sparse.issparse(X) else np.asarray(X)
     require(points.ndim == 2 and points.dtype.kind in "biuf",

@@ -66,9 +66,7 @@ def resistances_between(network: Network, vertices: np.ndarray, params: SolverPa
 
     One solve a vertex, in blocks of columns (`inverse_at_landmarks`); the error is the square of the solver's.
 
-    Raises
-    ------
-    NotConverged : a solve ended above the tolerance.
+    Raises NotConverged: a solve ended above the tolerance.
     """
     index = np.full(len(network.degrees), -1)
     index[network.linked] = np.arange(len(network.linked))
@@ -86,10 +84,6 @@ def resistances_between(network: Network, vertices: np.ndarray, params: SolverPa
 
 def amplified_resistances(R: np.ndarray, W: np.ndarray, degrees: np.ndarray) -> np.ndarray:
     """Return C (s, s) of resistances R and weights W (s, s) between distinct vertices of degrees (s,).
-
-    Raises
-    ------
-    DataError : two of the vertices are of different components.
     """
     require(bool(np.isfinite(R).all()), f"the points are of {len(np.unique(np.isinf(R), axis=0))} components",
             error=DataError, why="the resistance between components is infinite",
@@ -152,9 +146,7 @@ def edge_resistances(network: Network, n_projections: int, params: SolverParams,
     The squared distances of the rows of `Z = L^+ B' W^1/2 Q'`, with B the signed incidence matrix and Q of random signs
     / q^1/2, are unbiased estimates with a relative standard error of at most `(2 / q)^1/2`; q solves.
 
-    Raises
-    ------
-    NotConverged : a solve ended above the tolerance.
+    Raises NotConverged: a solve ended above the tolerance.
     """
     require(n_projections >= 1, f"n_projections={n_projections}, expected >= 1", why="each is one solve",
             fix=f"leave it at {FEW_PROJECTIONS}, or give epsilon")

@@ -240,8 +240,6 @@ def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: np.n
     gram : U'U. Directions along which no column of U is longer than its `floor` (t,) become zero columns of Q and
     rows of B; their lengths are added to `dropped`.
 
-    References
-    ----------
     Stathopoulos, Wu, "A block orthogonalization procedure with constant synchronization requirements", SISC 2002.
     """
     B, t = np.eye(len(gram)), len(gram)

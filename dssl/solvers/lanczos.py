@@ -196,16 +196,12 @@ def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, proj
                   max_columns: int, finished: Callable[[np.ndarray, np.ndarray], bool], random_state: int) -> RitzPairs:
     """Return Ritz pairs of F on the complement of what `project` removes, as soon as they are `finished`.
 
-    Parameters
-    ----------
     F : maps (n, b) to (n, b); symmetric.
     start : (n, b), the first block; overwritten.
     project : projects columns (n, t), in place, on the complement.
     max_columns : of the basis; with b more, at most the dimension of the complement.
     finished : the criterion, of values and residuals as in `RitzPairs`; checked when the basis has grown by 6 %.
 
-    Notes
-    -----
     Every block is orthogonalized twice against all before it. Where the Krylov space ends, random columns continue the
     basis, so that eigenvalues of any multiplicity are found. Memory: `8 n (max_columns + b)` bytes, and four blocks.
     """

@@ -167,16 +167,10 @@ def vector_of(order: np.ndarray, near_null: np.ndarray, scale: np.ndarray) -> np
 def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatrix:
     """Return the scaled form of a symmetric matrix that is diagonally dominant after a scaling of its columns.
 
-    Parameters
-    ----------
     R : sparse matrix, shape (n, n); `L + ridge I`, `L_norm + ridge I`, or any symmetric matrix with
         `R_ii v_i >= sum_j |R_ij| v_j`.
     vector : the v > 0 of that inequality, shape (n,): ones for L (the default), the square root of the degrees
         for L_norm. Where it holds with equality on a whole component, v spans the null space there.
-
-    Raises
-    ------
-    DataError : R is not square, finite, symmetric and dominant, or has a diagonal entry that is not positive.
     """
     R = sp.csr_matrix(R, dtype=np.float64, copy=True)
     require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
@@ -235,10 +229,6 @@ def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
 
 def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return (component, near_null, image, energy) of `A = I + off`, for a positive y with `y >= |off| y`.
-
-    Raises
-    ------
-    DataError : some row breaks the inequality, which is diagonal dominance.
     """
     excess = float(((y - abs(off) @ y) / y).min())
     require(excess >= -1e-8, "the matrix is not diagonally dominant: in one row the other entries exceed the diagonal "

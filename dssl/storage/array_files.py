@@ -53,10 +53,6 @@ CHUNK_BYTES = 16 << 20  # the maximum chunk size of a part's array
 def described_array(shape: tuple[int, ...], dtype: DTypeLike, chunk_rows: int, chunk_columns: int | None = None,
                     attributes: JsonObject | None = None) -> tuple[zarr.Array, bytes]:
     """Return a Zarr 3 array of numbers or booleans with checksummed chunks, and the bytes of its description file.
-
-    Raises
-    ------
-    DataError : the dtype is not numeric; strings and objects cannot be stored in a form that is safe to read back.
     """
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"cannot store dtype {dtype}", error=DataError,
@@ -194,9 +190,7 @@ def _stored_dtype(array: zarr.Array) -> np.dtype:
 def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
 
-    Raises
-    ------
-    ParameterError : the block does not begin and end at chunk boundaries.
+    Raises ParameterError: the block does not begin and end at chunk boundaries.
     """
     fill_chunks(open_array(path), path, axis, start, block)
 

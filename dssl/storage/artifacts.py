@@ -309,10 +309,6 @@ class Workspace:
     @classmethod
     def at(cls, url: str | Path) -> "Workspace":
         """Return the workspace in a folder or at a URL of an object store; it is created by the first write.
-
-        Raises
-        ------
-        ParameterError : a file has this path, or the URL is not supported; see `object_path`.
         """
         require(isinstance(url, (str, os.PathLike)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
                 why="artifacts and runs are kept in a folder", fix="name a folder, such as dssl-work")

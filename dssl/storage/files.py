@@ -247,12 +247,7 @@ def require_name(name: object, path: Path, *, nested: bool = False) -> str:
 
 
 def resolved_path(url: str | Path) -> Path:
-    """Return the absolute path, local or in an object store, that a path or URL names.
-
-    Raises
-    ------
-    ParameterError : the kind of URL is not supported, or the URL contains credentials.
-    """
+    """Return the absolute path, local or in an object store, that a path or URL names."""
     if isinstance(url, ObjectPath):
         return url
     text = str(url)

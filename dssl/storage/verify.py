@@ -41,12 +41,7 @@ def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> Non
 
 
 def verify_finished(parts: StoredParts) -> int:
-    """Read the finished parts of a stage and return their number; unfinished parts are ignored.
-
-    Raises
-    ------
-    IntegrityError : a receipt or one of its arrays is missing or damaged.
-    """
+    """Read the finished parts of a stage and return their number; unfinished parts are ignored."""
     numbers = parts.listed()
     forget_arrays(parts.folder)
     for index in numbers:

@@ -32,9 +32,7 @@ class Groups(ABC):
     def sizes(self, columns: Collection[str], file: str) -> list[tuple[int, int]]:
         """Return the rows of each group, and the memory for decoding some of its columns (bytes).
 
-        Raises
-        ------
-        DataError : the numbers of rows contradict each other; the message names the `file`.
+        Raises DataError: the numbers of rows contradict each other; the message names the `file`.
         """
 
     @abstractmethod
@@ -217,10 +215,6 @@ class GroupedReader(TableReader):
 
     def _elements(self, name: str, column: pa.Array, start: int) -> np.ndarray:
         """Return the lists of rows from `start` on as an array (rows, width), with NaN for null lists and elements.
-
-        Raises
-        ------
-        DataError : the lists differ in length; the message names the rows.
         """
         width = sum(place[0] == name for place in self._fields)
         lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)

@@ -184,12 +184,7 @@ class TableReader(Reader):
 
     def _with_kinds(self, sizes: Scan, counts: Mapping[int, CellCounts], *,
                     counts_of_file: Sequence[CellCounts] = ()) -> Scan:
-        """Decide the kinds of the columns, and return the complete scan.
-
-        Raises
-        ------
-        CellError : a feature is text, which is an error, and not a possible key.
-        """
+        """Decide the kinds of the columns, and return the complete scan."""
         formats = possible_formats(self.decimal, self.thousands, self.percent)
         mark = decimal_of(counts_of_file or [*counts.values()], formats, prefer=self._prefers())
         self._number_format = formats[mark]

@@ -174,10 +174,8 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
     A task needs 24 d bytes per row: the block in float64, its deviations and their squares; for sparse rows 5 times the
     row, plus 80 d. "auto" reads up to 1,000 rows in this process if there are categories.
 
-    Raises
-    ------
-    DataError : there are no training rows; the rows are sparse and a kind moves zeros; or a column is too large for its
-        variance to be a float64.
+    Raises DataError: there are no training rows; the rows are sparse and a kind moves zeros; or a
+    column is too large for its variance to be a float64.
     """
     n, d = rows.shape
     require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
@@ -329,10 +327,6 @@ class ScaledRows(Rows):
 
 def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
     """Return scaled rows, readable by every task; the rows themselves if the scaling changes nothing.
-
-    Raises
-    ------
-    DataError : the scaling was fitted on another number of columns.
     """
     require_columns(rows.shape, scaling.attributes["n_columns"])
     rows = execution.share_rows(rows)

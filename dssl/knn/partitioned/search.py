@@ -44,11 +44,9 @@ def find_partitioned(X: Rows, k: int, metric: AnyMetric, random_state: int, targ
     parts : `ids` and `distances` are allocated already, in chunks of `list_rows`; `order` (n,), the permutation, is
         allocated here.
 
-    Raises
-    ------
-    DataError : the rows are sparse or have no distances (`check_rows`), or the search does not reach the recall in
-        `LONGEST` times the seconds of its first round, as its plan states.
-    BudgetError : rows that have to be searched together do not fit the memory budget.
+    Raises DataError: the rows are sparse or have no distances (`check_rows`), or the search does
+    not reach the recall in `LONGEST` times the seconds of its first round, as its plan states.
+    BudgetError: rows that have to be searched together do not fit the memory budget.
     """
     require(not X.is_sparse, "sparse rows cannot be partitioned", error=DataError,
             why="the cells' means would be dense", fix="use the method exact, or auto")
