@@ -23,8 +23,8 @@ from ..execution.tasks import Execution
 from ..storage.array_files import remove_array
 from ..storage.blocks import ArrayRows, Rows, write_dense
 from ..storage.files import path_at, read_json, write_json
-from ..storage.pieces import JoinedRows
 from ..storage.store import MANIFEST, StoredParts, StoredRows
+from ..storage.views import JoinedRows
 from .dataset import SEGMENTED, Dataset, DatasetManifest, DenseDescription, chunk_rows, describe_dense, open_stored
 from .findings import SurveyRecord
 from .ingest import ingest

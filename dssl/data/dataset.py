@@ -17,8 +17,8 @@ from ..base.types import Matrix, MatrixLike, is_sparse
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json
-from ..storage.pieces import BlockedCsrRows, CsrDescription, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
+from ..storage.views import BlockedCsrRows, CsrDescription, JoinedRows, write_sparse
 from .columns import Columns
 from .floats import floats, narrow_columns, not_finite, refuse_indistinct_columns, refuse_not_finite
 from .frames import as_pandas

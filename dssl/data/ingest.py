@@ -25,9 +25,9 @@ from ..execution.tasks import Execution
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
 from ..storage.csr import as_csr, csr_arrays
 from ..storage.foreign_zarr import is_zarr
-from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
 from ..storage.verify import clear_unfinished
+from ..storage.views import BlockedCsrRows
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, excluded_columns, to_json, with_dropped

@@ -22,8 +22,7 @@ from ..base.types import MatrixLike
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows
-from ..storage.pieces import RowsInPieces
-from ..storage.views import ChosenColumns, take_by_chunk
+from ..storage.views import ChosenColumns, RowsInPieces, take_by_chunk
 from .dataset import Dataset
 from .floats import not_finite
 from .frames import as_pandas, is_dask_collection

@@ -17,11 +17,11 @@ from .readers.cell_text import (
     numbers,
     numbers_among,
     possible_formats,
+    side_numbers,
     trimmed_texts,
     truths,
 )
 from .readers.cells import Reading
-from .readers.sizes import side_numbers
 from .targets import number_texts
 
 

@@ -40,7 +40,6 @@ from .exact.blocks import (
 )
 from .exact.inverted_index import SparsePoints, inverted_seconds, measured_row_bytes, point_rows
 from .exact.pairs import pair_ns, pair_points
-from .heap import EMPTY
 from .lists import Neighbors
 from .metric import (
     CHECK_BYTES,
@@ -57,10 +56,11 @@ from .metric import (
     stored_distances,
     stored_metric,
 )
-from .partitioned.join_tasks import within
 from .partitioned.sizes import partitioned_seconds
+from .partitioned.tasks import within
 from .recall import certify_recall, truth_cost
 from .search import NeighborParams, find_neighbors
+from .squared_distances import EMPTY
 
 ENTRY_BYTES = 120  # of an entry while two lists are merged: ids, distances and order
 ANCHOR_ROWS = 1 << 16  # lists of new rows that are read at a time to extend the permutation

@@ -13,8 +13,7 @@ from ..base.plugins import Registry
 from ..base.types import Matrix
 from ..storage.blocks import Rows
 from ..storage.csr import largest_of_rows
-from .binary_metrics import BINARY_METRICS
-from .distribution_metrics import DISTRIBUTION_METRICS
+from .domain_metrics import BINARY_METRICS, DISTRIBUTION_METRICS
 from .embedded_metrics import (
     Correlation,
     CosineDistance,

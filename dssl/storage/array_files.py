@@ -41,9 +41,8 @@ from .files import (
     write_file,
     write_part_file,
 )
-from .frames import CRC_BYTES, ZSTD_LEVEL, array_error, damaged_error, pack, unpack
+from .frames import CRC_BYTES, PACK, ZSTD_LEVEL, array_error, damaged_error, pack, read_once, unpack
 from .objects import ObjectPath
-from .packs import PACK, read_once
 
 DESCRIPTION = "zarr.json"
 NAMES = "arrays.json"  # the names of a part's arrays, so that a deleted array is noticed
@@ -192,12 +191,7 @@ def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
 
     Raises ParameterError: the block does not begin and end at chunk boundaries.
     """
-    fill_chunks(open_array(path), path, axis, start, block)
-
-
-def fill_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: np.ndarray) -> None:
-    """Write whole chunks of an open array, as `write_chunks` does."""
-    for name, pieces in chunk_files(array, path.name, axis, start, block):
+    for name, pieces in chunk_files(open_array(path), path.name, axis, start, block):
         write_part_file(path / name, *pieces)
 
 

@@ -35,6 +35,7 @@ from .files import (
     write_file,
     write_json,
 )
+from .frames import PACK
 from .lease import LOCK, lock_at
 from .lock import Lock, LockOptions
 from .manifests import (
@@ -52,7 +53,6 @@ from .manifests import (
     seal_of,
 )
 from .objects import ObjectPath
-from .packs import PACK
 from .store import DESCRIPTION, WRITTEN, StoredParts
 from .verify import clear_unfinished, forget_unreadable, verify_finished, verify_parts
 from .write_behind import settle

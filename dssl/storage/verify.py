@@ -9,8 +9,8 @@ from ..base.errors import IntegrityError
 from .array_files import DESCRIPTION, check_chunks, forget_arrays, open_array, split_path
 from .blocks import row_ranges
 from .files import files_in, read_json
+from .frames import PACK, members_of
 from .objects import ObjectPath
-from .packs import PACK, members_of
 from .store import MARK, StoredParts, StoredRows
 
 

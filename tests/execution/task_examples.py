@@ -32,7 +32,7 @@ from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.exchange.ordered import ordered
 from dssl.execution.tasks import Execution
 from dssl.graph import functions as functions_module
-from dssl.graph.components.stored import find_components
+from dssl.graph.components import find_components
 from dssl.graph.energy.blocks import StoredGraph
 from dssl.graph.energy.permuted_blocks import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions

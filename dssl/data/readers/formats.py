@@ -9,12 +9,11 @@ from .anndata import AnnDataZarrReader, H5adReader
 from .base import Reader
 from .compressed import OPENERS, unpack
 from .csv import CsvReader
+from .lines import SvmlightReader
 from .manifolds import ManifoldReader
-from .npy import IdxReader, NpyReader
-from .npz import NpzReader
+from .npy import IdxReader, NpyReader, NpzReader
 from .parquet import ArrowReader, ParquetReader
 from .stored import StoredReader, ZarrReader, all_files, stored_files
-from .svmlight import SvmlightReader
 
 HDF5 = {"h5", "hdf5", "hdf"}  # endings of files that are not read
 FORMATS: Registry[Reader] = Registry(

@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import connected_components
 
 from dssl import Graph, KNNGraph, amplified_resistance_kernel, effective_resistances
 from dssl.base.errors import DataError, NotConverged, ParameterError
-from dssl.kernels.resistance import projections_for
+from dssl.learners.on_graph.resistances import projections_for
 from dssl.solvers.solver_params import SolverParams
 
 from ...solvers.graphs import components, random_graph
