@@ -142,10 +142,7 @@ def count_label_files(paths: Sequence[Path]) -> int:
 
 
 def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> dict[int, LabelLine]:
-    """Return the line of each row, the first one with a weight if any has one.
-
-    Raises DataError: lines name no row, or several; another line of a row has a different label or weight.
-    """
+    """Return the line of each row, the first one with a weight if any has one."""
     _require_rows(lines, known)
     labels: dict[int, LabelLine] = {}
     relabeled, reweighed = list[str](), list[str]()

@@ -278,9 +278,6 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     """Return the median distance of two different points, over a random sample of rows.
 
     Duplicates do not count. O(sample^2 d) time, 8 sample^2 / 2 bytes, or 40 sample^2 / 2 for sparse points.
-
-    Raises DataError: points that are not finite, or all sampled points equal, as a single one is;
-    or a median that is no bandwidth, or none of its multiples.
     """
     points = as_rows(rows)
     ids = median_sample(len(points), random_state, sample)

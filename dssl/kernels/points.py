@@ -39,8 +39,6 @@ def require_finite(points: Matrix, what: str) -> None:
 
 def matching_points(X: MatrixLike, Z: MatrixLike, dtype: DTypeLike = np.float64) -> tuple[Matrix, Matrix]:
     """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z.
-
-    Raises DataError : they have different numbers of features.
     """
     points = as_points(X, dtype)
     others = points if X is Z else as_points(Z, dtype)

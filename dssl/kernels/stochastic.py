@@ -264,10 +264,6 @@ def stochastic_eigensystem(rows: Rows, kernel: Kernel, degrees: np.ndarray, para
 
     rows : (n, d), dense or sparse. kernel : `RBF` or `LaplacianKernel`. degrees : (n,), D, positive.
     parts : of finished steps and the result, where a killed run resumes; scratch by default.
-
-    Raises ParameterError: the kernel has no random Fourier features. DataError: the shapes do not
-    match, a point is not finite, a degree is not positive, or no eigenvalue is above the threshold.
-    BudgetError: a row does not fit.
     """
     n = len(rows)
     require_fourier(kernel)

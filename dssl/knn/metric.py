@@ -63,10 +63,7 @@ class MetricParams(dict[str, MetricValue]):
 
     @classmethod
     def of(cls, given: object) -> "MetricParams | None":
-        """Return what is given for `metric_params`; None where that is None or empty.
-
-        Raises ParameterError: it is no mapping by names, or a value is neither a number nor an array.
-        """
+        """Return what is given for `metric_params`; None where that is None or empty."""
         if given is None or isinstance(given, cls):
             return given or None
         require(isinstance(given, Mapping) and all(isinstance(name, str) for name in given),

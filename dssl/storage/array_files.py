@@ -219,8 +219,6 @@ def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.n
 
 def _decoded(array: zarr.Array, path: Path, name: str, out: np.ndarray | None = None) -> np.ndarray:
     """Return one whole chunk, in the contiguous array `out` if there is one, of its shape and type.
-
-    Raises IntegrityError if it is missing, truncated or changed.
     """
     file = path / name
     try:

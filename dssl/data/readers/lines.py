@@ -65,8 +65,6 @@ class LineReader(Reader):
 
     def _stretch(self, start: int, stop: int) -> tuple[int, int, bytes]:
         """Return (first row, its byte, text) of a stretch that holds rows [start, stop) and few others.
-
-        Raise DataError if the file has become shorter since it was scanned.
         """
         around = self._index.narrow(start, stop)
         begin, end = int(around.offsets[0]), int(around.offsets[-1])

@@ -39,10 +39,7 @@ DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E:
 
 
 def map_npy(path: Path, name: str) -> np.ndarray:
-    """Return the array of a .npy file, read from disk where it is used; never unpickles.
-
-    Raise DataError if the file is not a .npy file, holds Python objects, or is cut short.
-    """
+    """Return the array of a .npy file, read from disk where it is used; never unpickles."""
     try:
         with PARSING:
             return np.lib.format.open_memmap(path, mode="r")
@@ -89,10 +86,7 @@ class NpyReader(ArrayReader):
 
 
 def map_idx(path: Path, name: str) -> np.ndarray:
-    """Return the array of an IDX file, memory-mapped.
-
-    Raise DataError if the magic number is not one of IDX, or the file is shorter or longer than its header says.
-    """
+    """Return the array of an IDX file, memory-mapped."""
     with open(path, "rb") as file:
         magic = file.read(4)
         require(len(magic) == 4 and magic[:2] == b"\0\0" and magic[2] in DTYPES and magic[3] > 0, error=DataError,

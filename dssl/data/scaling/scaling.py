@@ -181,9 +181,6 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
 
     A task needs 24 d bytes per row: the block in float64, its deviations and their squares; for sparse rows 5 times the
     row, plus 80 d. "auto" reads up to 1,000 rows in this process if there are categories.
-
-    Raises DataError: there are no training rows; the rows are sparse and a kind moves zeros; or a
-    column is too large for its variance to be a float64.
     """
     n, d = rows.shape
     require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
