@@ -327,10 +327,10 @@ def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, hel
         DRIVER_SQUARES * square, 16 * d * n_features, tasks * (block + fixed_bytes(d, n_features, b)))
 
 
-def rank_that_fits(rows: Rows, n_features: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:
+def rank_that_fits(rows: Rows, n_features: int, budget: int, *, tasks: int = 1) -> int:
     """Return the largest rank, at most n, that fits the budget; raise BudgetError if not even 1 does."""
     def needed(rank: int, budget: int) -> int:
-        return stochastic_bytes(rows, n_features, rank, budget, held=held, tasks=tasks)
+        return stochastic_bytes(rows, n_features, rank, budget, tasks=tasks)
 
     smallest = budget
     while needed(1, smallest) > smallest:  # blocks grow with the budget, but less

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError, ParameterError
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
@@ -42,7 +42,7 @@ def search(X, execution=None, parts=None, **params):
 
 @pytest.fixture(scope="module")
 def points():
-    return ManifoldRows(ManifoldParams(points=N, columns=24, dimension=4)).read(0, N)[:]
+    return CurvedManifolds(ManifoldParams(points=N, columns=24, dimension=4)).read(0, N)[0]
 
 
 @pytest.fixture(scope="module")
