@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dssl.storage.artifacts import parts_in
 from dssl.storage.files import files_in, path_at
-from dssl.storage.packs import PACK, members_of
+from dssl.storage.frames import PACK, members_of
 from dssl.storage.store import StoredParts
 
 

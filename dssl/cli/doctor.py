@@ -119,7 +119,7 @@ def check_threads() -> Check:
 
 def check_compiled_code() -> Check:
     """Report where compiled functions are stored: beside their modules, else in the user's cache, as Numba chooses."""
-    from ..knn.heap import put  # that no folder can be written is an error of this import
+    from ..knn.squared_distances import put  # that no folder can be written is an error of this import
 
     return Check("compiled code", "ok", f"is kept in folders such as {put.stats.cache_path}")
 

@@ -35,10 +35,6 @@ def write_cells(source: Original, out: Path, blocks: Iterable[tuple[np.ndarray, 
 
     blocks : numbers of rows, ascending, and the columns of these, all with the same names and types. An array (rows, c)
     becomes one of obsm. Rows that no block names have no category, NaN, or False.
-
-    Raises
-    ------
-    DataError : the file has changed since it was opened.
     """
     with source.changed_copy(out) as file:
         obs = file["obs"]
@@ -61,12 +57,7 @@ def write_cells(source: Original, out: Path, blocks: Iterable[tuple[np.ndarray, 
 
 
 def open_obsp(path: Path) -> CsrParts:
-    """Return the matrix (n, n) that scanpy names connectivities, of an .h5ad file.
-
-    Raises
-    ------
-    DataError : the file has none, or one that is not CSR.
-    """
+    """Return the matrix (n, n) that scanpy names connectivities, of an .h5ad file."""
     tree = Hdf5Tree(path, str(path))
     name = f"{path}['{CONNECTIVITIES}']"
     there = sorted(tree.members("obsp"))

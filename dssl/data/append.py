@@ -23,8 +23,8 @@ from ..execution.tasks import Execution
 from ..storage.array_files import remove_array
 from ..storage.blocks import ArrayRows, Rows, write_dense
 from ..storage.files import path_at, read_json, write_json
-from ..storage.pieces import JoinedRows
 from ..storage.store import MANIFEST, StoredParts, StoredRows
+from ..storage.views import JoinedRows
 from .dataset import SEGMENTED, Dataset, DatasetManifest, DenseDescription, chunk_rows, describe_dense, open_stored
 from .findings import SurveyRecord
 from .ingest import ingest
@@ -46,11 +46,9 @@ def append(source: str | Path | Sequence[str | Path], folder: str | Path, execut
 
     again : whether files that were read before are added again, so that their rows occur twice.
 
-    Raises
-    ------
-    DataError : a file that was read before has changed or disappeared; the folder contains no data set; the columns
-        differ; only one side has labels or a split; or the labels of one side are text and of the other numbers.
-    LockedError : another process adds rows to the folder.
+    Raises DataError: a file that was read before has changed or disappeared; the folder contains no
+    data set; the columns differ; only one side has labels or a split; or the labels of one side are
+    text and of the other numbers. LockedError: another process adds rows to the folder.
     """
     folder = path_at(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
@@ -170,9 +168,7 @@ def _with_piece(folder: Path, name: str, described: JoinedDescription, new: Rows
 def joined_labels(current: Dataset, added: Dataset) -> tuple[Rows | None, list[str] | None]:
     """Return y of a data set and its added rows, and the names of its codes; None if there is no y.
 
-    Raises
-    ------
-    DataError : one y is text and the other numbers.
+    Raises DataError: one y is text and the other numbers.
     """
     if current.y is None or added.y is None:
         return None, current.attributes.get("label_names")
@@ -185,10 +181,6 @@ def joined_labels(current: Dataset, added: Dataset) -> tuple[Rows | None, list[s
 def _joined_labels(current: Dataset, added: Dataset, before: Rows,
                    after: Rows) -> tuple[np.ndarray | None, bool, list[str] | None]:
     """Return (y to write, or None if the new rows' y needs no change; whether it covers all rows; names of codes).
-
-    Raises
-    ------
-    DataError : one y is text and the other numbers.
     """
     old = current.attributes.get("label_names")
     new = added.attributes.get("label_names")

@@ -151,10 +151,6 @@ class Columns:
 
     def order(self, names: Sequence[str] | None, n_columns: int, source: str) -> np.ndarray:
         """Return the file's column number of each input column: by name if both have the same names, else in order.
-
-        Raises
-        ------
-        DataError : the number of columns differs.
         """
         require(n_columns == self.n_columns, f"{source} has {n_columns} columns of features, expected "
                 f"{self.n_columns}", why="fills and levels belong to the columns of the training data",
@@ -171,10 +167,6 @@ class Columns:
         order : see `order`. first_row : number of the block's first row, for messages.
 
         If missing cells are an error, missing numbers stay NaN.
-
-        Raises
-        ------
-        DataError : a column is text instead of numbers or the reverse; or a text is missing and that is an error.
         """
         if isinstance(block, pd.DataFrame):
             return self._apply_table(block, order, first_row)
@@ -272,10 +264,6 @@ def cells_of(column: pd.Series, label: str) -> np.ndarray:
 
     Numbers and booleans, even as objects, become float64. Text, mixtures of text and numbers, and pandas categories
     become text.
-
-    Raises
-    ------
-    DataError : the cells are of another type, such as dates.
     """
     dtype = column.dtype
     is_category = isinstance(dtype, pd.CategoricalDtype)

@@ -17,8 +17,8 @@ from ..base.types import Matrix, MatrixLike, is_sparse
 from ..storage.blocks import ArrayRows, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows, as_csr
 from ..storage.files import json_bytes, path_at, read_file, read_json, write_json
-from ..storage.pieces import BlockedCsrRows, CsrDescription, JoinedRows, write_sparse
 from ..storage.store import MANIFEST, StoredParts, StoredRows
+from ..storage.views import BlockedCsrRows, CsrDescription, JoinedRows, write_sparse
 from .columns import Columns
 from .floats import floats, narrow_columns, not_finite, refuse_indistinct_columns, refuse_not_finite
 from .frames import as_pandas
@@ -352,12 +352,7 @@ def _table(values: Matrix, dtype: np.dtype, sparse: bool | None, names: list[str
 
 
 def open_stored(folder: str | Path) -> Dataset:
-    """Return the data set that `Dataset.save` or an ingest wrote to a folder.
-
-    Raises
-    ------
-    DataError : the folder has no dataset.json. IntegrityError : the arrays do not match dataset.json.
-    """
+    """Return the data set that `Dataset.save` or an ingest wrote to a folder."""
     folder = path_at(folder)
     require((folder / MANIFEST).is_file(), f"{folder} has no {MANIFEST}", error=DataError,
             why="it contains no data set, or its ingest did not finish",

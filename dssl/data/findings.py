@@ -115,7 +115,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             count = f"more than {MAX_LEVELS:,}" if len(levels[j]) > MAX_LEVELS else f"{len(texts):,}"
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
-            words = not mixed and _are_words(levels[j])
+            words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
             finding = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
         if finding is None and j in duplicates:
@@ -127,11 +127,6 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             len(texts) if is_text and kind != "text" and len(levels[j]) <= MAX_LEVELS else None,
             True, *(finding or (None, None))))
     return records
-
-
-def _are_words(texts: Collection[str]) -> bool:
-    """Return whether texts are short single words, such as part codes."""
-    return all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in texts)
 
 
 def _mostly_numbers(odd: Cells, n: int) -> str:

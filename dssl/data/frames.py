@@ -43,10 +43,6 @@ def refuse_ragged(source: str, name: object, lengths: np.ndarray, width: int, fi
 
 def with_elements(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with one column per element of a column of numeric lists, NaN if the list is missing.
-
-    Raises
-    ------
-    DataError : the lists of a column differ in length.
     """
     elements = {j: columns for j in range(frame.shape[1]) if (columns := _elements(frame, j)) is not None}
     if not elements:
@@ -90,9 +86,7 @@ def as_pandas(table: object) -> Any:
 
     Lazy tables are computed and held in memory. Elements of lists become columns `name[0]`, `name[1]`, ...
 
-    Raises
-    ------
-    DataError : the lists of one column differ in length.
+    Raises DataError: the lists of one column differ in length.
     """
     frame = _as_pandas(table)
     return with_elements(frame) if isinstance(frame, pd.DataFrame) else frame

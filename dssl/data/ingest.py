@@ -25,9 +25,9 @@ from ..execution.tasks import Execution
 from ..storage.blocks import MemoryParts, Parts, PartWriter, Receipt, row_ranges
 from ..storage.csr import as_csr, csr_arrays
 from ..storage.foreign_zarr import is_zarr
-from ..storage.pieces import BlockedCsrRows
 from ..storage.store import MANIFEST, StoredParts
 from ..storage.verify import clear_unfinished
+from ..storage.views import BlockedCsrRows
 from .columns import Columns, Encoded, some_texts
 from .dataset import Dataset, open_stored
 from .findings import ColumnRecord, examined, excluded_columns, to_json, with_dropped
@@ -73,10 +73,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
 
     A task needs `task_bytes` per row. The pass that counts the cells of text files runs once, in this process.
 
-    Raises
-    ------
-    DataError : the source cannot be used; the message names the file and the row, and no data set is left.
-    BudgetError : one row does not fit the memory budget.
+    Raises DataError: the source cannot be used; the message names the file and the row, and no data
+    set is left. BudgetError: one row does not fit the memory budget.
     """
     params = replace(params, **options) if params else IngestParams(**options)
     if not isinstance(source, Source):

@@ -67,10 +67,6 @@ class IngestParams:
     sparse : bool or None
         Whether X is stored as CSR; by default if the file is sparse (svmlight, CSR in npz), has at least 1,000
         columns, and stores at most a tenth of the entries.
-
-    Raises
-    ------
-    ParameterError : a value is out of range.
     """
 
     format: str | None = None

@@ -22,8 +22,7 @@ from ..base.types import MatrixLike
 from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges, write_dense
 from ..storage.csr import CsrRows
-from ..storage.pieces import RowsInPieces
-from ..storage.views import ChosenColumns, take_by_chunk
+from ..storage.views import ChosenColumns, RowsInPieces, take_by_chunk
 from .dataset import Dataset
 from .floats import not_finite
 from .frames import as_pandas, is_dask_collection
@@ -122,8 +121,6 @@ def labels_of(y: PointsLike) -> Any:
     """Return labels or weights in this process: dask collections computed, the target of a Dataset with its names.
 
     A Dataset with an official split is refused: its test labels would be learned.
-
-    Raises DataError: a Dataset without a target, or with an official split.
     """
     if isinstance(y, Dataset):
         require(y.split is None, "the data set has an official split, and labels of test rows among the others",
@@ -139,8 +136,6 @@ def labels_of(y: PointsLike) -> Any:
 
 def float_dtype(dtype: DTypeLike) -> np.dtype:
     """Return the type that values of `dtype` are read as: float64 for float64 and wider, float32 for other numbers.
-
-    Raises DataError: not a real number.
     """
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"X holds values of type {dtype}, expected real numbers", error=DataError,
@@ -171,10 +166,7 @@ def _refuse_not_finite(receipts: Sequence[Receipt], starts: Iterable[int], names
 
 
 def frame_dtype(dtypes: pd.Series) -> np.dtype:
-    """Return the one type of the columns of a table.
-
-    Raises DataError: a column is text, categorical, a date or an object; the message names the first ones.
-    """
+    """Return the one type of the columns of a table."""
     kinds = pd.api.types
     wrong = [f"{name!r} ({dtype})" for name, dtype in dtypes.items()
              if not (kinds.is_numeric_dtype(dtype) or kinds.is_bool_dtype(dtype)) or kinds.is_complex_dtype(dtype)

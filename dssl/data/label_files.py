@@ -77,10 +77,8 @@ def read_label_files(paths: Sequence[Path], identifiers: Identifiers | None = No
     Empty labels are ignored. identifiers : of the source, None if it has none. weight : the column of weights, which
     files may lack. Of several lines of a row one that has a weight counts.
 
-    Raises
-    ------
-    DataError : a file is not CSV with these columns; a line refers to no existing row; a row has two different labels
-        or weights; or no row has a label.
+    Raises DataError: a file is not CSV with these columns; a line refers to no existing row; a row
+    has two different labels or weights; or no row has a label.
     """
     lines = _some_lines(paths, None if identifiers is None else column_beside(identifiers.name), weight)
     identifiers_used = {line.name for line in lines if line.is_identifier}
@@ -136,9 +134,7 @@ def spelled_as(texts: Sequence[str], classes: Collection[str]) -> list[str]:
 def count_label_files(paths: Sequence[Path]) -> int:
     """Return an upper bound of the labeled rows, without knowing whether the source has identifiers.
 
-    Raises
-    ------
-    DataError : as for `read_label_files`, as far as it can be found without the source.
+    Raises DataError: as for `read_label_files`, as far as it can be found without the source.
     """
     lines = _some_lines(paths, ANY, None)
     numbered = [line for line in lines if not line.is_identifier]
@@ -146,10 +142,7 @@ def count_label_files(paths: Sequence[Path]) -> int:
 
 
 def _by_row(lines: Sequence[LabelLine], known: Mapping[str, Sequence[int]]) -> dict[int, LabelLine]:
-    """Return the line of each row, the first one with a weight if any has one.
-
-    Raises DataError: lines name no row, or several; another line of a row has a different label or weight.
-    """
+    """Return the line of each row, the first one with a weight if any has one."""
     _require_rows(lines, known)
     labels: dict[int, LabelLine] = {}
     relabeled, reweighed = list[str](), list[str]()

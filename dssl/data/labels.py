@@ -128,11 +128,6 @@ def choose_labels(blocks: CodeBlocks, *, count: int | None = None, per_class: in
     count : the number of random points, with at least one of each class. per_class : the number of points per class.
     fraction : `count` as a share of the points with a known label. Exactly one of the three is given.
     n_classes : the number of classes, if the codes may lack one. classes : their names, which errors say.
-
-    Raises
-    ------
-    ParameterError : not exactly one of the three is given, or a number is out of range. DataError : a class has too few
-        points; the message names it.
     """
     _exactly_one(count=count, per_class=per_class, fraction=fraction)
     census = _Census.of(blocks, random_state, CHOOSE)
@@ -232,10 +227,6 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
     blocks : codes; points with code -1 are never tested, since there is no label to compare with.
     count : the number of test points. fraction : a share of the points that can be tested. Exactly one is given.
     The test set has the class shares of the data to within one point, and every class keeps a training point.
-
-    Raises
-    ------
-    ParameterError : not exactly one of the two is given. DataError : there are too few points.
     """
     _exactly_one(count=count, fraction=fraction)
     census = _Census.of(blocks, random_state, SPLIT)
@@ -254,10 +245,6 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
 
 def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield for each block of an official split (0 training, 1 test) which points are tested, (n,) bool.
-
-    Raises
-    ------
-    DataError : the split has another value.
     """
     for official in blocks:
         require(bool(np.isin(official, (0, 1)).all()), error=DataError,
@@ -280,10 +267,6 @@ def sample_points(sizes: np.ndarray, count: int, random_state: int) -> Iterator[
     """Draw `count` of all points; yield for each block their ascending positions within the block.
 
     sizes : the number of points per block.
-
-    Raises
-    ------
-    DataError : there are fewer points.
     """
     total = int(sizes.sum())
     require(1 <= count <= total, f"{count} points asked for, from {total}", why="points are drawn once each",

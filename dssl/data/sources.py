@@ -26,12 +26,11 @@ from ..base.profiler import library
 from ..base.urls import STORES, hosts_alone, is_object_url, is_url, require_no_secret
 from ..storage import objects
 from ..storage.files import draft_of
-from .object_copies import copy_of, last_copy
 from .readers.compressed import OPENERS
 from .readers.formats import endings, folder_format, format_of_ending
 from .readers.manifolds import ManifoldParams, write_manifolds
 from .readers.npy import IdxReader, labels_beside, labels_name
-from .source_files import FileRecord, Source, joined, matching_paths, path_of
+from .source_files import FileRecord, Source, copy_of, joined, last_copy, matching_paths, path_of
 from .targets import target_of, whole_numbers
 
 MANIFOLDS = re.compile(r"manifolds:(\d+)x(\d+)(?::(\d+))?$")  # points, columns, seed
@@ -228,8 +227,6 @@ def _openml(name: str) -> Path:
 def table_of_frame(frame: pd.DataFrame, target: pd.Series | None,
                    name: str) -> tuple[np.ndarray, np.ndarray | None, list[str]]:
     """Return (X, y, names of the labels) of a pandas table; labels that are numbers as text become numbers.
-
-    Raise DataError if a feature is text.
     """
     for column in frame.columns:
         require(pd.api.types.is_numeric_dtype(frame[column]), error=DataError,

@@ -126,9 +126,6 @@ def _add_rows(X, present, high, low):
 def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, impute: bool,
                    readings: Mapping[int, Reading] | None = None) -> Columns:
     """Return the encoding of the columns of a whole file; readings : of columns of yes and no, or with a unit.
-
-    Raises DataError: all cells of a column are missing, so that it has no mean; its mean exceeds float64; it has more
-    than `MAX_LEVELS` levels, or as many as cells; or it is text with missing cells, and these are an error.
     """
     d = len(survey.present)
     empty = [column_label(names, j) for j in np.flatnonzero(survey.present == 0).tolist()]

@@ -17,11 +17,11 @@ from .readers.cell_text import (
     numbers,
     numbers_among,
     possible_formats,
+    side_numbers,
     trimmed_texts,
     truths,
 )
 from .readers.cells import Reading
-from .readers.sizes import side_numbers
 from .targets import number_texts
 
 
@@ -38,9 +38,7 @@ def as_read(table: pd.DataFrame, readings: Mapping[str | int, Reading], read: In
     readings : of the features, by name, or by number where they have none; a side of sizes is read from its column.
     read, decimal : how the file was read, and its decimal mark.
 
-    Raises
-    ------
-    CellError : a text is no number where there are numbers, or says neither yes nor no.
+    Raises CellError: a text is no number where there are numbers, or says neither yes nor no.
     """
     columns, format, missing = {}, number_format(read, decimal), read.missing_texts
     for number, (name, reading) in enumerate(readings.items()):

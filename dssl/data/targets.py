@@ -17,10 +17,7 @@ MAX_NAMES = 1 << 16  # classes of a text target; a column with more is an identi
 
 
 def target_values(y: np.ndarray, name: str) -> np.ndarray:
-    """Return a stored target as int64, float64, or objects: text, None where there is none.
-
-    Raises DataError: the type is none of these, or an integer does not fit 64 bits.
-    """
+    """Return a stored target as int64, float64, or objects: text, None where there is none."""
     if y.dtype.kind in "biu":
         require(y.dtype != np.uint64 or not len(y) or int(y.max()) < 1 << 63, f"{name} has labels of 2^63 and more",
                 why="labels are stored as signed 64-bit integers", fix="number the classes from 0", error=DataError)
@@ -43,8 +40,6 @@ def target_of(y: ArrayLike, n_rows: int) -> tuple[np.ndarray, list[str] | None]:
     """Return labels of one a row, in this process, as int64 or float64; text as codes of the names beside them.
 
     Missing labels (NaN, None, pandas.NA) are NaN among numbers and -1 among codes.
-
-    Raises DataError: y is not (n_rows,), mixes kinds, is neither numbers nor text, or infinite.
     """
     array = np.asarray(y)
     require(array.shape == (n_rows,), f"y has shape {array.shape}, X has {n_rows} rows", error=DataError,

@@ -225,7 +225,7 @@ class PointRegressor(RegressorMixin, PointEstimator):
         Raises
         ------
         DataError
-            No point has a target.
+            No point has a target; or of a learner on the graph one has no prediction.
         """
         target, predicted, weight = self._compared(X, y, sample_weight)
         return float(r2_score(target.coded, predicted.reshape(target.coded.shape), sample_weight=weight))

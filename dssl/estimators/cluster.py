@@ -3,7 +3,7 @@
 `ClusterKernelFeatures`: the virtual samples of that kernel, as a transformer of scikit-learn.
 """
 
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..base.digest import JsonObject, require_random_state
 from ..base.units import budget_of
 from ..data.scaling.scaling import ScalingKind, scaled
-from ..kernels.base import BaseKernels, Kernel
+from ..kernels.base import Kernel
 from ..kernels.cluster import ClusterBasis
 from ..kernels.cluster_params import basis_of
 from ..kernels.landmarks import LandmarkParams
@@ -22,25 +22,11 @@ from ..learners.linear.kernel_model import SampleModel, sample_model
 from ..learners.target.coding import Values
 from ..methods.cluster import CLUSTER_KERNEL, ClusterKernel, ClusterKernelParams, ClusterModel, basis_in
 from ..methods.step import Context
-from .arguments import PointsLike, PriorLike, WeightLike
-from .calibrated import CalibratedClassifier
+from .arguments import PointsLike, PriorLike, WeightLike, base_kernels
+from .classifier import CalibratedClassifier
 from .method import LinearEstimator
-from .points import KernelReader
+from .points import PointReader
 from .targets import prior_of, require_unequal
-
-
-class InKernel(Protocol):
-    """An estimator with a base kernel."""
-
-    kernel: str | Kernel
-    bandwidth: float | str | None
-    random_state: int
-
-
-def base_kernels(estimator: InKernel) -> BaseKernels:
-    """Return the base kernel of an estimator."""
-    bandwidth = estimator.bandwidth if isinstance(estimator.kernel, str) else None
-    return BaseKernels(estimator.kernel, {}, (bandwidth,), estimator.random_state)
 
 
 class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
@@ -210,7 +196,7 @@ class ClusterKernelSVC(CalibratedClassifier, LinearEstimator):
         return self.basis_.attributes
 
 
-class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelReader):
+class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PointReader):
     """The virtual samples of a cluster kernel of all points, as a transformer.
 
     A linear model on these features is a model in the cluster kernel. `fit(X)` takes
@@ -342,8 +328,8 @@ class ClusterKernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, K
         require_unequal(rows)
         self.scaling_ = self._scaling_of(X, rows, execution)
         rows = scaled(rows, self.scaling_, execution)
-        self.basis_ = basis_of(rows, self._kernel(rows), model.basis(budget_of(self.memory_budget)), np.arange(0),
-                               execution)
+        kernel, = base_kernels(self).on(rows)
+        self.basis_ = basis_of(rows, kernel, model.basis(budget_of(self.memory_budget)), np.arange(0), execution)
         samples = self.basis_.samples(model.transferred, 0)
         self.model_ = sample_model(samples, np.eye(samples.width), np.zeros(samples.width), Values())
         self.evidence_ = {**self.basis_.attributes, "features": samples.width}

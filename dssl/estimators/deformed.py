@@ -13,7 +13,7 @@ from ..execution.tasks import Execution
 from ..graph.knn_graph import KNNGraph
 from ..graph.regularizer import RegularizerParams
 from ..graph.weights.rules import KERNEL_WIDTH
-from ..kernels.base import BaseKernels, Kernel
+from ..kernels.base import Kernel
 from ..kernels.deformed import Eta
 from ..learners.class_prior import ClassWeight
 from ..learners.deformed import GraphCovariance
@@ -26,15 +26,14 @@ from ..methods.deformed.sections import DeformedKernelParams, DeformedModel, Rid
 from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .arguments import GraphLike, PointsLike, PriorLike, WeightLike
+from .arguments import GraphLike, PointsLike, PriorLike, WeightLike, base_kernels
 from .base import PointRegressor
-from .calibrated import CalibratedClassifier
+from .classifier import CalibratedClassifier
 from .method import SearchedEstimator
-from .points import KernelReader
 from .targets import prior_of
 
 
-class DeformedKernelEstimator(SearchedEstimator, KernelReader):
+class DeformedKernelEstimator(SearchedEstimator):
     """What estimators in a deformed kernel share; `LapSVC` describes the parameters."""
 
     method, vectorized = DEFORMED_SVM, ("regularizer__power", "eta", "C")
@@ -59,9 +58,8 @@ class DeformedKernelEstimator(SearchedEstimator, KernelReader):
 
     def _params(self) -> DeformedKernelParams:
         model = self.section(self.sections)
-        bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
         return DeformedKernelParams(
-            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state), learner=model.learner,
+            kernels=base_kernels(self), learner=model.learner,
             regularizer=self.group("regularizer"), n_landmarks=model.size(budget_of(self.memory_budget)), C=model.C,
             eta=model.eta, solver=SolverParams(tol=self.tol, random_state=self.random_state),
             random_state=self.random_state, prior=prior_of(model.class_prior, None),

@@ -67,7 +67,8 @@ def export_model(path: str | Path, model: Model, scaling: Scaling, calibration: 
         "feature_names": feature_names, "cells": cells, "coding": model.coding.name,
         "classes": model.coding.classes.tolist() if of_classes else None,
         "classes_dtype": model.coding.classes.dtype.str, "rejects": model.rejects,
-        "calibration": calibration.to_dict() if calibration is not None else known, "scaling": _scaling_kind(scaling),
+        "calibration": calibration.to_dict() if calibration is not None else known,
+        "scaling": scaling.kind if scaling.kind in ("none", "unit_norm") else "columns",
         "model": node, "n_values": model.n_columns}
     stored, _ = scaling.to_arrays()
     arrays |= {f"scaling.{name}": array for name, array in stored.items()}
@@ -108,11 +109,6 @@ def _is_exported(path: Path) -> bool:
     if path.suffix == ".zip":
         return MODULE in names_in_zip(path)
     return PRODUCER.encode() in bytes(read_file(path)[:64])  # an ONNX file begins with its producer
-
-
-def _scaling_kind(scaling: Scaling) -> str:
-    """Return "none", "unit_norm" or "columns": whether rows or columns are scaled."""
-    return scaling.kind if scaling.kind in ("none", "unit_norm") else "columns"
 
 
 def _unknown(what: str) -> DsslError:

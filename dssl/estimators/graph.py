@@ -24,7 +24,17 @@ from ..methods.graph.method import GRAPH_LEARNER
 from ..methods.step import Context
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Rows
-from .arguments import GraphLike, LabelsLike, NumbersLike, OtherModel, PointsLike, PriorLike, SizesLike, WeightLike
+from .arguments import (
+    GraphLike,
+    LabelsLike,
+    Learnable,
+    NumbersLike,
+    OtherModel,
+    PointsLike,
+    PriorLike,
+    SizesLike,
+    WeightLike,
+)
 from .base import PointRegressor
 from .method import SearchedEstimator
 from .soft_labels import SoftLabelsClassifier, SoftLabelsEstimator
@@ -101,34 +111,14 @@ class GraphClassifier(SoftLabelsClassifier, GraphEstimator):
 class GraphRegressor(PointRegressor, GraphEstimator):
     """A regressor on the graph."""
 
-    def score(self, X: PointsLike, y: LabelsLike | None = None, sample_weight: NumbersLike | None = None) -> float:
-        """Return the coefficient of determination over labeled points.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            The points.
-        y : array-like, shape (n,) or (n, c), or None
-            Their targets, as in `fit`; unlabeled points do not count.
-        sample_weight : array-like, shape (n,), or None
-            What each point counts; None is 1 each.
-
-        Returns
-        -------
-        float
-            R^2, of several targets their mean.
-
-        Raises
-        ------
-        DataError
-            No point has a target, or one of them has no prediction.
-        """
-        _, predicted, _ = self._compared(X, y, sample_weight)
+    def _compared(self, X: PointsLike, y: LabelsLike | None,
+                  sample_weight: NumbersLike | None) -> tuple[Learnable, np.ndarray, np.ndarray | None]:
+        target, predicted, weight = super()._compared(X, y, sample_weight)
         missing = int(np.isnan(predicted).reshape(len(predicted), -1).any(axis=1).sum())
         require(missing == 0, f"{missing} of {len(predicted)} points have no prediction", error=DataError,
                 why="their component of the graph has no label, and R^2 needs numbers",
                 fix="score the points whose prediction is a number")
-        return super().score(X, y, sample_weight)
+        return target, predicted, weight
 
 
 class OneSystemClassifier(GraphClassifier):

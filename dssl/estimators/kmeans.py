@@ -13,7 +13,7 @@ from ..base.units import budget_of
 from ..data.scaling.scaling import ScalingKind, scaled
 from ..graph.knn_graph import KNNGraph, graph_of
 from ..graph.regularizer import RegularizerParams
-from ..kernels.base import BaseKernels, Kernel
+from ..kernels.base import Kernel
 from ..learners.feature_maps import ETA, GRAPH_MAPS, FeatureMapParams
 from ..learners.kmeans import KMeansParams
 from ..learners.model import Model
@@ -26,12 +26,12 @@ from ..report.record import RunRecord
 from ..report.sections.data import data_section
 from ..report.sections.sample import clusters_section
 from ..selection.number_of_clusters import number_rule
-from .arguments import GraphLike, PointsLike
-from .points import KernelReader, PointPredictor
+from .arguments import GraphLike, PointsLike, base_kernels
+from .points import PointPredictor
 from .targets import require_unequal
 
 
-class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
+class KernelKMeans(ClusterMixin, PointPredictor):
     """k-means in the feature space of a kernel; new points get the nearest cluster.
 
     `fit(X)` takes any number of points and no labels. X is an array, a sparse matrix, a
@@ -243,6 +243,5 @@ class KernelKMeans(ClusterMixin, PointPredictor, KernelReader):
             name=self.feature_map, regularizer=self.group("regularizer"),  # type: ignore[arg-type]
             eta=self.eta, n_landmarks=self.n_landmarks, graph=self.group("graph"),  # type: ignore[arg-type]
             budget=budget_of(self.memory_budget), random_state=self.random_state)
-        bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
-        return ClustersParams(kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state),
-                              feature_map=feature_map, kmeans=start, rule=rule, baselines=())
+        return ClustersParams(kernels=base_kernels(self), feature_map=feature_map, kmeans=start, rule=rule,
+                              baselines=())

@@ -31,13 +31,12 @@ from ..selection.folds import GivenFolds, held_out_folds, require_folds
 from ..selection.laprls import MostProbable
 from ..storage.blocks import Rows
 from .arguments import Folds, GraphLike, PriorLike, WeightLike
-from .calibrated import CalibratedClassifier
+from .classifier import CalibratedClassifier
 from .method import SearchedEstimator
-from .points import KernelReader
 from .targets import prior_of
 
 
-class LapRLSEstimator(SearchedEstimator, KernelReader):
+class LapRLSEstimator(SearchedEstimator):
     """What both share; `LapRLSClassifier` describes the parameters."""
 
     method, vectorized = LAPRLS, PENALTIES

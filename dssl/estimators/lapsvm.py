@@ -12,7 +12,7 @@ from ..learners.laprls.penalties import Penalty
 from ..learners.losses import SmoothLoss, smooth_loss
 from ..methods.laprls.method import LAPSVM
 from .arguments import Folds, PriorLike, WeightLike
-from .calibrated import CalibratedClassifier
+from .classifier import CalibratedClassifier
 from .laprls import LapRLSEstimator
 
 

@@ -11,7 +11,7 @@ from ..methods.multiscale import MULTISCALE_KERNEL, MultiscaleKernelParams, Mult
 from ..methods.step import Context
 from .arguments import PriorLike, WeightLike
 from .base import PointRegressor
-from .calibrated import CalibratedClassifier
+from .classifier import CalibratedClassifier
 from .method import LinearEstimator
 from .targets import prior_of
 

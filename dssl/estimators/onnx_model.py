@@ -27,10 +27,7 @@ FIX = "export to a .zip, which NumPy alone predicts with, or fit LapSVC, LapRLSC
 
 
 def write_onnx(path: Path, described: JsonObject, arrays: dict[str, np.ndarray]) -> None:
-    """Write a model as `export_model` describes it.
-
-    Raises ParameterError: onnx is not installed, or the model is not of one kernel whose operators are standard.
-    """
+    """Write a model as `export_model` describes it."""
     node = described["model"]
     require(node["type"] == "kernel", f"a model of type {node['type']!r}, such as that of "
             "SemiSupervisedClassifier, cannot be written as ONNX", fix=FIX,

@@ -16,20 +16,17 @@ from ..data.frames import as_pandas, index_labels
 from ..data.inputs import header_of, in_order, rows_of
 from ..data.scaling.drift import Drift
 from ..data.scaling.out_of_range import warn_out_of_range
-from ..data.scaling.outliers import warn_outlier_rows
+from ..data.scaling.outliers import warn_outlier_rows, warn_unlike
 from ..data.scaling.scaling import Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled
-from ..data.scaling.units import warn_unlike
 from ..execution.current import current_execution
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
-from ..kernels.base import Kernel, kernel_from
 from ..knn.lists import Neighbors
 from ..learners.model import Model
 from ..storage.blocks import ArrayRows, Rows
-from .arguments import GraphLike, PointsLike
-from .groups import GroupedParams
+from .arguments import GraphLike, GroupedParams, PointsLike
 from .predict_to import predict_to_zarr
 
 
@@ -130,19 +127,6 @@ class PointReader(GroupedParams):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-class KernelReader(PointReader):
-    """What has a base kernel, given by its name and bandwidth, or as it is."""
-
-    kernel: str | Kernel
-    bandwidth: float | str | None
-    random_state: int
-
-    def _kernel(self, rows: Rows) -> Kernel:
-        """Return the base kernel."""
-        return kernel_from(self.kernel, self.bandwidth if isinstance(self.kernel, str) else None, rows=rows,
-                           random_state=self.random_state)
 
 
 class PointPredictor(PointReader):

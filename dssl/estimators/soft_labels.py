@@ -16,7 +16,7 @@ from ..learners.target.target import Classes, Target
 from ..selection.base_estimator import base_estimator_of
 from ..storage.blocks import Rows
 from .arguments import GraphLike, LabelsLike, Learnable, NumbersLike, OtherModel, PointsLike
-from .calibrated import CalibratedClassifier
+from .classifier import CalibratedClassifier
 from .method import MethodEstimator
 
 

@@ -24,8 +24,6 @@ from .arguments import Learnable, NumbersLike, PriorLike, SizesLike
 
 def classes_of(y: MatrixLike, unlabeled: object, n: int, *, occurs: bool = True) -> Classes:
     """Return the labels of n points; occurs : whether a marker that does not occur is refused, several warned of.
-
-    Raises DataError: y is of another length, or its labels are of no one kind; see `encode_labels`.
     """
     column = getattr(y, "shape", ())[1:] == (1,)
     codes, names = encode_labels(column_or_1d(y, warn=True) if column else y, unlabeled, occurs=occurs)
@@ -89,9 +87,6 @@ def quantities_of(y: MatrixLike, unlabeled: Any, n: int, *, warns: bool = False)
     """Return the targets of n points, (l, c) of those without NaN.
 
     warns : whether to warn of points that have some of several targets only, as a fit does.
-
-    Raises DataError: y is of another length, holds infinite values, values beyond `LARGEST_VALUE` or no number, or
-    integers with an unnamed -1.
     """
     extension: Any = y if pd.api.types.is_extension_array_dtype(getattr(y, "dtype", None)) else None
     try:
@@ -144,8 +139,6 @@ def _number(unlabeled: Any) -> float:
 
 def weighed(target: Learnable, sample_weight: NumbersLike | None, n: int) -> tuple[Learnable, np.ndarray | None]:
     """Return the target without the points of weight 0, and the weights (l,) of the others; None where none are given.
-
-    Raises DataError: not one weight a point, or one of a labeled point that is negative or not finite, which is named.
     """
     if sample_weight is None:
         return target, None

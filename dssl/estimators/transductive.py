@@ -10,7 +10,7 @@ from ..base.errors import explain, require
 from ..base.units import budget_of
 from ..data.scaling.scaling import ScalingKind
 from ..execution.tasks import Execution
-from ..kernels.base import BaseKernels, Kernel
+from ..kernels.base import Kernel
 from ..kernels.landmarks import LandmarkParams
 from ..learners.class_prior import ClassWeight
 from ..learners.linear.kernel_model import KernelModel
@@ -19,14 +19,13 @@ from ..methods.step import Context
 from ..methods.transductive.method import TRANSDUCTIVE, TransductiveModel
 from ..methods.transductive.steps import TransductiveKernelParams
 from ..storage.blocks import Rows
-from .arguments import GraphLike, PriorLike, SizesLike, WeightLike
-from .calibrated import ClassifierCalibratedOnRequest
+from .arguments import GraphLike, PriorLike, SizesLike, WeightLike, base_kernels
+from .classifier import ClassifierCalibratedOnRequest
 from .method import SearchedEstimator
-from .points import KernelReader
 from .targets import prior_of
 
 
-class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelReader):
+class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator):
     """Transductive support vector machine by deterministic annealing.
 
     The labels of unlabeled points are variables of the optimization: the boundary has a
@@ -164,9 +163,8 @@ class TransductiveSVC(ClassifierCalibratedOnRequest, SearchedEstimator, KernelRe
 
     def _params(self) -> TransductiveKernelParams:
         model = self.section(TransductiveModel)
-        bandwidth = self.bandwidth if isinstance(self.kernel, str) else None
         return TransductiveKernelParams(
-            kernels=BaseKernels(self.kernel, {}, (bandwidth,), self.random_state),
+            kernels=base_kernels(self),
             penalties=(model.penalties,), landmarks=model.landmarks, budget=budget_of(self.memory_budget),
             probability=self.probability, prior=prior_of(self.class_prior, self.class_sizes),
             weight=ClassWeight.of(self.class_weight), random_state=self.random_state)

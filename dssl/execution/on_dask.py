@@ -212,7 +212,7 @@ class OnDask(Execution):
         if not rows.held:
             return rows
         height = max(1, SHARED_CHUNK // rows.row_bytes)
-        from ..storage.pieces import write_sparse
+        from ..storage.views import write_sparse
 
         parts = self.scratch()
         return write_sparse(rows, parts, height) if rows.is_sparse else write_dense(rows, parts, "rows", height)

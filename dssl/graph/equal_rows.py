@@ -79,9 +79,8 @@ def _bits(values: np.ndarray, first: int) -> np.ndarray:
 def hash_rows(block: Matrix, first: int = 0) -> np.ndarray:
     """Return one hash a row, (b,) uint64, of a block of rows, dense or CSR; equal rows have equal hashes.
 
-    Raises
-    ------
-    DataError : a value is NaN or infinite; `first` is the number of the block's first row, for the message.
+    Raises DataError: a value is NaN or infinite; `first` is the number of the block's first row,
+    for the message.
     """
     if isinstance(block, np.ndarray):
         return _hash_dense_rows(_bits(block, first))
@@ -114,17 +113,6 @@ def hashed_row_bytes(row_bytes: int) -> int:
     return 4 * row_bytes + 80
 
 
-def hashed_rows(n: int, row_bytes: int, budget: int) -> int:
-    """Return the rows of a task's block."""
-    each = hashed_row_bytes(row_bytes)
-    return min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each))
-
-
-def buckets_of(n: int, row_bytes: int, budget: int) -> int:
-    """Return the number of buckets, such that their hashes, or rows if all are compared, take half the budget."""
-    return max(1, -(-2 * n * max(BUCKET_BYTES, 6 * row_bytes + 60) // budget))
-
-
 @dataclass(frozen=True)
 class EqualRows:
     """Blocks of `height` rows, buckets of hashes, and the parts of each step.
@@ -145,8 +133,11 @@ class EqualRows:
 
     @classmethod
     def within(cls, rows: Rows, budget: int, parts: Parts) -> "EqualRows":
-        size = len(rows), rows.row_bytes, budget
-        return cls(rows, hashed_rows(*size), buckets_of(*size), parts)
+        n, each = len(rows), hashed_row_bytes(rows.row_bytes)
+        height = min(rows_that_fit(budget, each, n), max(1, BLOCK_BYTES // each))
+        # The hashes of a bucket, or its rows if all are compared, take half the budget.
+        n_buckets = max(1, -(-2 * n * max(BUCKET_BYTES, 6 * rows.row_bytes + 60) // budget))
+        return cls(rows, height, n_buckets, parts)
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -359,7 +350,7 @@ def find_equal_rows(rows: Rows, execution: Execution, parts: Parts) -> EqualRows
     """Write the vertex of each row as the shared array `vertex` (n,); return None if all rows are distinct.
 
     Vertices are numbered in the order of their first rows, which `blocks` yields. A task holds two blocks of rows in
-    two forms each (`hashed_rows`), or a bucket.
+    two forms each, or a bucket.
 
     Raises DataError: values that are not finite numbers. BudgetError: not one row fits.
     """

@@ -25,7 +25,7 @@ from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian
-from .regularizer import FORMED_SECONDS, LaplacianKind, system_cost
+from .regularizer import FORMED_SECONDS, LaplacianKind, require_laplacian, system_cost
 from .weights.build import read_graph
 
 MAX_FACTORED = 2_000  # vertices, up to which the matrix of each ridge is factored
@@ -54,8 +54,7 @@ class FunctionParams:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
-                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require_laplacian(self.laplacian)
         require(1e-12 <= self.tol < 1, f"tol={self.tol!r}, expected 1e-12 <= tolerance < 1",
                 why="it is relative to the diagonal", fix="use 0.1, which leaves errors far below it, or 1e-3 for more")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",

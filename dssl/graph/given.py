@@ -27,10 +27,6 @@ LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
 
 def checked_weights(W: sp.sparray | sp.spmatrix, n: int) -> sp.csr_array:
     """Return given weights (n, n) as float64 CSR with sorted indices, without diagonal and stored zeros.
-
-    Raises
-    ------
-    DataError : not sparse, of another shape, negative, not finite, not symmetric, or without any edge.
     """
     require(sp.issparse(W) and W.dtype.kind in "biuf", error=DataError,
             what=f"the weights are {type(W).__name__} of {getattr(W, 'dtype', 'no dtype')}, expected a sparse matrix",
@@ -82,16 +78,9 @@ def warn_full(attributes: JsonObject, stacklevel: int = 4) -> None:
 def checked_neighbors(lists: Neighbors | Sequence[ArrayLike], n: int | None = None) -> Neighbors:
     """Return given neighbor lists as Neighbors, ascending by (distance, id), in the dtype of their distances.
 
-    Parameters
-    ----------
     lists : Neighbors, or (ids, distances), both (n, k). A point's own id at distance 0 is dropped;
         shorter lists are padded with id -1 at distance infinity.
     n : the required number of points, or None.
-
-    Raises
-    ------
-    ParameterError : neither form. DataError : shapes, ids that are not row numbers, a neighbor named twice, or
-        distances that are negative or not finite.
     """
     if isinstance(lists, Neighbors):
         lists = (lists.indices, lists.distances)
@@ -135,10 +124,6 @@ def _shown(values: np.ndarray, entries: np.ndarray) -> str:
 
 def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neighbors:
     """Return the entries `keep` (n, k) bool of neighbor lists, ascending by (distance, id), padded with -1.
-
-    Raises
-    ------
-    DataError : nothing is kept, or a list names a neighbor twice.
     """
     distances = np.where(keep, distances, np.inf).astype(distances.dtype, copy=False)
     ids = np.where(keep, ids, NO_NEIGHBOR)

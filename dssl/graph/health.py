@@ -16,8 +16,8 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..knn.lists import Neighbors
 from ..storage.blocks import ArrayRows, Arrays, MemoryParts, Parts, PartWriter, Receipt, Rows, row_ranges
-from .components.arrays import ComponentArrays
-from .components.stored import components_cost, find_components
+from .components import components_cost, find_components
+from .union_find import ComponentArrays
 from .vertices import VertexRows, Vertices
 from .weights.build import BLOCK_ROWS, block_rows, read_weights
 
@@ -135,8 +135,6 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
 
     Points are counted with duplicates; degrees, edges and homophily are those of vertices.
 
-    Parameters
-    ----------
     weights : of the vertices, as `weigh` writes them.
     labeled : the numbers of the labeled points.
     codes : their classes, for homophily: the share of edges between labeled points within one class.

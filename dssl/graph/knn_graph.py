@@ -310,10 +310,6 @@ def graph_of(rows: Rows, params: KNNGraph, execution: Execution, given: Graph | 
     """Return the graph of rows (n, d), readable by every task: the given one, or one made by `params`.
 
     given : a `Graph`, or what `Graph.of` takes; lists get the weights of `params`.
-
-    Raises
-    ------
-    DataError : a graph of another number of points; see also `Graph.of` and `KNNGraph.build`.
     """
     if given is None:
         return params.of_scaled(rows, execution)

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -21,6 +21,12 @@ from .weights.build import read_graph
 LaplacianKind = Literal["normalized", "unnormalized"]
 # Measured on one core: of a weight, to form the matrix; of a vertex, to prepare a hierarchy or eigenvectors of it.
 FORMED_SECONDS = 5e-7
+
+
+def require_laplacian(kind: str) -> None:
+    """Raise ParameterError unless there is a Laplacian of this kind."""
+    require(kind in get_args(LaplacianKind), f"laplacian={kind!r}", why="no other Laplacian is defined",
+            fix="choose normalized or unnormalized")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +65,7 @@ class RegularizerParams:
     power: int = 2
 
     def __post_init__(self) -> None:
-        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
-                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require_laplacian(self.laplacian)
         number = isinstance(self.ridge, Real) and not isinstance(self.ridge, bool)
         require(number and 0 < self.ridge < float("inf"), f"ridge={self.ridge!r}, expected a number > 0",
                 why="without a ridge a constant function costs nothing, and the kernel of a component is singular",

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..base.digest import JsonObject, require_random_state
-from ..base.errors import require
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..solvers.eigen import EigenMethod, lowest_eigenpairs
@@ -13,7 +12,7 @@ from ..solvers.warm_start import extended
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .functions import laplacian_of
 from .graph import Graph, require_graph
-from .regularizer import LaplacianKind
+from .regularizer import LaplacianKind, require_laplacian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +42,7 @@ class SpectrumParams:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        require(self.laplacian in ("normalized", "unnormalized"), f"laplacian={self.laplacian!r}",
-                why="no other Laplacian is defined", fix="choose normalized or unnormalized")
+        require_laplacian(self.laplacian)
         require_random_state(self.random_state)
 
 

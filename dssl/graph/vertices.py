@@ -161,10 +161,6 @@ def find_vertex_rows(rows: Rows, execution: Execution, parts: Parts) -> VertexRo
 
     Rows are equal if all their values are. If no rows are equal, they are read once, and only hashes are written, which
     are removed at the end.
-
-    Raises
-    ------
-    DataError : not two-dimensional, no rows, or values that are not finite numbers. BudgetError : not one row fits.
     """
     require(len(rows.shape) == 2 and len(rows) > 0 and rows.dtype.kind in "biuf",
             f"X has shape {rows.shape} and dtype {rows.dtype}, expected (n_points, n_features) of numbers",

@@ -204,16 +204,10 @@ def kernel_from(name: str | Kernel, bandwidth: float | str | None = None, *,
                 rows: Rows | np.ndarray | None = None, random_state: int = 0, **parameters: object) -> Kernel:
     """Return the kernel with this name and these parameters; a kernel or function is returned as it is.
 
-    Parameters
-    ----------
     name : one of `KERNELS`, or any function (X, Z) -> block.
     bandwidth : in units of the features; "median" is the `median_bandwidth` of `rows`, "0.5*median" or None half of it.
     rows : points for the median.
     parameters : the other fields of the kernel, such as degree, scale, offset.
-
-    Raises
-    ------
-    ParameterError : an unknown name, a parameter the kernel does not have, or a median without rows.
     """
     if not isinstance(name, str):
         require(callable(name), f"kernel={name!r} is neither a name nor a function",
@@ -284,11 +278,6 @@ def median_bandwidth(rows: Rows | np.ndarray | None, random_state: int, sample: 
     """Return the median distance of two different points, over a random sample of rows.
 
     Duplicates do not count. O(sample^2 d) time, 8 sample^2 / 2 bytes, or 40 sample^2 / 2 for sparse points.
-
-    Raises
-    ------
-    DataError : points that are not finite, or all sampled points equal, as a single one is; or a median that is no
-        bandwidth, or none of its multiples.
     """
     points = as_rows(rows)
     ids = median_sample(len(points), random_state, sample)

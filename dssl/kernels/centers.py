@@ -169,9 +169,8 @@ def kmeans_centers(rows: Rows, count: int, random_state: int, execution: Executi
 
     Memory of a task: `lloyd_bytes`; seeding takes 3 times its sample. O(n s d) time a pass.
 
-    Raises
-    ------
-    BudgetError : the centers do not fit the execution's memory budget. DataError : a value is not finite.
+    Raises BudgetError: the centers do not fit the execution's memory budget. DataError: a value is
+    not finite.
     """
     n, d = rows.shape
     height = lloyd_height(rows, count, execution.memory_budget)

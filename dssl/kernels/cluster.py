@@ -240,11 +240,6 @@ def cluster_basis(rows: Rows, kernel: Kernel, points: Matrix, rank: int | None, 
     projection of U onto the span of the landmarks.
 
     Time: exact degrees, and `n s (d + s) + s^3`. Memory: `basis_bytes`, and two blocks of an eighth of the budget each.
-
-    Raises
-    ------
-    BudgetError : landmarks do not fit. DataError : K is not finite, or is the identity, because the bandwidth is far
-    below all distances.
     """
     n = len(rows)
     s = points.shape[0]

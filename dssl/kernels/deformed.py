@@ -131,25 +131,13 @@ def landmark_deformation(kernel: Kernel, X_S: Rows | MatrixLike, inverse_at_land
                          eta: float) -> DeformedKernel:
     """Return the kernel of eq. 6, K(x, z) - eta k_S(x)' (A + eta K_SS)^-1 k_S(z), with A = Q^+ at the landmarks.
 
-    Parameters
-    ----------
     X_S : the landmarks, shape (s, d): Rows, an array or a sparse matrix.
     inverse_at_landmarks : A = Q^+_SS, shape (s, s), symmetric positive semi-definite.
     eta : weight of the regularizer; 0 returns K itself.
 
-    Returns
-    -------
-    DeformedKernel; s^3/3 flops and 3 s^2 floats to make.
-
-    Raises
-    ------
-    ParameterError : eta < 0 or not finite.
-    DataError : shapes, NaN, asymmetry, or A + eta K_SS that is not positive definite even with jitter.
-
-    Notes
-    -----
-    For a positive definite A this is the printed form with Q_hat = A^+. If A has a null direction v, as without a ridge
-    for a component inside S, it is the limit for A + e I: v'h = 0, which the printed form does not penalize.
+    s^3/3 flops and 3 s^2 floats. For a positive definite A this is the printed form with
+    Q_hat = A^+. If A has a null direction v, as without a ridge for a component inside S, it is
+    the limit for A + e I: v'h = 0, which the printed form does not penalize.
 
     References
     ----------
@@ -195,12 +183,7 @@ def factor_positive(B: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _symmetric(what: str, M: ArrayLike, n: int) -> np.ndarray:
-    """Return M as a float64 array that is exactly symmetric.
-
-    Raises
-    ------
-    DataError : another shape than (n, n), values that are not finite, or asymmetry beyond rounding.
-    """
+    """Return M as a float64 array that is exactly symmetric."""
     M = np.asarray(M, np.float64)
     require(M.shape == (n, n), f"{what} has shape {M.shape}, expected ({n}, {n})", error=DataError,
             why="it has one row and one column for each point",

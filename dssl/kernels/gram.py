@@ -26,10 +26,6 @@ def block_rows(kernel: Kernel, X: Rows, n_points: int, budget_bytes: int, *, ker
     """Return how many rows of X fit in one block against `n_points` points; the formula is at the head of this file.
 
     sparse_entries : number of entries of the points Z if these are sparse.
-
-    Raises
-    ------
-    BudgetError : the points Z and one row do not fit.
     """
     per_row = block_row_bytes(kernel, X, n_points, sparse_entries)
     held = held_points_bytes(X, n_points, sparse_entries)
@@ -58,12 +54,7 @@ def entries_of(points: Matrix) -> int | None:
 
 
 def kernel_block(kernel: Kernel, X: Matrix, Z: Matrix) -> np.ndarray:
-    """Return K(X, Z), shape (n, m), of dense or sparse points.
-
-    Raises
-    ------
-    DataError : the kernel returned another shape.
-    """
+    """Return K(X, Z), shape (n, m), of dense or sparse points."""
     block = kernel(X, Z)
     pairs = (X.shape[0], Z.shape[0])
     require(not sparse.issparse(block), f"kernel {kernel!r} returned a {type(block).__name__}", error=DataError,

@@ -154,10 +154,6 @@ def column_width(n: int, powers: Sequence[int], block_columns: int, budget: int,
     """Return how many columns a task solves within the budget beside the arrays of the solver.
 
     started : whether there are previous columns as a start.
-
-    Raises
-    ------
-    BudgetError : the solver's arrays and one column do not fit.
     """
     per_column = n * (8 * (len(stored_factors(powers)) + 1 + started) + 60)
     return rows_that_fit(budget, per_column, block_columns, fixed_bytes=solver_bytes)
@@ -167,10 +163,6 @@ def product_rows(n: int, s: int, powers: Sequence[int], budget: int) -> int:
     """Return how many rows of the factors a task multiplies: whole chunks if they fit.
 
     There are at most 8 tasks where memory allows it.
-
-    Raises
-    ------
-    BudgetError : one row and the products (s, s) do not fit.
     """
     height = rows_that_fit(budget, 8 * s * len(stored_factors(powers)), n, fixed_bytes=8 * s * s * len(powers))
     if height < min(ROW_CHUNK, n):
@@ -250,18 +242,12 @@ def inverse_at_landmarks(R: sp.csr_matrix, landmarks: np.ndarray, powers: Sequen
                          execution: Execution | None = None) -> LandmarkInverse:
     """Return `(R^-p)_SS` for each power p, the covariance that the graph puts on the landmarks.
 
-    Parameters
-    ----------
     R : sparse matrix, shape (n, n); `L + ridge I` or `L_norm + ridge I` (then `vector` is the root of the degrees).
         With ridge 0 the pseudo-inverse.
     landmarks : array of s distinct vertex numbers.
     form : "energy", positive semi-definite, with an error of at most twice the tolerance of the solver times the root
         of `Q^+_ii Q^+_jj` for p = 1 (Theorem 4.2); or "restriction", the rows S of the solutions, with half that error,
         p solves a column and no factor of size n x s.
-
-    Raises
-    ------
-    NotConverged : a column ended above the tolerance. ParameterError : the landmarks or a power are not usable.
 
     References
     ----------

@@ -177,21 +177,12 @@ def choose_landmarks(rows: Rows, kernel: Kernel, count: int, params: LandmarkPar
                      preferred: np.ndarray | None = None) -> Landmarks:
     """Return `count` landmarks of the rows (n, d) in their order; fewer if some are equal.
 
-    Parameters
-    ----------
     kernel : for the leverage scores.
     count : `landmark_count`.
     preferred : numbers of the labeled rows, for uniform landmarks by the rules "sqrt" and "auto".
 
-    Notes
-    -----
     The result does not depend on the number of threads or workers. Centers of k-means are dense float64. Memory: s
     rows, and that of `leverage_rows` or `kmeans_centers`.
-
-    Raises
-    ------
-    ParameterError : the count or a preferred row is not among the rows. DataError : a landmark is not finite.
-    BudgetError : the landmarks and one row do not fit the memory budget.
     """
     n = len(rows)
     require(1 <= count <= n, f"count={count} landmarks of {n} rows", why="landmarks are selected without replacement",

@@ -76,8 +76,6 @@ def leverage_of_block(kernel: Kernel, X: Matrix, J: Matrix, factor: np.ndarray, 
                       in_pilot: np.ndarray) -> np.ndarray:
     """Return the approximate scores of one block, shape (b,), between `MIN_SCORE` and 1.
 
-    Parameters
-    ----------
     X, J : points (b, d) and the pilot (q, d), dense or sparse.
     factor : (q, q), lower Cholesky factor of K_JJ + nu I.
     weight : q / n.
@@ -168,11 +166,6 @@ def leverage_rows(rows: Rows, kernel: Kernel, count: int, random_state: int,
 
     The pilot has `q = min(n, 2 s, 2000)` rows. O(q^3 + n q (q + d)) time. Memory of a task in bytes: 40 q^2 for the
     pilot's factor; then that of a kernel block against q points, and 8 q^2 + 56 a row of it.
-
-    Raises
-    ------
-    BudgetError : the pilot does not fit the execution's memory budget.
-    DataError : the kernel of the pilot is not finite, or not positive semi-definite.
     """
     n = len(rows)
     q = min(n, 2 * count, PILOT)

@@ -307,11 +307,6 @@ def multiscale_map(rows: Rows, params: MultiscaleParams, labeled: np.ndarray, ex
     Warns
     -----
     UserWarning : the second eigenvalue is below the threshold at the first scale already.
-
-    Raises
-    ------
-    BudgetError : the landmarks do not fit. DataError : points are not finite, or all equal; there are more than
-    `MAX_SCALES` scales; no landmarks are joined at any.
     """
     begin, (n, d) = time.perf_counter(), rows.shape
     require(n >= 2, f"{n} point, n_samples={n}", error=DataError, why="a graph has two points or more",

@@ -48,20 +48,10 @@ class Whitening:
 def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
     """Return T = U E^-1/2 of K_ss = U E U' without the eigenvalues below `cutoff` times the largest.
 
-    Parameters
-    ----------
-    K_ss : ndarray, shape (s, s)
-        Gram matrix of the landmarks, in float64: the rounding of float32 is a thousand times the cutoff.
+    K_ss : (s, s), the Gram matrix of the landmarks, in float64: the rounding of float32 is a thousand times the cutoff.
     cutoff : relative eigenvalue, between 0 and 1; smaller eigenvalues are dropped.
 
-    Returns
-    -------
-    Whitening; O(s^3) time, 24 s^2 bytes beside K_ss.
-
-    Raises
-    ------
-    DataError : K_ss is not square, finite and symmetric, is zero, or has a negative eigenvalue beyond rounding.
-    ParameterError : the cutoff is not between 0 and 1.
+    O(s^3) time, 24 s^2 bytes beside K_ss.
     """
     require(is_real(cutoff) and 0 < cutoff < 1,
             f"cutoff={cutoff!r}, expected a number above 0 and below 1",

@@ -19,10 +19,6 @@ VALUES_AT_ONCE = 1 << 10  # of these, with an array beside them
 
 def as_points(X: MatrixLike, dtype: DTypeLike = np.float64) -> Matrix:
     """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied.
-
-    Raises
-    ------
-    DataError : `X` does not have two dimensions, or is not numeric.
     """
     points: Any = as_csr(X) if sparse.issparse(X) else np.asarray(X)
     require(points.ndim == 2 and points.dtype.kind in "biuf",
@@ -43,8 +39,6 @@ def require_finite(points: Matrix, what: str) -> None:
 
 def matching_points(X: MatrixLike, Z: MatrixLike, dtype: DTypeLike = np.float64) -> tuple[Matrix, Matrix]:
     """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z.
-
-    Raises DataError : they have different numbers of features.
     """
     points = as_points(X, dtype)
     others = points if X is Z else as_points(Z, dtype)

@@ -35,8 +35,6 @@ def proximal_step(G: np.ndarray, lowered: np.ndarray, eta: float, threshold: flo
                   rank: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Return T (r + a, k) with U_new = [U, zeta] T, the eigenvalues (k,) of Z_new, descending, and the relative change.
 
-    Parameters
-    ----------
     G : (r + a, r + a), the Gram matrix of [U, zeta]. U need not be orthonormal; U_new is.
     lowered : (r,), Z = U diag(lowered) U'.
 

@@ -262,15 +262,8 @@ def stochastic_eigensystem(rows: Rows, kernel: Kernel, degrees: np.ndarray, para
 
     A step takes O(n (d a + (r + a)^2)) time; memory: `stochastic_bytes`.
 
-    Parameters
-    ----------
     rows : (n, d), dense or sparse. kernel : `RBF` or `LaplacianKernel`. degrees : (n,), D, positive.
     parts : of finished steps and the result, where a killed run resumes; scratch by default.
-
-    Raises
-    ------
-    ParameterError : the kernel has no random Fourier features. DataError : the shapes do not match, a point is not
-    finite, a degree is not positive, or no eigenvalue is above the threshold. BudgetError : a row does not fit.
     """
     n = len(rows)
     require_fourier(kernel)
@@ -334,10 +327,10 @@ def stochastic_bytes(rows: Rows, n_features: int, rank: int, budget: int, *, hel
         DRIVER_SQUARES * square, 16 * d * n_features, tasks * (block + fixed_bytes(d, n_features, b)))
 
 
-def rank_that_fits(rows: Rows, n_features: int, budget: int, *, held: bool = True, tasks: int = 1) -> int:
+def rank_that_fits(rows: Rows, n_features: int, budget: int, *, tasks: int = 1) -> int:
     """Return the largest rank, at most n, that fits the budget; raise BudgetError if not even 1 does."""
     def needed(rank: int, budget: int) -> int:
-        return stochastic_bytes(rows, n_features, rank, budget, held=held, tasks=tasks)
+        return stochastic_bytes(rows, n_features, rank, budget, tasks=tasks)
 
     smallest = budget
     while needed(1, smallest) > smallest:  # blocks grow with the budget, but less

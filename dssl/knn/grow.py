@@ -40,7 +40,6 @@ from .exact.blocks import (
 )
 from .exact.inverted_index import SparsePoints, inverted_seconds, measured_row_bytes, point_rows
 from .exact.pairs import pair_ns, pair_points
-from .heap import EMPTY
 from .lists import Neighbors
 from .metric import (
     CHECK_BYTES,
@@ -57,10 +56,11 @@ from .metric import (
     stored_distances,
     stored_metric,
 )
-from .partitioned.join_tasks import within
 from .partitioned.sizes import partitioned_seconds
+from .partitioned.tasks import within
 from .recall import certify_recall, truth_cost
 from .search import NeighborParams, find_neighbors
+from .squared_distances import EMPTY
 
 ENTRY_BYTES = 120  # of an entry while two lists are merged: ids, distances and order
 ANCHOR_ROWS = 1 << 16  # lists of new rows that are read at a time to extend the permutation
@@ -70,8 +70,6 @@ def merged(ids: np.ndarray, distances: np.ndarray, new_ids: np.ndarray, squared:
            measure: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Merge lists with new neighbors; return ids (q, k), distances (q, k) float32, and which lists changed (q,) bool.
 
-    Parameters
-    ----------
     ids, distances : (q, k_old), ascending by (distance, id); the distance in float64, before it is rounded to float32.
     new_ids, squared : (q, m), likewise, with squared distances in float64; `EMPTY` and infinite without a neighbor.
     measure : returns the squared distances (r, k_old) in float64 of the old entries of some rows (r,). It is called for
@@ -164,8 +162,6 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
                    parts: Parts | None = None) -> Neighbors:
     """Return the neighbors of rows (n, d); the first rows are those of `base`, the others were appended.
 
-    Parameters
-    ----------
     X : finite numbers; the first `len(base)` rows have the values that they had when `base` was made.
     base : their neighbor lists, of any search. The lists of an exact search become those of an exact search of all
         rows, to the bit. Lists of an approximate search are updated exactly, and their recall is certified again; if
@@ -180,9 +176,8 @@ def grow_neighbors(X: Rows, base: Neighbors, params: NeighborParams, execution: 
         without `grown` if all rows were searched again. A permutation `order` is extended: each new row follows its
         nearest old row.
 
-    Raises
-    ------
-    ParameterError, DataError : X has fewer rows than `base`, another metric or too few neighbors; see also `neighbors`.
+    Raises ParameterError, DataError: X has fewer rows than `base`, another metric or too few
+    neighbors; see also `neighbors`.
     """
     k, metric, n, n_old = params.n_neighbors, params.distance, len(X), len(base)
     check_shape(X, k)

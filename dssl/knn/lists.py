@@ -15,7 +15,7 @@ from ..execution.tasks import Execution
 from ..storage.blocks import ArrayRows, Parts, Rows, write_dense
 from ..storage.foreign_zarr import publish_array
 from ..storage.store import StoredParts
-from ..storage.views import FirstColumns
+from ..storage.views import ChosenColumns
 
 LIST_ROWS = 1 << 16  # lists in one chunk
 
@@ -113,7 +113,7 @@ class Neighbors:
 
     def first(self, k: int) -> "Neighbors":
         """Return the neighbor lists of the first k neighbors of each row."""
-        return Neighbors(FirstColumns(self.id_rows, k), FirstColumns(self.distance_rows, k),
+        return Neighbors(ChosenColumns(self.id_rows, slice(k)), ChosenColumns(self.distance_rows, slice(k)),
                          {**self.attributes, "n_neighbors": k}, self.order)
 
     def shared(self, execution: Execution) -> "Neighbors":

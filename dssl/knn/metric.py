@@ -13,8 +13,7 @@ from ..base.plugins import Registry
 from ..base.types import Matrix
 from ..storage.blocks import Rows
 from ..storage.csr import largest_of_rows
-from .binary_metrics import BINARY_METRICS
-from .distribution_metrics import DISTRIBUTION_METRICS
+from .domain_metrics import BINARY_METRICS, DISTRIBUTION_METRICS
 from .embedded_metrics import (
     Correlation,
     CosineDistance,
@@ -64,10 +63,7 @@ class MetricParams(dict[str, MetricValue]):
 
     @classmethod
     def of(cls, given: object) -> "MetricParams | None":
-        """Return what is given for `metric_params`; None where that is None or empty.
-
-        Raises ParameterError: it is no mapping by names, or a value is neither a number nor an array.
-        """
+        """Return what is given for `metric_params`; None where that is None or empty."""
         if given is None or isinstance(given, cls):
             return given or None
         require(isinstance(given, Mapping) and all(isinstance(name, str) for name in given),
@@ -104,12 +100,7 @@ def pair_metric_of(metric: AnyMetric) -> PairMetric | None:
 
 
 def metric_with(metric: str | Callable[..., float], metric_params: MetricParams | None) -> AnyMetric:
-    """Return a metric with its parameters: the name or the function itself where it has none.
-
-    Raises
-    ------
-    ParameterError : there is no such metric, or no such parameter of it; one is missing, or out of range.
-    """
+    """Return a metric with its parameters: the name or the function itself where it has none."""
     given: Mapping[str, Any] = metric_params or {}
     if callable(metric):
         of_function(metric)
@@ -175,12 +166,7 @@ def measured_itemsize(dtype: np.dtype, metric: AnyMetric) -> int:
 
 
 def stored_distances(squared: np.ndarray) -> np.ndarray:
-    """Return the roots of squared distances (q, k) float64 as float32, the form of the lists.
-
-    Raises
-    ------
-    DataError : a distance overflows float32, or most of them would round to zero, as between duplicates.
-    """
+    """Return the roots of squared distances (q, k) float64 as float32, the form of the lists."""
     distances = np.sqrt(squared)
     with np.errstate(over="ignore", under="ignore"):
         stored = distances.astype(np.float32)
@@ -213,10 +199,6 @@ def check_shape(X: Rows, n_neighbors: int) -> None:
 
 def check_block(block: Matrix, first: int, metric: AnyMetric) -> float:
     """Return the largest of the absolute values of a block of rows from number `first` on, 0 where they are integers.
-
-    Raises
-    ------
-    DataError : NaN or infinite, too large to square, or zero under the cosine metric.
     """
     largest_of_all = 0.0
     if block.dtype.kind == "f":
@@ -261,13 +243,7 @@ def check_kind(X: Rows, metric: AnyMetric) -> None:
 
 
 def check_rows(X: Rows, n_neighbors: int, metric: AnyMetric) -> None:
-    """Raise unless each row (n, d) has `n_neighbors` others and finite distances; reads X once.
-
-    Raises
-    ------
-    ParameterError : n_neighbors >= n.
-    DataError : not two-dimensional, not numbers, NaN or infinite, too large to square, or zero under the cosine metric.
-    """
+    """Raise unless each row (n, d) has `n_neighbors` others and finite distances; reads X once."""
     check_shape(X, n_neighbors)
     if X.dtype.kind != "f" and not metric_of(metric).has_domain:
         return

@@ -296,12 +296,7 @@ PAIR_METRICS: tuple[type[PairMetric], ...] = (Manhattan, Chebyshev, Minkowski, S
 
 @cache
 def of_function(function: Callable[..., float]) -> PairMetric:
-    """Return the metric of a Numba function of two dense rows.
-
-    Raises
-    ------
-    ParameterError : it is not compiled by Numba.
-    """
+    """Return the metric of a Numba function of two dense rows."""
     require(is_jitted(function), f"metric={function!r}, expected a name or a function compiled by Numba",
             why="it is called for millions of pairs of rows", fix="decorate it with @numba.njit", error=ParameterError)
     made: PairMetric = type("FunctionMetric", (PairMetric,), {

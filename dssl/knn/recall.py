@@ -27,8 +27,7 @@ from .exact.blocks import points_in_blocks
 from .exact.inverted_index import measured_row_bytes, tile_bytes
 from .exact.layout import MAX_AXES, layout_bytes
 from .exact.pairs import pair_tile_bytes
-from .exact.tiles import products_bytes
-from .heap import EMPTY
+from .exact.tree_and_tiles import products_bytes
 from .lists import Neighbors
 from .metric import (
     AnyMetric,
@@ -39,6 +38,7 @@ from .metric import (
     metric_of,
     stored_metric,
 )
+from .squared_distances import EMPTY
 
 SAMPLE = 500
 TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one

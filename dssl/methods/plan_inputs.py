@@ -17,7 +17,7 @@ from ..data.source_reader import block_height
 from ..execution.cost import Cost
 from ..storage.blocks import ArrayRows, MemoryParts, Rows
 from ..storage.csr import csr_row_bytes
-from ..storage.pieces import BlockedCsrRows
+from ..storage.views import BlockedCsrRows
 from .data_sections import OpinionKind
 
 Bound = Literal["upper", "lower"]

@@ -31,7 +31,7 @@ from ..selection.by_labels import ModelsMade, OfModels
 from ..selection.halving import CandidateEvaluator
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows
-from ..storage.pieces import BlockedCsrRows
+from ..storage.views import BlockedCsrRows
 from .data_sections import DataSection, LearningTask
 from .plan_inputs import PlanInputs
 from .sections import Sections

@@ -27,7 +27,7 @@ from ..report.sections.data import columns_section
 from ..storage.artifacts import Artifact, Workspace
 from ..storage.blocks import PartWriter, Receipt, Rows, row_ranges, rows_that_fit, write_dense
 from ..storage.manifests import PUBLISHED
-from ..storage.pieces import BlockedCsrRows, JoinedRows
+from ..storage.views import BlockedCsrRows, JoinedRows
 from .growth import CannotGrow, Growth
 from .spec import Spec
 from .stage import Stage

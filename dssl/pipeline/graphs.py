@@ -26,7 +26,7 @@ from ..base.urls import is_url
 from ..data.anndata import open_obsp
 from ..data.ingest_params import IngestParams
 from ..data.readers.compressed import require_usual
-from ..data.readers.npz import DAMAGED
+from ..data.readers.npy import DAMAGED
 from ..data.source_files import Source
 from ..data.sources import find_source
 from ..execution.cost import Cost, cost_of
@@ -59,8 +59,7 @@ from ..report.record import Attributes, Unreachable
 from ..report.sections.graph import Health, graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
-from ..storage.csv_lines import CsvLines
-from ..storage.files import draft_of
+from ..storage.files import CsvLines, draft_of
 from ..storage.foreign_zarr import ForeignArray, is_zarr, list_arrays
 from .dataset import identifier_of, rows_in_files
 from .growth import CannotGrow

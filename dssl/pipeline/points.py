@@ -13,9 +13,8 @@ from ..base.errors import DataError, column_label, explain, require, sentences
 from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, choose_labels
 from ..data.scaling.moments import chunk_of, moments_cost
-from ..data.scaling.outliers import SHOWN, describe_outlier_rows
+from ..data.scaling.outliers import SHOWN, describe_outlier_rows, warn_unlike
 from ..data.scaling.scaling import ScaledRows, Scaling, ScalingKind, ScalingParams, Unscaled, fit_scaling, scaled_rows
-from ..data.scaling.units import warn_unlike
 from ..data.source_reader import PARSED_SECONDS
 from ..estimators.feature_scales import choose_scale, choosing_bytes
 from ..execution.cost import Cost, cost_of
@@ -31,7 +30,7 @@ from ..report.record import Attributes
 from ..report.sections.data import data_section
 from ..storage.blocks import PartWriter, Receipt, Rows
 from ..storage.csr import csr_arrays
-from ..storage.pieces import BlockedCsrRows
+from ..storage.views import BlockedCsrRows
 from .dataset import dataset_of, rows_called
 from .growth import CannotGrow
 from .labels_from_files import LabelWeights, labels_notes, lines_of_file, weigh_labels, with_file

@@ -21,8 +21,7 @@ from ..learners.probabilities import CALIBRATION, Calibration
 from ..learners.target.coding import ClassCoding, margins_of
 from ..methods.step import Context
 from ..selection.suggest import OF_MODEL, HowSuggested, SuggestParams, suggest
-from ..storage.csv_lines import CsvLines
-from ..storage.files import draft_of, publish_once
+from ..storage.files import CsvLines, draft_of, publish_once
 from ..storage.views import SelectedRows
 from .dataset import identifier_of, rows_in_files
 

@@ -27,8 +27,6 @@ def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Ca
                metric: Callable[[np.ndarray], np.ndarray] | None = None) -> Solution:
     """Return the solutions X (n, t) of `A_j x_j = b_j`, each A_j symmetric and positive (semi-)definite.
 
-    Parameters
-    ----------
     apply : (P, columns) -> the products of columns with their own matrices. B : (n, t).
     precondition : (R, columns) -> products with an approximation of their inverses; None for none.
     metric : product with a symmetric positive semi-definite M, the same for all columns. A and the preconditioner are

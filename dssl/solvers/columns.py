@@ -86,8 +86,6 @@ def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.nd
 
 def factor_raised(A: np.ndarray) -> Any:
     """Return the Cholesky factor of a positive semi-definite matrix, with the smallest sufficient jitter.
-
-    Raises ParameterError: it is not positive with 1e-6 of its largest diagonal added. DataError: it is not finite.
     """
     require(bool(np.isfinite(A).all()), f"a system of {len(A)} coefficients holds NaN or infinite values",
             error=DataError, why="the kernel is NaN or infinite at some points",

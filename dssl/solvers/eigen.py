@@ -83,8 +83,6 @@ def lowest_eigenpairs(L: MatrixLike, vector: np.ndarray, m: int, *, tol: float =
                       random_state: int = 0, start: np.ndarray | None = None) -> Eigenpairs:
     """Return the m lowest eigenpairs of a Laplacian L (n, n), sparse; equal for equal seeds.
 
-    Parameters
-    ----------
     L : symmetric with off-diagonal entries <= 0 and `L vector = 0`, such as `Laplacian.matrix()`.
     vector : (n,) > 0, such as `Laplacian.vector`; on each component it spans the null space.
     m : 1 to n.
@@ -93,12 +91,6 @@ def lowest_eigenpairs(L: MatrixLike, vector: np.ndarray, m: int, *, tol: float =
         n, the inverse if the filter would need a large degree, and the filter otherwise.
     start : (n, r) approximate eigenvectors, such as those of a similar matrix; mixed with random columns.
 
-    Raises
-    ------
-    ParameterError : m, tolerance, method or start is invalid, or m is too large for a method other than "dense".
-
-    Notes
-    -----
     Memory: `eigenpairs_bytes`.
     """
     A = SingularMatrix.of(L, vector, np.float64)

@@ -29,7 +29,7 @@ from ..base.errors import require
 from ..storage.blocks import row_ranges
 from .block_tridiagonal import BlockTridiagonal, Functions, Inverses
 from .lanczos import SingularMatrix
-from .operators import add_row
+from .operators import FieldArrays, add_row
 
 FIRST_CHECK = 10  # steps before the first check of convergence
 GROWTH = 1.1  # of the steps between checks
@@ -42,7 +42,7 @@ RESOLVED = 1e-6  # the smallest that a Gram matrix in float32 resolves
 
 
 @dataclass(frozen=True)
-class Krylov:
+class Krylov(FieldArrays):
     """The result of the first pass for t columns.
 
     columns (t,): rows of the matrix. alpha, beta (k, t, t) : see `BlockTridiagonal`. values (m, rows, t): of m
@@ -66,15 +66,6 @@ class Krylov:
     def take(self, functions: np.ndarray) -> "Krylov":
         """Return the same of some of the functions."""
         return replace(self, values=self.values[functions], converged=self.converged[functions])
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the named arrays for `from_arrays`."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Krylov":
-        """Return what `to_arrays` described."""
-        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
 
 
 def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tol: float,
@@ -240,8 +231,6 @@ def _orthonormal(U: np.ndarray, spare: np.ndarray, gram: np.ndarray, floor: np.n
     gram : U'U. Directions along which no column of U is longer than its `floor` (t,) become zero columns of Q and
     rows of B; their lengths are added to `dropped`.
 
-    References
-    ----------
     Stathopoulos, Wu, "A block orthogonalization procedure with constant synchronization requirements", SISC 2002.
     """
     B, t = np.eye(len(gram)), len(gram)

@@ -13,19 +13,19 @@ from scipy.linalg import eigh, qr
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..base.types import MatrixLike
-from .operators import add_row, component_products, inverse_permutation
+from .operators import FieldArrays, add_row, component_products, inverse_permutation
 
 CHECK_GROWTH = 1.06  # of the basis between two checks, each of which is an eigendecomposition
 MIN_LENGTH = 1e-12  # of a new column off the basis, relative to the norm of the operator; a shorter one is rounding
 
 
 @dataclass(frozen=True)
-class SingularMatrix:
+class SingularMatrix(FieldArrays):
     """A symmetric positive semi-definite matrix with one known null vector a component, rows in Cuthill-McKee order.
 
     order (n,): row i here is row `order[i]` of the given matrix. diagonal (n,), indptr, indices, data, of one
     dtype: float32 for the Lanczos process, float64 for eigenpairs.
-    component (n,): that of each row. null (n,) float64: of unit norm on each component.
+    component (n,): that of each row. null (n,) float64: of unit norm on each component. 28 bytes a row, 8 an entry.
     """
 
     order: np.ndarray
@@ -79,15 +79,6 @@ class SingularMatrix:
         X = np.empty_like(Y)
         X[self.order] = Y
         return X
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the named arrays for `from_arrays`: 28 bytes a row, 8 an entry."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "SingularMatrix":
-        """Return the matrix that `to_arrays` described."""
-        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
 
     def null_parts(self, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Return the entries (rows, t) of the projections of unit columns onto the null space."""
@@ -196,16 +187,12 @@ def block_lanczos(F: Callable[[np.ndarray], np.ndarray], start: np.ndarray, proj
                   max_columns: int, finished: Callable[[np.ndarray, np.ndarray], bool], random_state: int) -> RitzPairs:
     """Return Ritz pairs of F on the complement of what `project` removes, as soon as they are `finished`.
 
-    Parameters
-    ----------
     F : maps (n, b) to (n, b); symmetric.
     start : (n, b), the first block; overwritten.
     project : projects columns (n, t), in place, on the complement.
     max_columns : of the basis; with b more, at most the dimension of the complement.
     finished : the criterion, of values and residuals as in `RitzPairs`; checked when the basis has grown by 6 %.
 
-    Notes
-    -----
     Every block is orthogonalized twice against all before it. Where the Krylov space ends, random columns continue the
     basis, so that eigenvalues of any multiplicity are found. Memory: `8 n (max_columns + b)` bytes, and four blocks.
     """

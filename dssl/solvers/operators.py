@@ -6,6 +6,8 @@ is built in, every eigenvalue lies in [0, 2], and neighbors in the graph are nei
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,12 +28,27 @@ def inverse_permutation(order: np.ndarray) -> np.ndarray:
     return inverse
 
 
+class FieldArrays:
+    """A dataclass of arrays, which is stored by the names of its fields."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return the named arrays that `from_arrays` takes."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
+        """Return what `to_arrays` described."""
+        return cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+
+
 @dataclass(frozen=True)
-class ScaledMatrix:
+class ScaledMatrix(FieldArrays):
     """`A = D^-1/2 R D^-1/2` without its unit diagonal, reordered.
 
     order (n,): row `i` here is row `order[i]` of `R`. scale (n,): `D^-1/2` in this order.
-    indptr (n + 1,), indices (nnz,), data (nnz,) float64 and float32: the off-diagonal entries.
+    indptr (n + 1,), indices (nnz,), data (nnz,) float64: the off-diagonal entries.
     component (n,): the connected component of each row. near_null (n,): the vector closest to a null vector, of unit
     norm on each component; image (n,): A times it; energy (n_components,): its Rayleigh quotients, 0 for a singular
     component.
@@ -42,7 +59,6 @@ class ScaledMatrix:
     indptr: np.ndarray
     indices: np.ndarray
     data: np.ndarray
-    data32: np.ndarray
     component: np.ndarray
     near_null: np.ndarray
     image: np.ndarray
@@ -57,15 +73,10 @@ class ScaledMatrix:
         """Return which components have a null vector (n_components,)."""
         return self.energy < SINGULAR
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the named arrays that `from_arrays` takes."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "data32"}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "ScaledMatrix":
-        """Return the matrix that `to_arrays` described."""
-        names = [name for name in cls.__dataclass_fields__ if name != "data32"]
-        return cls(data32=arrays["data"].astype(np.float32), **{name: arrays[name] for name in names})
+    @cached_property
+    def data32(self) -> np.ndarray:
+        """Return the entries in float32."""
+        return self.data.astype(np.float32)
 
     @staticmethod
     def stored_bytes(n: int, nnz: int) -> int:
@@ -167,16 +178,10 @@ def vector_of(order: np.ndarray, near_null: np.ndarray, scale: np.ndarray) -> np
 def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatrix:
     """Return the scaled form of a symmetric matrix that is diagonally dominant after a scaling of its columns.
 
-    Parameters
-    ----------
     R : sparse matrix, shape (n, n); `L + ridge I`, `L_norm + ridge I`, or any symmetric matrix with
         `R_ii v_i >= sum_j |R_ij| v_j`.
     vector : the v > 0 of that inequality, shape (n,): ones for L (the default), the square root of the degrees
         for L_norm. Where it holds with equality on a whole component, v spans the null space there.
-
-    Raises
-    ------
-    DataError : R is not square, finite, symmetric and dominant, or has a diagonal entry that is not positive.
     """
     R = sp.csr_matrix(R, dtype=np.float64, copy=True)
     require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
@@ -201,8 +206,7 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
     scale = scale[order]
     component, near_null, image, energy = _near_null(A, v[order] / scale)
     return ScaledMatrix(order=order, scale=scale, indptr=A.indptr.astype(np.int64), indices=A.indices.astype(np.int32),
-                        data=A.data, data32=A.data.astype(np.float32), component=component, near_null=near_null,
-                        image=image, energy=energy)
+                        data=A.data, component=component, near_null=near_null, image=image, energy=energy)
 
 
 def _scaled_off_diagonal(R: sp.csr_matrix, scale: np.ndarray) -> sp.csr_matrix:
@@ -235,10 +239,6 @@ def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
 
 def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return (component, near_null, image, energy) of `A = I + off`, for a positive y with `y >= |off| y`.
-
-    Raises
-    ------
-    DataError : some row breaks the inequality, which is diagonal dominance.
     """
     excess = float(((y - abs(off) @ y) / y).min())
     require(excess >= -1e-8, "the matrix is not diagonally dominant: in one row the other entries exceed the diagonal "

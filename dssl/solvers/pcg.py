@@ -96,8 +96,6 @@ def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, b
                         ) -> tuple[np.ndarray, np.ndarray]:
     """Return E with `A E` near R, column by column, and the iterations each column took.
 
-    Parameters
-    ----------
     R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with the residual.
     reduction : ndarray, shape (t,); a column stops when its residual norm has fallen by this factor.
     budget : ndarray, shape (t,); a column that needs more iterations is returned as it is, and the caller checks the

@@ -186,18 +186,12 @@ def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
             vector: np.ndarray | None = None) -> Solver:
     """Return a solver for `n_columns` columns of R; "auto" selects the method by counted work.
 
-    Parameters
-    ----------
     R : sparse matrix, shape (n, n), symmetric diagonally dominant up to the scaling `vector`.
     n_columns : the number of columns that will be solved.
     vector : shape (n,); ones for L + ridge (the default), the square root of the degrees for L_norm + ridge.
 
-    Raises
-    ------
-    DataError : R is not symmetric, finite and diagonally dominant.
+    Raises DataError: R is not symmetric, finite and diagonally dominant.
 
-    Notes
-    -----
     "auto" factors small matrices, and takes Jacobi's method if the ridge guarantees few iterations, or if the first
     iterations of one column promise few. Otherwise it takes an approximate Cholesky factor. For many columns it counts
     the iterations of `PROBES` seeded columns with it, and also with a few deflated vectors if these may be faster. It
@@ -213,9 +207,7 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
     A few iterations of Jacobi's method do not tell whether many are needed. So where it may be the fastest, "auto"
     begins with it, and continues with an approximate Cholesky factor if the residuals fall slowly.
 
-    Raises
-    ------
-    DataError : as `prepare`.
+    Raises DataError: as `prepare`.
     """
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
@@ -258,12 +250,8 @@ def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarr
 def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> list[type[SolverMethod]]:
     """Return the solvers that "auto" may take for n unknowns.
 
-    Parameters
-    ----------
-    guess : bool
-        Whether to return all of them, or the one that takes the least memory.
-    n_columns : int or None
-        The number of columns of `solve_columns`; None for `prepare`.
+    guess : whether to return all of them, or the one that takes the least memory.
+    n_columns : the number of columns of `solve_columns`; None for `prepare`.
     """
     if n <= MAX_DIRECT:
         return [Direct]

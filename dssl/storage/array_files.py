@@ -41,9 +41,8 @@ from .files import (
     write_file,
     write_part_file,
 )
-from .frames import CRC_BYTES, ZSTD_LEVEL, array_error, damaged_error, pack, unpack
+from .frames import CRC_BYTES, PACK, ZSTD_LEVEL, array_error, damaged_error, pack, read_once, unpack
 from .objects import ObjectPath
-from .packs import PACK, read_once
 
 DESCRIPTION = "zarr.json"
 NAMES = "arrays.json"  # the names of a part's arrays, so that a deleted array is noticed
@@ -53,10 +52,6 @@ CHUNK_BYTES = 16 << 20  # the maximum chunk size of a part's array
 def described_array(shape: tuple[int, ...], dtype: DTypeLike, chunk_rows: int, chunk_columns: int | None = None,
                     attributes: JsonObject | None = None) -> tuple[zarr.Array, bytes]:
     """Return a Zarr 3 array of numbers or booleans with checksummed chunks, and the bytes of its description file.
-
-    Raises
-    ------
-    DataError : the dtype is not numeric; strings and objects cannot be stored in a form that is safe to read back.
     """
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"cannot store dtype {dtype}", error=DataError,
@@ -194,16 +189,9 @@ def _stored_dtype(array: zarr.Array) -> np.dtype:
 def write_chunks(path: Path, axis: int, start: int, block: np.ndarray) -> None:
     """Write whole chunks along one axis (0 rows, 1 columns) from index `start` on.
 
-    Raises
-    ------
-    ParameterError : the block does not begin and end at chunk boundaries.
+    Raises ParameterError: the block does not begin and end at chunk boundaries.
     """
-    fill_chunks(open_array(path), path, axis, start, block)
-
-
-def fill_chunks(array: zarr.Array, path: Path, axis: int, start: int, block: np.ndarray) -> None:
-    """Write whole chunks of an open array, as `write_chunks` does."""
-    for name, pieces in chunk_files(array, path.name, axis, start, block):
+    for name, pieces in chunk_files(open_array(path), path.name, axis, start, block):
         write_part_file(path / name, *pieces)
 
 
@@ -231,8 +219,6 @@ def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.n
 
 def _decoded(array: zarr.Array, path: Path, name: str, out: np.ndarray | None = None) -> np.ndarray:
     """Return one whole chunk, in the contiguous array `out` if there is one, of its shape and type.
-
-    Raises IntegrityError if it is missing, truncated or changed.
     """
     file = path / name
     try:

@@ -35,6 +35,7 @@ from .files import (
     write_file,
     write_json,
 )
+from .frames import PACK
 from .lease import LOCK, lock_at
 from .lock import Lock, LockOptions
 from .manifests import (
@@ -52,7 +53,6 @@ from .manifests import (
     seal_of,
 )
 from .objects import ObjectPath
-from .packs import PACK
 from .store import DESCRIPTION, WRITTEN, StoredParts
 from .verify import clear_unfinished, forget_unreadable, verify_finished, verify_parts
 from .write_behind import settle
@@ -309,10 +309,6 @@ class Workspace:
     @classmethod
     def at(cls, url: str | Path) -> "Workspace":
         """Return the workspace in a folder or at a URL of an object store; it is created by the first write.
-
-        Raises
-        ------
-        ParameterError : a file has this path, or the URL is not supported; see `object_path`.
         """
         require(isinstance(url, (str, os.PathLike)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
                 why="artifacts and runs are kept in a folder", fix="name a folder, such as dssl-work")

@@ -47,10 +47,6 @@ def rows_that_fit(budget_bytes: int, bytes_per_row: int, n_rows: int, *, fixed_b
     """Return the largest block height within 1 / `share` of the budget, after the `fixed_bytes` of every block.
 
     With share = 1, the overhead of a step is subtracted, see `arrays_within`.
-
-    Raises
-    ------
-    BudgetError : not even one row fits; the message names a sufficient budget.
     """
     within = arrays_within(budget_bytes)
     share_note = f", of which {within:,} are available for rows"

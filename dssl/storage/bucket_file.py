@@ -39,10 +39,6 @@ class Description(TypedDict):
 def write_buckets(file: Path, part: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
                   ) -> None:
     """Write rows `order[starts[b]:starts[b + 1]]` of each array as bucket b; holds one bucket twice.
-
-    Raises
-    ------
-    DataError : a dtype is not numeric.
     """
     for name, array in arrays.items():
         require(array.dtype.kind in "biuf", f"cannot store {name} of dtype {array.dtype}", error=DataError,

@@ -67,10 +67,6 @@ class CsrRows(Rows):
 
 def as_rows(X: Rows | MatrixLike) -> Rows:
     """Return `X` as Rows: Rows unchanged, a sparse matrix as CSR, anything array-like as an array.
-
-    Raises
-    ------
-    ParameterError : `X` cannot be indexed by rows.
     """
     if isinstance(X, Rows):
         return X

@@ -1,5 +1,6 @@
-"""Atomic files in folders and object stores, retries after passing errors, and the paths that URLs name."""
+"""Atomic files in folders and object stores, retries after passing errors, the paths that URLs name, lines of CSV."""
 
+import csv
 import errno
 import io
 import json
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 from ..base.digest import JsonObject
 from ..base.errors import DataError, IntegrityError, explain, require
@@ -247,12 +248,7 @@ def require_name(name: object, path: Path, *, nested: bool = False) -> str:
 
 
 def resolved_path(url: str | Path) -> Path:
-    """Return the absolute path, local or in an object store, that a path or URL names.
-
-    Raises
-    ------
-    ParameterError : the kind of URL is not supported, or the URL contains credentials.
-    """
+    """Return the absolute path, local or in an object store, that a path or URL names."""
     if isinstance(url, ObjectPath):
         return url
     text = str(url)
@@ -329,3 +325,39 @@ def named_in(folder: Path, name: str) -> Path:
         return object_path(name)
     path = folder / name
     return path.resolve() if isinstance(path, ObjectPath) else Path(os.path.normpath(path))
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins with one of these for a formula
+
+
+class CsvLines:
+    """Writes lines of cells to a file.
+
+    safe : whether text that a spreadsheet would take for a formula is prefixed with an apostrophe.
+    """
+
+    def __init__(self, file: TextIO, safe: bool = False):
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._safe = safe
+
+    def write(self, cells: Sequence[object]) -> None:
+        """Write one line."""
+        self._writer.writerow([harmless(cell) for cell in cells] if self._safe else cells)
+
+    def write_all(self, lines: Iterable[Sequence[object]]) -> None:
+        """Write many lines."""
+        self._writer.writerows(([harmless(cell) for cell in cells] for cells in lines) if self._safe else lines)
+
+
+def harmless(cell: object) -> object:
+    """Return a cell that a spreadsheet does not evaluate: an apostrophe precedes text that begins like a formula.
+
+    Text that is a number, such as "-1.5", stays.
+    """
+    if not isinstance(cell, str) or not cell.startswith(FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell

@@ -184,12 +184,7 @@ class ForeignArray:
 
 
 def list_arrays(folder: Path, name: str) -> dict[str, ForeignArray]:
-    """Return the arrays of a group by name, or a single array as X.
-
-    Raises
-    ------
-    DataError : the folder is not Zarr version 2 or 3, or is damaged.
-    """
+    """Return the arrays of a group by name, or a single array as X."""
     with _explained(name):
         node = zarr.open(str(folder), mode="r")
         if isinstance(node, zarr.Array):
@@ -246,9 +241,7 @@ def _require_harmless(array: zarr.Array, name: str) -> None:
 def _bounded(array: "zarr.Array[Any]", name: str) -> "zarr.Array[Any]":
     """Return an array whose chunks cannot decompress to more than their shape and type allow.
 
-    Raises
-    ------
-    DataError : a codec is unknown; later, when rows are read, a chunk is too large.
+    Raises DataError: a codec is unknown; later, when rows are read, a chunk is too large.
     """
     metadata: Any = array.metadata
     if metadata.zarr_format == 3:
@@ -357,12 +350,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def publish_array(source: Path, target: Path, attributes: JsonObject) -> None:
-    """Add attributes to a written array and move it to its final path atomically.
-
-    Raises
-    ------
-    DataError : another array was created there in the meantime.
-    """
+    """Add attributes to a written array and move it to its final path atomically."""
     described = read_json(source / DESCRIPTION)
     described["attributes"] = {**described.get("attributes", {}), **attributes}
     if isinstance(target, ObjectPath):

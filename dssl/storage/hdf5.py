@@ -38,10 +38,8 @@ def h5py() -> Any:
 def opened(path: Path, name: str) -> Iterator[Any]:
     """Open a file for reading.
 
-    Raises
-    ------
-    DataError : another program is writing to the file, or it is damaged, or no HDF5 file, or its file system has no
-        locks. OSError : the disk fails, or the file may not be read.
+    Raises DataError: another program is writing to the file, or it is damaged, or no HDF5 file, or
+    its file system has no locks. OSError: the disk fails, or the file may not be read.
     """
     library = h5py()
     try:
@@ -141,10 +139,6 @@ class Original:
     @contextmanager
     def changed_copy(self, out: Path) -> Iterator["File"]:
         """Yield a copy, open for changes, which becomes `out` at the end; after an error, nothing is left.
-
-        Raises
-        ------
-        DataError : the file has changed since it was opened.
         """
         with draft_of(out) as draft:
             self._require_unchanged()

@@ -28,9 +28,8 @@ LOCK = "lock.json"  # the file of the lock of a workspace
 def require_exclusive(root: ObjectPath) -> None:
     """Check with four requests, once per process, that a store honors conditional writes.
 
-    Raises
-    ------
-    ClusterError : of two writers both succeed, so two runs could write the same parts; or the store is not writable.
+    Raises ClusterError: of two writers both succeed, so two runs could write the same parts; or the
+    store is not writable.
     """
     probe = root / f"probe-{os.urandom(8).hex()}"
     try:

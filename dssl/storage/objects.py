@@ -103,9 +103,7 @@ class ObjectPath(PosixPath):
         The client repeats a request whose answer was lost, so an existing object with the same bytes counts as this
         one; different writers must write different values. Status 409 only says that another request is in progress.
 
-        Raises
-        ------
-        OSError : the store keeps refusing although nothing has changed.
+        Raises OSError: the store keeps refusing although nothing has changed.
         """
         settle()
         for pause in CONFLICT_PAUSES:
@@ -297,9 +295,7 @@ def matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 class ObjectReader:
     """A file object for an immutable object that fetches at least `READ_AHEAD` bytes at a time; see `open`.
 
-    Raises
-    ------
-    FileNotFoundError : there is no such object.
+    Raises FileNotFoundError: there is no such object.
     """
 
     def __init__(self, path: ObjectPath):
@@ -351,12 +347,7 @@ READ_AHEAD = 64 << 10  # the minimum number of bytes of a range request
 
 
 def object_path(url: str, *, pattern: bool = False) -> ObjectPath:
-    """Return the path that a URL names; with `pattern`, it may contain the wildcard `?`.
-
-    Raises
-    ------
-    ParameterError : the URL contains credentials or a query, names no bucket, or leaves it; obstore is missing.
-    """
+    """Return the path that a URL names; with `pattern`, it may contain the wildcard `?`."""
     require_no_secret(url)
     scheme, _, location = url.partition("://")
     bucket, _, key = location.partition("/")

@@ -43,10 +43,9 @@ from .files import (
     write_file,
     write_part_file,
 )
-from .frames import array_error
+from .frames import PACK, array_error, packed_in, read_once, write_part
 from .ledger import Ledger
 from .objects import ObjectPath
-from .packs import PACK, packed_in, read_once, write_part
 from .views import take_by_chunk, take_by_group
 from .write_behind import LARGEST_BEHIND, remove_behind
 

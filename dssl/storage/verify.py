@@ -9,8 +9,8 @@ from ..base.errors import IntegrityError
 from .array_files import DESCRIPTION, check_chunks, forget_arrays, open_array, split_path
 from .blocks import row_ranges
 from .files import files_in, read_json
+from .frames import PACK, members_of
 from .objects import ObjectPath
-from .packs import PACK, members_of
 from .store import MARK, StoredParts, StoredRows
 
 
@@ -41,12 +41,7 @@ def verify_parts(parts: StoredParts, files: Iterable[Path] | None = None) -> Non
 
 
 def verify_finished(parts: StoredParts) -> int:
-    """Read the finished parts of a stage and return their number; unfinished parts are ignored.
-
-    Raises
-    ------
-    IntegrityError : a receipt or one of its arrays is missing or damaged.
-    """
+    """Read the finished parts of a stage and return their number; unfinished parts are ignored."""
     numbers = parts.listed()
     forget_arrays(parts.folder)
     for index in numbers:

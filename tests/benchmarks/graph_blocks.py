@@ -23,7 +23,7 @@ from dssl.base.units import size_of
 from dssl.execution.exchange.ordered import ordered
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import SHARED_CHUNK
-from dssl.graph.components.stored import find_components
+from dssl.graph.components import find_components
 from dssl.graph.energy.blocks import StoredGraph
 from dssl.graph.energy.permuted_blocks import energy_blocks
 from dssl.graph.health import stored_health

@@ -31,7 +31,7 @@ from pynndescent import NNDescent
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.execution.in_process import InProcess
 from dssl.knn.exact.pairs import pair_points
 from dssl.knn.lists import Neighbors
@@ -52,7 +52,7 @@ MADE: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "normal256": lambda rng, n: rng.normal(size=(n, 256)),
     "normal784": lambda rng, n: rng.normal(size=(n, 784)),
     "uniform12": lambda rng, n: rng.random(size=(n, 12)),
-    "manifold64": lambda rng, n: ManifoldRows(ManifoldParams(points=n)).read(0, n),
+    "manifold64": lambda rng, n: CurvedManifolds(ManifoldParams(points=n)).read(0, n)[0],
     "clouds64": lambda rng, n: 2 * rng.normal(size=(200, 64))[rng.integers(200, size=n)] + rng.normal(size=(n, 64)),
     "bent200": lambda rng, n: np.tanh(rng.normal(size=(n, 10)) @ rng.normal(size=(10, 200)))
         + 0.1 * rng.normal(size=(n, 200)),

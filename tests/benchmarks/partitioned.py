@@ -25,7 +25,7 @@ from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
 from dssl.base.units import MEMORY_BUDGET
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import BLOCK_ROWS, CurvedManifolds, ManifoldParams
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import Execution
@@ -34,6 +34,7 @@ from dssl.knn.recall import certify_recall
 from dssl.knn.search import NeighborParams, find_neighbors
 from dssl.storage.blocks import ArrayRows, Rows, block_rng, write_dense
 from dssl.storage.store import StoredParts
+from dssl.storage.views import take_by_chunk
 
 WARM_ROWS, CHUNK = 3000, 1 << 14
 SETS = ("covtype", "mnist", "mnist_vae", "manifold", "mixture")
@@ -44,6 +45,23 @@ def mixture(n: int, d: int = 64, clouds: int = 200) -> np.ndarray:
     rng = block_rng(0, 1)
     centers = 2 * rng.standard_normal((clouds, d), np.float32)
     return centers[rng.integers(clouds, size=n)] + rng.standard_normal((n, d), np.float32)
+
+
+class ManifoldRows(Rows):
+    """X of curved manifolds, computed each time it is read."""
+
+    chunk_rows = BLOCK_ROWS
+
+    def __init__(self, params: ManifoldParams):
+        self.made = CurvedManifolds(params)
+        self.shape = (params.points, params.columns)
+        self.dtype = np.dtype(np.float32)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return self.made.read(start, min(stop, self.shape[0]))[0]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return take_by_chunk(self, ids, BLOCK_ROWS)
 
 
 def rows_of(name: str, n: int | None) -> Rows:

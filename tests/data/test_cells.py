@@ -16,11 +16,11 @@ from dssl.data.readers.cell_text import (
     NumberFormat,
     numbers,
     possible_formats,
+    side_numbers,
     trimmed,
     truths,
 )
 from dssl.data.readers.cells import CellCounts, decimal_of, is_category
-from dssl.data.readers.sizes import side_numbers
 from dssl.data.survey import Survey, choose_columns
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts

@@ -16,8 +16,8 @@ from dssl.base.errors import DataError, ParameterError
 from dssl.data.dataset import Dataset
 from dssl.data.scaling import scaling
 from dssl.data.scaling.moments import merged, moments_of
+from dssl.data.scaling.outliers import columns_of_category, zero_one_columns
 from dssl.data.scaling.scaling import KINDS, ScaledRows, Scaling, ScalingParams, fit_scaling, scaled
-from dssl.data.scaling.units import columns_of_category, zero_one_columns
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
 from dssl.storage.blocks import ArrayRows

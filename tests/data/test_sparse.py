@@ -21,8 +21,8 @@ from dssl.data.source_reader import block_height, task_bytes
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import MemoryParts, arrays_within
 from dssl.storage.csr import CsrRows
-from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
+from dssl.storage.views import BlockedCsrRows
 
 
 def documents(n=90, d=1500, density=0.01, random_state=0):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.data.ingest import open_dataset
-from dssl.data.readers.manifolds import BLOCK_ROWS, CurvedManifolds, ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import BLOCK_ROWS, CurvedManifolds, ManifoldParams
 from dssl.data.source_files import fingerprint
 from dssl.data.sources import find_source
 
@@ -24,10 +24,8 @@ def test_a_range_is_the_same_however_it_is_made(a, b):
     np.testing.assert_array_equal(classes, Y[start:stop])
 
 
-def test_rows_are_taken_by_number_and_differ_by_seed():
-    rows, ids = ManifoldRows(PARAMS), np.array([5, len(X) - 1, BLOCK_ROWS, 5])
-    np.testing.assert_array_equal(rows.take(ids), X[ids])
-    other = ManifoldRows(ManifoldParams(points=100, columns=20, classes=3, dimension=4, seed=6)).read(0, 100)
+def test_rows_differ_by_seed():
+    other = CurvedManifolds(ManifoldParams(points=100, columns=20, classes=3, dimension=4, seed=6)).read(0, 100)[0]
     assert not np.array_equal(other, X[:100])
 
 

@@ -27,7 +27,7 @@ from dssl import (
 from dssl.base.errors import ParameterError
 from dssl.data.findings import IdentifierColumns
 from dssl.data.scaling.out_of_range import OutOfRange
-from dssl.data.scaling.units import UnlikeColumns
+from dssl.data.scaling.outliers import UnlikeColumns
 from dssl.methods.data_sections import DataSection
 
 

@@ -18,8 +18,8 @@ from dssl.learners.target.target import Classes
 from dssl.methods.deformed.covariance import CovarianceParams
 from dssl.storage.blocks import MemoryParts
 from dssl.storage.csr import CsrRows, as_rows
-from dssl.storage.pieces import BlockedCsrRows, write_sparse
 from dssl.storage.store import StoredParts
+from dssl.storage.views import BlockedCsrRows, write_sparse
 from tests.covariance import graph_covariance
 from tests.knn.test_sparse_neighbors import weighted, zipf
 

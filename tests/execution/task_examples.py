@@ -25,14 +25,14 @@ from dssl.cli.init.first_look import Look
 from dssl.data.append import append
 from dssl.data.findings import to_json
 from dssl.data.ingest import ingest
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.data.scaling.scaling import ScalingParams, fit_scaling
 from dssl.data.sources import find_source
 from dssl.execution.exchange.halo_rows import bring_halos
 from dssl.execution.exchange.ordered import ordered
 from dssl.execution.tasks import Execution
 from dssl.graph import functions as functions_module
-from dssl.graph.components.stored import find_components
+from dssl.graph.components import find_components
 from dssl.graph.energy.blocks import StoredGraph
 from dssl.graph.energy.permuted_blocks import energy_blocks
 from dssl.graph.functions import FunctionParams, graph_functions
@@ -446,7 +446,7 @@ def multiscale_kernels(execution: Execution, folder: Path) -> Found:
 @example()
 def partitioned_neighbors(execution: Execution, folder: Path) -> Found:
     """In three leaves that overlap, and joined across their borders; with the order of the rows."""
-    X = ManifoldRows(ManifoldParams(points=3000, columns=8, dimension=5)).read(0, 3000)
+    X = CurvedManifolds(ManifoldParams(points=3000, columns=8, dimension=5)).read(0, 3000)[0]
     rows = execution.share_rows(as_rows(X))
     parts = StoredParts(folder / "lists")
     actual = neighbors(rows, 5, method="partitioned", recall=0.98, execution=execution.within(2 << 20), parts=parts)

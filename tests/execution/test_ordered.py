@@ -9,8 +9,8 @@ from dssl.execution.exchange.ordered import ordered
 from dssl.execution.in_process import InProcess
 from dssl.storage.blocks import ArrayRows, write_dense
 from dssl.storage.csr import as_csr, as_rows
-from dssl.storage.pieces import write_sparse
 from dssl.storage.store import StoredParts
+from dssl.storage.views import write_sparse
 from tests.memory import run_traced
 
 

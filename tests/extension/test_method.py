@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 import dssl
-from dssl.estimators.calibrated import CalibratedClassifier
-from dssl.estimators.cluster import base_kernels
+from dssl.estimators.arguments import base_kernels
+from dssl.estimators.classifier import CalibratedClassifier
 from dssl.estimators.method import LinearEstimator
 from dssl.estimators.targets import prior_of
 from dssl.execution.cost import cost_of

@@ -10,9 +10,8 @@ from scipy.sparse.csgraph import connected_components
 
 from dssl.base.units import MEMORY_BUDGET
 from dssl.execution.in_process import InProcess
-from dssl.graph.components import stored as module
-from dssl.graph.components.ranges import RANGE_BYTES, range_blocks
-from dssl.graph.components.stored import components_cost, find_components, in_one_task
+from dssl.graph import components as module
+from dssl.graph.components import RANGE_BYTES, components_cost, find_components, in_one_task, range_blocks
 from dssl.graph.weights.build import id_type
 from dssl.storage.blocks import STEP_BYTES, ArrayRows, MemoryParts, row_ranges
 from dssl.storage.store import StoredParts

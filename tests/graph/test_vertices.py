@@ -26,8 +26,8 @@ from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import ArrayRows, MemoryParts, PartWriter, write_dense
 from dssl.storage.csr import CsrRows, csr_arrays
-from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts
+from dssl.storage.views import BlockedCsrRows
 from tests import reference
 from tests.memory import run_traced
 

@@ -361,7 +361,6 @@ class TestMemory:
         assert ranks == sorted(ranks)
         assert ranks[0] < ranks[4]
         assert ranks[-1] == self.n
-        assert rank_that_fits(rows, 50, 32 << 20, held=False) > rank_that_fits(rows, 50, 32 << 20)
         assert rank_that_fits(rows, 50, 32 << 20, tasks=4) < rank_that_fits(rows, 50, 32 << 20)
         with pytest.raises(BudgetError, match="raise memory_budget to ") as error:
             rank_that_fits(rows, 50, 1 << 19)

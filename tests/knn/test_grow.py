@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.base.profiler import return_freed_memory
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.execution.in_process import InProcess
 from dssl.knn.exact import blocks as exact
 from dssl.knn.exact.layout import Frame
@@ -199,12 +199,12 @@ def test_where_most_rows_are_new_approximate_lists_are_searched_anew():
 
 def test_the_order_of_a_partitioned_search_goes_on_with_new_rows_beside_the_nearest_old_ones():
     """Some new rows are near new rows alone: those of a line that leads away, and a group that nothing joins."""
-    X = ManifoldRows(ManifoldParams(points=5000, columns=12, dimension=3)).read(0, 5000)
+    X = CurvedManifolds(ManifoldParams(points=5000, columns=12, dimension=3)).read(0, 5000)[0]
     base = searched(X, 6, InProcess(2, 3 << 20), method="partitioned")
     step = np.linalg.norm(X[1] - X[0])
     lead = X[0] + step * np.arange(1, 9)[:, None] * np.eye(12, dtype=np.float32)[0] / 20
-    far = 100 + ManifoldRows(ManifoldParams(points=40, columns=12, seed=1)).read(0, 40)
-    more = ManifoldRows(ManifoldParams(points=5300, columns=12, dimension=3)).read(5000, 5300)
+    far = 100 + CurvedManifolds(ManifoldParams(points=40, columns=12, seed=1)).read(0, 40)[0]
+    more = CurvedManifolds(ManifoldParams(points=5300, columns=12, dimension=3)).read(5000, 5300)[0]
     rows = np.concatenate([X, more, lead, far]).astype(np.float32)
     found = grown(rows, 5000, 6, InProcess(2), base=base)
     assert found.attributes["ordered"]

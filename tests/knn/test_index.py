@@ -9,7 +9,7 @@ from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
-from dssl.knn.exact import tiles
+from dssl.knn.exact import tree_and_tiles as tiles
 from dssl.knn.index import NeighborIndex
 from dssl.storage.csr import as_rows
 from tests import reference

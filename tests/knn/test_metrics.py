@@ -16,7 +16,7 @@ import dssl
 from dssl.base.digest import digest
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.knn.binary_metrics import BinaryMetric
+from dssl.knn.domain_metrics import BinaryMetric
 from dssl.knn.grow import grow_neighbors
 from dssl.knn.index import NeighborIndex
 from dssl.knn.metric import METRICS, MetricParams, metric_of, metric_with, pair_metric_of

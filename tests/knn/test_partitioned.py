@@ -11,19 +11,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError, ParameterError
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
 from dssl.execution.tasks import TaskCount
 from dssl.knn.descent.local_joins import CANDIDATES, empty_neighbor_lists, nearest_in_memory, push_candidates
-from dssl.knn.heap import empty_heaps
 from dssl.knn.pair_distances import Coordinates
 from dssl.knn.partitioned.partitions import BlockPositions, Partition, PermutedRows, fit_partition, pack
-from dssl.knn.partitioned.rounds import scan
+from dssl.knn.partitioned.search import scan
 from dssl.knn.partitioned.sizes import partitioned_cost
 from dssl.knn.partitioned.tasks import SearchTask
 from dssl.knn.recall import certify_recall
 from dssl.knn.search import NeighborParams, find_neighbors, neighbors
+from dssl.knn.squared_distances import empty_heaps
 from dssl.pipeline.run import run
 from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng
 from dssl.storage.csr import as_rows
@@ -42,7 +42,7 @@ def search(X, execution=None, parts=None, **params):
 
 @pytest.fixture(scope="module")
 def points():
-    return ManifoldRows(ManifoldParams(points=N, columns=24, dimension=4)).read(0, N)[:]
+    return CurvedManifolds(ManifoldParams(points=N, columns=24, dimension=4)).read(0, N)[0]
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +136,14 @@ def test_points_that_are_all_equal_have_a_price():
 @pytest.mark.extended
 def test_no_task_takes_more_than_its_budget_where_rows_are_in_many_leaves_and_scanned(tmp_path, monkeypatch):
     """Warm, in storage. Of nine columns and noise, which takes many axes."""
-    monkeypatch.setattr("dssl.knn.partitioned.rounds.LONGEST", 100)
-    monkeypatch.setattr("dssl.knn.partitioned.rounds.scan_seconds", lambda X: np.inf)
+    monkeypatch.setattr("dssl.knn.partitioned.search.LONGEST", 100)
+    monkeypatch.setattr("dssl.knn.partitioned.search.scan_seconds", lambda X: np.inf)
     X = np.random.default_rng(0).normal(size=(3000, 180)).astype(np.float32)
     X[:, 9:] *= 0.03
     search(X, InProcess(1, 2 * BUDGET), recall=0.997)
     with Traced(tmp_path, 2 * BUDGET) as execution:
         lists = search(execution.share_rows(ArrayRows(X)), execution, StoredParts(tmp_path / "lists"), recall=0.997)
-        monkeypatch.setattr("dssl.knn.partitioned.rounds.scan_seconds", lambda X: 0.0)
+        monkeypatch.setattr("dssl.knn.partitioned.search.scan_seconds", lambda X: 0.0)
         search(execution.share_rows(ArrayRows(X)), execution, StoredParts(tmp_path / "scanned"), recall=0.997)
     first, second = lists.attributes["overlaps"]
     assert second > 8 > 2 > first
@@ -178,7 +178,7 @@ def test_noise_is_scanned_where_no_leaves_fit_and_searched_exactly_where_that_do
 @pytest.mark.slow
 def test_a_search_that_would_take_longer_than_planned_is_refused_with_the_way_out(monkeypatch):
     X = np.random.default_rng(0).normal(size=(5000, 60)).astype(np.float32)
-    monkeypatch.setattr("dssl.knn.partitioned.rounds.LONGEST", 0)
+    monkeypatch.setattr("dssl.knn.partitioned.search.LONGEST", 0)
     with pytest.raises(BudgetError, match=r"noise in many columns(.|\n)*hours of one core"):
         search(X)
     with pytest.raises(DataError, match=r"certified 0\.\d+, and recall=0.95 is required(.|\n)*than the planned"):

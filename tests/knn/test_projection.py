@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from dssl.data.readers.manifolds import ManifoldParams, ManifoldRows
+from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.knn.projection import AXES_SUFFICE, MAX_COLUMNS, SKETCH_COLUMNS, Projection, hadamard_columns, max_coordinates
 from dssl.storage.blocks import block_rng
 from tests.embeddings import hard_pixels
@@ -52,7 +52,7 @@ def test_rows_that_no_few_axes_explain_have_a_sketch_that_finds_more_neighbors()
 
 @pytest.mark.parametrize("columns", [40, 300])
 def test_rows_that_a_few_axes_explain_have_none(columns):
-    X = ManifoldRows(ManifoldParams(points=1000, columns=columns)).read(0, 1000)
+    X = CurvedManifolds(ManifoldParams(points=1000, columns=columns)).read(0, 1000)[0]
     projection = Projection.of(X, block_rng(0))
     assert projection.sketch.shape == (columns, 0)
     assert projection.listed > 0.98

@@ -23,7 +23,7 @@ from dssl.knn.search import NeighborParams, descent_seconds, find_neighbors, nei
 from dssl.knn.squared_distances import candidate_distances
 from dssl.storage.blocks import ArrayRows, MemoryParts, row_ranges
 from dssl.storage.csr import CsrRows, as_csr, csr_arrays
-from dssl.storage.pieces import BlockedCsrRows
+from dssl.storage.views import BlockedCsrRows
 from tests.memory import traced_peak
 
 

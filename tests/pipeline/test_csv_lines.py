@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dssl.cli.main import main
-from dssl.storage.csv_lines import CsvLines, harmless
+from dssl.storage.files import CsvLines, harmless
 
 
 @pytest.mark.parametrize(("cell", "shown"), [

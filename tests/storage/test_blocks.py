@@ -25,9 +25,8 @@ from dssl.storage.blocks import (
     rows_that_fit,
 )
 from dssl.storage.csr import CsrRows, as_csr, as_rows, csr_arrays
-from dssl.storage.pieces import BlockedCsrRows
 from dssl.storage.store import StoredParts, StoredRows
-from dssl.storage.views import CachedRows, SelectedRows, cached_rows
+from dssl.storage.views import BlockedCsrRows, CachedRows, SelectedRows, cached_rows
 
 TABLE = np.arange(30.0).reshape(10, 3)
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from dssl.base.errors import ParameterError
 from dssl.storage.blocks import ArrayRows, MemoryParts
 from dssl.storage.csr import CsrRows
-from dssl.storage.pieces import JoinedRows, write_sparse
+from dssl.storage.views import JoinedRows, write_sparse
 
 
 @given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6), is_sparse=st.booleans(), data=st.data())

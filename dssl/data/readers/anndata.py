@@ -105,7 +105,7 @@ class AnnDataReader(ArrayReader):
         if target is None:
             target = next((name for name in TARGET_NAMES if name in columns), NO_TARGET)
         self._choose(columns, target, self.split or NO_TARGET)
-        self._columns = {column: self._obs_column(column) for column in (self._y, self._split) if column}
+        self._columns = {column: self._column(f"obs/{column}") for column in (self._y, self._split) if column}
         require(self._split is None or not self._columns[self._split].is_text, error=DataError,
                 what=f"{self._label(str(self._split))} is text", why="0 marks training cells and 1 test cells",
                 fix=f"adata.obs[{self._split!r}] = (adata.obs[{self._split!r}] == \"test\").astype(int), and save it")
@@ -179,9 +179,6 @@ class AnnDataReader(ArrayReader):
             return on_disk.block(start, stop)
         X = on_disk[start:stop]
         return X.reshape(len(X), -1)
-
-    def _obs_column(self, name: str) -> ObsColumn:
-        return self._column(f"obs/{name}")
 
     def _column(self, member: str) -> ObsColumn:
         """Return a column of a table; raise DataError if its encoding is not known."""

@@ -155,8 +155,6 @@ class ArrayReader(Reader):
 
 def table_shape(array: OnDisk, name: str) -> tuple[int, int]:
     """Return the shape (n, d) of an array of numbers as a table: one axis is one column, further axes are flattened.
-
-    Raise DataError if the array is a scalar, holds no numbers, or has no rows or no columns.
     """
     require(len(array.shape) >= 1, f"{name} holds one number, expected an array of shape (rows, columns)",
             why="points are rows", fix="save an array of two dimensions", error=DataError)

@@ -102,9 +102,8 @@ class Reader(ABC):
     def scan(self) -> Scan:
         """Return the scan of the file; only the first call reads it.
 
-        Raises
-        ------
-        DataError : the file is empty, truncated, or not of this format; the message names the position.
+        Raises DataError: the file is empty, truncated, or not of this format; the message names the
+        position.
         """
         if self._scan is None:
             self._scan = self._look()

@@ -1,6 +1,7 @@
-"""Parse the text of cells: numbers in all their forms, yes and no, and missing cells.
+"""Parse the text of cells: numbers in all their forms, yes and no, missing cells, and sizes, such as 10 x 20 mm.
 
-A number may have a unit (162 cm, 9.8 % vol, $54.2k), or a bound before it (<5), and then is the bound.
+A number may have a unit (162 cm, 9.8 % vol, $54.2k), or a bound before it (<5), and then is the bound. Each side of a
+size becomes a feature.
 """
 
 import re
@@ -217,3 +218,55 @@ def possible_formats(decimal: str | None, thousands: str | None, percent: bool |
     return {mark: NumberFormat(
         mark, GROUPS[mark] if thousands is None else "" if thousands == "none" else thousands, percent is not False)
         for mark in GROUPS if decimal in (None, mark) and thousands != mark}
+
+
+SIDE = r"(?:[1-9]\d*(?:[.,]\d+)?|0[.,]\d+)"  # of a size such as 10 x 20 x 5 cm
+SIDE_UNIT = r"""(?:mm|cm|dm|km|m|µm|nm|inches|inch|in|ft|px|["'″′])"""
+MAX_SIDES = 3
+
+
+@dataclass(frozen=True)
+class Side:
+    """A feature that is one side of the sizes in a column: number of the column, of the side, and number of sides."""
+
+    field: int
+    side: int
+    sides: int
+
+
+@cache
+def _sides_pattern(count: int) -> str:
+    """Return the regular expression (RE2) of a size with `count` sides."""
+    return "^" + r"\s?[xX×*]\s?".join(
+        rf"(?P<side{k}>{SIDE})\s?(?P<unit{k}>{SIDE_UNIT}?)" for k in range(count)) + "$"
+
+
+def side_units(cells: pa.Array, count: int) -> np.ndarray:
+    """Return the units of trimmed cells that are sizes of so many sides, "" of none, objects (n,); None of other cells.
+
+    The unit stands behind the last side, or behind each of them.
+    """
+    matches = pc.extract_regex(with_plain_marks(cells), _sides_pattern(count))
+    units = [pc.struct_field(matches, f"unit{k}").to_numpy(zero_copy_only=False) for k in range(count)]
+    last = np.array(units[-1], object)
+    last[~np.all([(unit == last) | (unit == "") for unit in units], axis=0)] = None
+    return last
+
+
+def side_numbers(cells: pa.Array, side: int, count: int, format: NumberFormat, unit: str) -> np.ndarray:
+    """Return one side of trimmed cells that are sizes of `count` sides in a unit, float64; NaN for other cells."""
+    sides = pc.struct_field(pc.extract_regex(with_plain_marks(cells), _sides_pattern(count)), f"side{side}")
+    values = numbers(pc.fill_null(sides, ""), format)
+    return np.where(side_units(cells, count) == unit, values, np.nan)
+
+
+def count_sizes(unique: pa.Array, counts: np.ndarray, gone: np.ndarray) -> dict[tuple[int, str], int]:
+    """Return the number of cells that are sizes, by number of sides and unit; counts : of cells with each text."""
+    sizes: dict[tuple[int, str], int] = {}
+    if not pc.any(pc.match_substring_regex(unique, r"^\d.*[xX×*]\s?\d")).as_py():
+        return sizes
+    for sides in range(2, MAX_SIDES + 1):
+        units = side_units(unique, sides)
+        for unit in {*units[~gone].tolist()} - {None}:
+            sizes[sides, unit] = int(counts[(units == unit) & ~gone].sum())
+    return sizes

@@ -23,10 +23,10 @@ from .cell_text import (
     are_gaps,
     are_missing,
     as_bools,
+    count_sizes,
     is_truth_word,
     parsed_cells,
 )
-from .sizes import count_sizes
 
 EXAMPLES = 5  # cells shown in a message
 MAX_ODD = 40  # distinct texts among numbers that `dssl init` declares as missing; one more is kept to detect more

@@ -17,10 +17,6 @@ def find_columns(requested: Sequence[tuple[Column, str]], names: Sequence[str], 
 
     requested : pairs of a column and the option that names it; a column is a name, or a number from 0, negative from
     the end. names : of all columns; numbers as text without a `header`.
-
-    Raises
-    ------
-    DataError : columns do not exist; the message suggests similar names. ParameterError : a name is ambiguous.
     """
     numbers = [_number_of(column, names, file, option, header=header) for column, option in requested]
     unknown = [pair for pair, number in zip(requested, numbers, strict=True) if number is None]
@@ -55,10 +51,6 @@ def features_and_target(names: Sequence[str], file: str, *, target: Column | Non
 
     The target is the requested column, or one named y, label, ..., or the last column that is not dropped.
     never : columns that are the target only if it is requested.
-
-    Raises
-    ------
-    DataError, ParameterError : as for `find_columns`; or no feature is left.
     """
     drop = (drop,) if isinstance(drop, (str, int)) else drop
     targets = [] if target is None or (target == NO_TARGET and NO_TARGET not in names) else [(target, "target")]

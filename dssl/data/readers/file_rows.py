@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ...storage.pieces import pieces_of
+from ...storage.views import pieces_of
 from .base import Reader
 from .cell_text import are_gaps, are_missing, numbers, possible_formats, trimmed
 from .table import RowTexts, TableReader

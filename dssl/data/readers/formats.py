@@ -9,12 +9,11 @@ from .anndata import AnnDataZarrReader, H5adReader
 from .base import Reader
 from .compressed import OPENERS, unpack
 from .csv import CsvReader
+from .lines import SvmlightReader
 from .manifolds import ManifoldReader
-from .npy import IdxReader, NpyReader
-from .npz import NpzReader
+from .npy import IdxReader, NpyReader, NpzReader
 from .parquet import ArrowReader, ParquetReader
 from .stored import StoredReader, ZarrReader, all_files, stored_files
-from .svmlight import SvmlightReader
 
 HDF5 = {"h5", "hdf5", "hdf"}  # endings of files that are not read
 FORMATS: Registry[Reader] = Registry(
@@ -53,12 +52,7 @@ def endings() -> list[str]:
 
 
 def format_of(path: Path, format: str | None = None) -> str:
-    """Return the format of a file: the given one, or the one that belongs to its ending.
-
-    Raises
-    ------
-    ParameterError : the given format has no reader. DataError : the ending belongs to no format.
-    """
+    """Return the format of a file: the given one, or the one that belongs to its ending."""
     if format is not None:
         FORMATS.named(format, "format", "use one of these, or convert the file to npz")
         return format
@@ -85,10 +79,8 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
     labels : a second file with the labels, for formats with separate labels (npy, idx).
     options : the options of the format, see the readers; None keeps the default.
 
-    Raises
-    ------
-    DataError : the file is missing, empty, damaged, or of no known format. ParameterError : the format does not have an
-        option.
+    Raises DataError: the file is missing, empty, damaged, or of no known format. ParameterError:
+    the format does not have an option.
     """
     path, scratch = Path(path), Path(scratch)
     for file in (path, *([Path(labels)] if labels else [])):

@@ -32,9 +32,7 @@ class Groups(ABC):
     def sizes(self, columns: Collection[str], file: str) -> list[tuple[int, int]]:
         """Return the rows of each group, and the memory for decoding some of its columns (bytes).
 
-        Raises
-        ------
-        DataError : the numbers of rows contradict each other; the message names the `file`.
+        Raises DataError: the numbers of rows contradict each other; the message names the `file`.
         """
 
     @abstractmethod
@@ -141,7 +139,8 @@ class GroupedReader(TableReader):
         n_rows = int(self._groups[-1])
         if n_rows == 0:
             raise no_rows(self.name)
-        width = sum(_width(self._type(schema, field)) for field in self._used)
+        decoded = [_value_type(self._type(schema, field)) for field in self._used]
+        width = sum(max(1, value.bit_width // 8) if _is_number(value) else TEXT_BYTES for value in decoded)
         self._batch_rows = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // width))
         stored = max(stored for _, stored in sizes)
         types = [_value_type(self._type(schema, field)) for field in self._features]
@@ -217,10 +216,6 @@ class GroupedReader(TableReader):
 
     def _elements(self, name: str, column: pa.Array, start: int) -> np.ndarray:
         """Return the lists of rows from `start` on as an array (rows, width), with NaN for null lists and elements.
-
-        Raises
-        ------
-        DataError : the lists differ in length; the message names the rows.
         """
         width = sum(place[0] == name for place in self._fields)
         lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
@@ -343,12 +338,6 @@ def _is_integer_list(type_: pa.DataType) -> bool:
 
 def _element_name(name: str, element: int) -> str:
     return name if element < 0 else element_name(name, element)
-
-
-def _width(type_: pa.DataType) -> int:
-    """Return the bytes of one decoded value."""
-    value = _value_type(type_)
-    return max(1, value.bit_width // 8) if _is_number(value) else TEXT_BYTES
 
 
 def _decoded(column: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ import pandas as pd
 from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
 from ...storage.csr import stack_points
-from ...storage.pieces import pieces_of
+from ...storage.views import pieces_of
 from ..targets import named_labels, text_of
 from .base import Block, Reader, Scan
 from .cell_text import NumberFormat

@@ -1,21 +1,28 @@
-"""Index of the rows of a text file, from one pass over its bytes, so that any range of rows can be read.
+"""Index of the rows of a text file, from one pass over its bytes, so that any range can be read; svmlight text.
 
 The pass is a small state machine a format, compiled, at the speed of the disk. It notes the byte of a row every
 `STRIDE` bytes, counts fields, and remembers the first row that cannot be right; nothing is parsed here. Own code,
 since pandas, pyarrow and scikit-learn reach a row only by parsing all before it, and do not say which line is wrong.
+
+A line of svmlight or LIBSVM text is `label column:value column:value ...`.
 """
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
+from ...base.digest import JsonObject
 from ...base.errors import DataError, explain, require
-from .base import Reader, cut_short
+from ...base.profiler import library
+from ..targets import whole_numbers
+from .base import Block, Reader, Scan, cut_short, no_rows
 
 STRIDE = 1 << 16  # bytes between two entries of the index; a block reads up to that much too many at either end
 PIECE = 1 << 24  # bytes read at once
@@ -58,8 +65,6 @@ class LineReader(Reader):
 
     def _stretch(self, start: int, stop: int) -> tuple[int, int, bytes]:
         """Return (first row, its byte, text) of a stretch that holds rows [start, stop) and few others.
-
-        Raise DataError if the file has become shorter since it was scanned.
         """
         around = self._index.narrow(start, stop)
         begin, end = int(around.offsets[0]), int(around.offsets[-1])
@@ -231,3 +236,78 @@ def _state(begin: dict[int, int]) -> np.ndarray:
     for slot, value in ({BLANK: 1, BAD_START: -1, LONE_RETURN: -1} | begin).items():
         state[slot] = value
     return state
+
+
+MAX_COLUMNS = (1 << 31) - 1
+
+
+class SvmlightReader(LineReader):
+    """Rows of svmlight text. Columns count from 1, or from 0 if the file has a column 0 or `zero_based` says so."""
+
+    format: ClassVar[str] = "svmlight"
+    endings: ClassVar[tuple[str, ...]] = (".svm", ".svmlight", ".libsvm")
+    options: ClassVar[tuple[str, ...]] = ("n_columns", "zero_based")
+
+    def __init__(self, path: Path, name: str, scratch: Path, *, n_columns: int | None = None,
+                 zero_based: bool | None = None):
+        self.path, self.name, self.n_columns, self.zero_based = path, name, n_columns, zero_based
+
+    def attributes(self) -> JsonObject:
+        return {"zero_based": self.zero_based}
+
+    def _look(self) -> Scan:
+        with open(self.path, "rb") as file:
+            self._require_plain_text(file.read(1 << 12))
+        index, state = index_lines(self.path, 0, {SMALLEST: MAX_COLUMNS, LARGEST: -1}, index_svmlight)
+        self._index = self._require_rows(index)
+        n_rows, smallest, largest = int(state[ROWS]), int(state[SMALLEST]), int(state[LARGEST])
+        if n_rows == 0:
+            raise no_rows(self.name)
+        self.zero_based = smallest == 0 if self.zero_based is None else self.zero_based
+        require(self.zero_based or smallest > 0, f"{self.name} has a column 0, though zero_based is false",
+                why="columns counted from 1 have no column 0", fix="leave zero_based unset", error=DataError)
+        n_columns = largest + self.zero_based
+        require(largest >= 0 or bool(self.n_columns), f"{self.name} has no column:value pairs", error=DataError,
+                why="points without features cannot be told apart", fix="check the format: `label 1:0.5 7:1.25`")
+        require(n_columns <= MAX_COLUMNS, f"{self.name} has column {largest}, the largest possible is {MAX_COLUMNS}",
+                why="column numbers are stored in 32 bits", fix="number the columns from 1", error=DataError)
+        require(self.n_columns is None or self.n_columns >= n_columns, f"{self.name} has column {largest}, though "
+                f"n_columns is {self.n_columns}", why="its values would be lost", error=DataError,
+                fix=f"set n_columns to {n_columns} or more")
+        return Scan(n_rows=n_rows, n_columns=self.n_columns or n_columns, dtype="float64", target="the first field",
+                    row_bytes=int(self._index.offsets[-1]) // n_rows + 1, nnz=int(state[ENTRIES]))
+
+    def settle(self, readers: Sequence[Reader]) -> "SvmlightReader":
+        """Return a reader that counts columns from 0 if any file does, with as many columns as the widest file."""
+        peers = [reader for reader in readers if isinstance(reader, SvmlightReader)]
+        zero_based = any(peer.zero_based for peer in peers)
+        # A file that counts from 1 has one column more when it is counted from 0.
+        widest = max(peer.scan().n_columns + (zero_based and not peer.zero_based) for peer in peers)
+        settled = copy(self)
+        settled._scan, settled.zero_based = replace(self.scan(), n_columns=self.n_columns or widest), zero_based
+        return settled
+
+    def read(self, start: int, stop: int, *, text_target: bool = False) -> Block:
+        self.scan()
+        first, begin, raw = self._stretch(start, stop)
+        try:
+            values, labels = self._parse(raw)
+        except (ValueError, OverflowError):
+            for line in io.BytesIO(raw):
+                try:
+                    self._parse(line)
+                except (ValueError, OverflowError) as error:
+                    shown = line.strip()[:60].decode("utf-8", "replace")
+                    raise DataError(explain(
+                        f"{self._line_at(begin)} is not svmlight text: {shown!r}: {error}",
+                        why="a line is one number, then column:value pairs with ascending columns",
+                        fix="correct the line; several labels a row are not supported")) from error
+                begin += len(line)
+            raise
+        rows = slice(start - first, stop - first)
+        return Block(sparse.csr_array(values[rows]), whole_numbers(np.asarray(labels[rows], np.float64)))
+
+    def _parse(self, raw: bytes) -> tuple[sparse.csr_array, np.ndarray]:
+        n_features = self.scan().n_columns
+        return library("sklearn.datasets").load_svmlight_file(
+            io.BytesIO(raw), n_features=n_features, zero_based=bool(self.zero_based))

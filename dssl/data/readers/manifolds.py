@@ -13,9 +13,8 @@ import numpy as np
 
 from ...base.digest import require_random_state
 from ...base.errors import DataError, ParameterError, explain, require, sentences
-from ...storage.blocks import Rows, block_rng
+from ...storage.blocks import block_rng
 from ...storage.files import draft_of
-from ...storage.views import take_by_chunk
 from .base import Block, Reader, Scan
 
 BLOCK_ROWS = 4096  # rows with the same random stream
@@ -92,23 +91,6 @@ class CurvedManifolds:
             waves[of_class] = np.sin(u[of_class] @ B[c] + p[c])
         noise = rng.standard_normal((BLOCK_ROWS, of.columns), np.float32)
         return (waves @ A.T).astype(np.float32) + np.float32(of.noise) * noise, y
-
-
-class ManifoldRows(Rows):
-    """X of curved manifolds, computed each time it is read."""
-
-    chunk_rows = BLOCK_ROWS
-
-    def __init__(self, params: ManifoldParams):
-        self.made = CurvedManifolds(params)
-        self.shape = (params.points, params.columns)
-        self.dtype = np.dtype(np.float32)
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        return self.made.read(start, min(stop, self.shape[0]))[0]
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return take_by_chunk(self, ids, BLOCK_ROWS)
 
 
 def write_manifolds(path: Path, params: ManifoldParams) -> None:

@@ -13,10 +13,21 @@ import pyarrow as pa
 from ..frames import element_name
 from ..targets import number_texts, target_values, whole_numbers
 from .base import PROBE_ROWS, Block, CellError, Reader, Scan, possible_keys, text_is_no_label
-from .cell_text import NumberFormat, are_gaps, are_missing, numbers, numbers_among, possible_formats, trimmed, truths
+from .cell_text import (
+    MAX_SIDES,
+    NumberFormat,
+    Side,
+    are_gaps,
+    are_missing,
+    numbers,
+    numbers_among,
+    possible_formats,
+    side_numbers,
+    trimmed,
+    truths,
+)
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
 from .column_choice import Column, find_columns, refuse_no_features, text_is_no_feature
-from .sizes import MAX_SIDES, Side, side_numbers
 
 TARGET = "target column"  # the key of the target, whatever its name in a file
 
@@ -184,12 +195,7 @@ class TableReader(Reader):
 
     def _with_kinds(self, sizes: Scan, counts: Mapping[int, CellCounts], *,
                     counts_of_file: Sequence[CellCounts] = ()) -> Scan:
-        """Decide the kinds of the columns, and return the complete scan.
-
-        Raises
-        ------
-        CellError : a feature is text, which is an error, and not a possible key.
-        """
+        """Decide the kinds of the columns, and return the complete scan."""
         formats = possible_formats(self.decimal, self.thousands, self.percent)
         mark = decimal_of(counts_of_file or [*counts.values()], formats, prefer=self._prefers())
         self._number_format = formats[mark]
@@ -329,8 +335,7 @@ class TableReader(Reader):
         reading = self._readings.get(field, Reading())
         kind = reading.kind
         if not is_text(array.type):
-            values = array.to_numpy(zero_copy_only=False)
-            values = self._without_missing(values)
+            values = self._without_missing(array.to_numpy(zero_copy_only=False))
             return (number_texts(values) if kind == "text" else values), none
         encoded = trimmed(array).dictionary_encode()
         unique = encoded.dictionary

@@ -70,10 +70,6 @@ class Ranges:
 
         A task needs 24 bytes per number. parts : stores which points are outliers; temporary by default. drift :
         whether distributions are compared, where that of the training rows is known.
-
-        Raises
-        ------
-        DataError : the number of columns differs.
         """
         n, d = rows.shape
         require(d == len(self.smallest), f"the points have {d} columns, the training points {len(self.smallest)}",

@@ -3,7 +3,7 @@
 If the ranges of at least three quarters of the columns lie within a factor of three, the columns are in one unit, like
 pixels and embeddings, and stay unscaled. Otherwise they are standardized, or divided by their largest absolute values
 if the rows are sparse. Columns of encoded text, and other columns of 0 and 1 among numbers, are scaled by the distance
-of their levels instead (`units.py`); if these might be pixels, by one factor of at most 1.
+of their levels instead (`outliers.py`); if these might be pixels, by one factor of at most 1.
 
 The moments of the columns (`moments.py`) give one shift and one factor per column. The first pass over the rows also
 samples some to find outliers (`outliers.py`). If there are any, a second pass computes moments and ranges without
@@ -26,8 +26,16 @@ from ...storage.csr import as_csr, unit_rows, with_values
 from .drift import Usual
 from .moments import fit_moments
 from .out_of_range import LARGEST_BLOCK, Ranges
-from .outliers import Reaches, outliers_of
-from .units import columns_of_category, farthest_levels, near_distance, ratio_of_ranges, sampled_rows, zero_one_columns
+from .outliers import (
+    Reaches,
+    columns_of_category,
+    farthest_levels,
+    near_distance,
+    outliers_of,
+    ratio_of_ranges,
+    sampled_rows,
+    zero_one_columns,
+)
 
 ScalingKind = Literal["auto", "standardize", "unit_range", "max_abs", "unit_norm", "global_range", "none"]
 KINDS: tuple[ScalingKind, ...] = get_args(ScalingKind)
@@ -173,11 +181,6 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
 
     A task needs 24 d bytes per row: the block in float64, its deviations and their squares; for sparse rows 5 times the
     row, plus 80 d. "auto" reads up to 1,000 rows in this process if there are categories.
-
-    Raises
-    ------
-    DataError : there are no training rows; the rows are sparse and a kind moves zeros; or a column is too large for its
-        variance to be a float64.
     """
     n, d = rows.shape
     require(n > 0 and (ids is None or len(ids) > 0), "no training rows to fit the scaling on", error=DataError,
@@ -329,10 +332,6 @@ class ScaledRows(Rows):
 
 def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
     """Return scaled rows, readable by every task; the rows themselves if the scaling changes nothing.
-
-    Raises
-    ------
-    DataError : the scaling was fitted on another number of columns.
     """
     require_columns(rows.shape, scaling.attributes["n_columns"])
     rows = execution.share_rows(rows)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...storage.blocks import ArrayRows, Parts, PartWriter, Receipt, Rows, row_ranges
 from ...storage.csr import csr_arrays, narrow_csr
-from ...storage.pieces import BlockedCsrRows
+from ...storage.views import BlockedCsrRows
 from ..cost import block_count, bucket_requests
 from ..tasks import SHARED_CHUNK, Execution
 from .shuffle import gather, scatter

@@ -50,9 +50,7 @@ class GraphEnergy:
            multiplicity: np.ndarray | None = None) -> "GraphEnergy":
         """Return the energy of symmetric weights W (v, v) between vertices that stand for `multiplicity` points.
 
-        Raises
-        ------
-        DataError : W is not square, symmetric and non-negative.
+        Raises DataError: W is not square, symmetric and non-negative.
         """
         laplacian = Laplacian(W, True, multiplicity)
         return cls(laplacian.point_weights, scales(kind, laplacian.degrees, laplacian.multiplicity))

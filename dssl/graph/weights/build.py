@@ -294,12 +294,7 @@ def read_weights(parts: Parts, index: int, start: int, stop: int, n: int) -> sp.
 
 
 def row_receipts(parts: Parts, n: int) -> list[Receipt]:
-    """Return the receipts of the blocks of rows of a graph of n vertices, that `weigh` wrote.
-
-    Raises
-    ------
-    IntegrityError : a block of rows is missing.
-    """
+    """Return the receipts of the blocks of rows of a graph of n vertices, that `weigh` wrote."""
     count = block_count(n, parts.receipt(0)["rows"][1])
     receipts = parts.receipts(count)
     missing = next((index for index in range(count) if index not in receipts), None)
@@ -309,12 +304,7 @@ def row_receipts(parts: Parts, n: int) -> list[Receipt]:
 
 
 def read_graph(parts: Parts) -> sp.csr_array:
-    """Return the matrix (n, n) whose rows `weigh` wrote.
-
-    Raises
-    ------
-    IntegrityError : a block of rows is missing.
-    """
+    """Return the matrix (n, n) whose rows `weigh` wrote."""
     n = parts.receipt(0)["n"]
     ranges = [receipt["rows"] for receipt in row_receipts(parts, n)]
     pieces = [read_weights(parts, index, start, stop, n) for index, (start, stop) in enumerate(ranges)]

@@ -62,8 +62,6 @@ def descend(rows: Matrix, k: int, *, random_state: int, threads: int = 1,
 
     With them, the number of rows that were searched exactly, and that of the searches.
 
-    Parameters
-    ----------
     rows : ndarray (n, d), or sparse; `descent_cost` states the memory beside them.
     k : number of neighbors of a row, itself not counted.
     threads : number of threads; the neighbor lists do not depend on it.

@@ -1,8 +1,7 @@
 """Exact neighbors of all rows: one task a block of queries, each of which searches all points.
 
-Two searches give the same neighbor lists: a tree (`tree.py`), which visits few points of data with few effective
-dimensions, and tiles (`tiles.py`), which compare all pairs by matrix products. Visits counted on sampled queries
-decide.
+Two searches give the same neighbor lists (`tree_and_tiles.py`): a tree, which visits few points of data with few
+effective dimensions, and tiles, which compare all pairs by matrix products. Visits counted on sampled queries decide.
 
 If the layout of all points fits half of the memory budget, it is made once and shared by the tasks. Otherwise every
 task reads the points in blocks, lays out each block, and carries the heaps over from block to block. Sparse rows have
@@ -24,9 +23,8 @@ from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import BlockTasks, Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
-from ..heap import EMPTY, empty_heaps, sort_heaps
 from ..metric import AnyMetric, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
-from ..squared_distances import squared_distances_of
+from ..squared_distances import EMPTY, empty_heaps, sort_heaps, squared_distances_of
 from .inverted_index import (
     SparsePoints,
     inverted_seconds,
@@ -48,8 +46,7 @@ from .layout import (
     tree_depth,
 )
 from .pairs import PairPoints, pair_ns, pair_points
-from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles, products_bytes
-from .tree import nearest_by_tree
+from .tree_and_tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles, nearest_by_tree, products_bytes
 
 PILOT_QUERIES = 64
 MAX_TASKS = 16

@@ -23,9 +23,8 @@ from scipy import sparse
 from ...base.types import Matrix
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
 from ...storage.csr import add_products, squared_lengths
-from ..heap import empty_heaps, put, sift_down, sort_heaps
 from ..metric import AnyMetric, measurable, metric_of, sample_ids
-from ..squared_distances import sparse_squared_distance
+from ..squared_distances import empty_heaps, put, sift_down, sort_heaps, sparse_squared_distance
 
 QUERY_TILE, POINT_TILE = 64, 2048
 HEAD_SHARE, MAX_HEADS = 0.2, 256  # of a tile's rows, above which a column is multiplied densely; most such columns

@@ -7,8 +7,8 @@ from numba import njit
 
 from ...base.types import Matrix
 from ...storage.blocks import Rows, row_ranges, rows_that_fit
-from ..heap import empty_heaps, put, sort_heaps
 from ..metric import AnyMetric, measurable, measured_itemsize, pair_metric_of
+from ..squared_distances import empty_heaps, put, sort_heaps
 
 QUERY_TILE, POINT_TILE = 128, 1024  # rows of a matrix of distances
 # Measured on one core, in nanoseconds: a pair of dense rows beside its columns, a pair of sparse rows, and each of its

@@ -14,8 +14,8 @@ from ..exact.layout import SAMPLE_ROWS as FRAME_ROWS
 from ..metric import AnyMetric, measured_itemsize
 from ..projection import max_coordinates, projection_bytes
 from ..recall import truth_cost, truth_row_bytes, truth_rows
-from .join_tasks import DRAWN, SENT
 from .partitions import PRODUCT_BYTES
+from .tasks import DRAWN, SENT
 
 
 @dataclass(frozen=True)

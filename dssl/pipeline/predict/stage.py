@@ -39,8 +39,7 @@ from ...methods.tags import Values, ValuesAtTraining, values_at_training
 from ...report.record import Attributes
 from ...storage.artifacts import Artifact
 from ...storage.blocks import Parts, Receipt, Rows, row_ranges
-from ...storage.csv_lines import CsvLines
-from ...storage.files import draft_of
+from ...storage.files import CsvLines, draft_of
 from ...storage.hdf5 import Original
 from ...storage.views import SelectedRows, counts_below
 from ..dataset import dataset_of, identifier_of, rows_in_files

@@ -39,8 +39,7 @@ from ...learners.probabilities import Calibration, TagCalibration
 from ...learners.target.coding import ClassCoding, Coding, TagCoding, margins_of
 from ...storage.blocks import Receipt, Rows, row_ranges
 from ...storage.csr import as_rows
-from ...storage.csv_lines import CsvLines
-from ...storage.files import draft_of
+from ...storage.files import CsvLines, draft_of
 from ...storage.hdf5 import Original
 from ...storage.store import StoredParts
 
