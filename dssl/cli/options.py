@@ -72,8 +72,7 @@ def _runtime_of_run(ctx: click.Context, parameter: click.Parameter, text: str | 
     It takes two seconds, in which the run is read and planned. A run that needs no worker ends it.
     """
     if (runtime := _described(text)) is not None:
-        from ..runtime.fork_server import start_fork_server
-        from ..runtime.local import LocalRuntime
+        from ..runtime.local import LocalRuntime, start_fork_server
 
         if isinstance(runtime, LocalRuntime):
             start_fork_server()
@@ -213,7 +212,7 @@ def opened(runtime: str | None, memory_budget: int | None) -> Iterator[tuple[Exe
         yield threads, threads.in_words
     else:
         if runtime is None:
-            from ..runtime.fork_server import start_fork_server
+            from ..runtime.local import start_fork_server
 
             start_fork_server()
         from ..runtime.start import open_runtime  # takes a second

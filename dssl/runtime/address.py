@@ -23,7 +23,7 @@ from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.urls import is_loopback
 from ..execution.on_dask import OnDask
 from .description import DaskRuntime
-from .detached import Detached
+from .engine import Detached
 
 SILENCE = 2.0  # seconds without data after which dssl tests whether an unencrypted scheduler is an encrypted one
 EXPIRED, NOT_YET = 10, 9  # OpenSSL's codes of certificates that have expired, or are not valid yet

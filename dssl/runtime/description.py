@@ -18,8 +18,7 @@ from ..execution.cost import WorkerRoom
 from ..execution.on_dask import OnDask
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
-from .detached import Detached
-from .engine import Engine
+from .engine import Detached, Engine
 
 # What only the charts of Dask's dashboard show is watched less often, or not at all: two workers and a scheduler that
 # waited took a sixth of a core.
@@ -244,10 +243,10 @@ class PoolRuntime(DaskRuntime):
     def pool(self, stack: ExitStack) -> Pool:
         """Return the Dask cluster, without workers, which `stack` closes; raise ClusterError or SpecError."""
 
-    @abstractmethod
     def ask_for_workers(self, pool: Pool, count: int) -> None:
         """Request a number of workers; raise ClusterError if the system refuses them."""
+        pool.scale(count)
 
-    @abstractmethod
     def adapt(self, pool: Pool) -> None:
         """Start adaptive scaling: the number of workers follows the tasks that wait."""
+        pool.adapt(minimum=self.min_workers, maximum=self.workers)

@@ -27,56 +27,42 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Script(Engine):
-    """Submits jobs with the commands of a cluster description, which are lines for `/bin/sh`.
+    """Submits jobs with the commands of a cluster description, which are lines for `/bin/sh`."""
 
-    template : of the script. submit_command : prints the job's id. job_id : regular expression that matches it.
-    query_command : prints the state of the job. living : matches its output for a job that waits or runs. gone :
-    matches the output of a command that failed because the system does not know the job any more. memory : of each
-    process, bytes. cores : of each process.
-    """
-
-    template: str
-    submit_command: str
-    job_id: str
-    query_command: str
-    living: str
-    gone: str
-    cancel_command: str
-    memory: int
-    cores: int
-
+    asked: "ScriptRuntime"
     name = "the batch system"
 
     def render(self, job: Job) -> str:
-        return filled(self.template, {
-            "name": job.name, "processes": str(job.ranks), "cores": str(self.cores), "memory": str(self.memory >> 20),
-            "cwd": shlex.quote(str(job.cwd)), "output": shlex.quote(str(job.logs / JOB_LOG)),
-            "command": shlex.join(job.command), "settle": shlex.join(job.settle)})
+        return filled(self.asked.template, {
+            "name": job.name, "processes": str(job.ranks), "cores": str(self.asked.threads_per_worker),
+            "memory": str(self.asked.memory >> 20), "cwd": shlex.quote(str(job.cwd)),
+            "output": shlex.quote(str(job.logs / JOB_LOG)), "command": shlex.join(job.command),
+            "settle": shlex.join(job.settle)})
 
     def submit(self, job: Job, rendered: Path) -> Handle:
-        command = filled(self.submit_command, {"script": shlex.quote(str(rendered))})
+        command = filled(self.asked.submit, {"script": shlex.quote(str(rendered))})
         answer = run_command(["/bin/sh", "-c", command], fix=FIX)
-        match = re.search(self.job_id, answer, re.MULTILINE)
+        match = re.search(self.asked.job_id, answer, re.MULTILINE)
         if match is None:
             raise ClusterError(explain(
-                f"`{command}` printed {answer.strip()!r}, in which {self.job_id!r} finds no id of a job",
+                f"`{command}` printed {answer.strip()!r}, in which {self.asked.job_id!r} finds no id of a job",
                 why="query and cancel need the id; the job may be queued now",
                 fix="look for it in the queue and end it, and change job_id in the cluster description"))
         return {"job": match[match.lastindex or 0]}
 
     def knows(self, handle: Handle) -> bool:
-        output = self._run_for_job(self.query_command, handle)
-        return output is not None and re.search(self.living, output, re.MULTILINE) is not None
+        output = self._run_for_job(self.asked.query, handle)
+        return output is not None and re.search(self.asked.living, output, re.MULTILINE) is not None
 
     def cancel(self, handle: Handle) -> None:
-        self._run_for_job(self.cancel_command, handle)
+        self._run_for_job(self.asked.cancel, handle)
 
     def _run_for_job(self, command: str, handle: Handle) -> str | None:
         """Return the output of a command for a job; None if the system does not know it. Raises ClusterError."""
         try:
             return run_command(["/bin/sh", "-c", filled(command, {"job": shlex.quote(handle["job"])})], fix=FIX)
         except ClusterError as error:
-            if re.search(self.gone, str(error), re.MULTILINE):
+            if re.search(self.asked.gone, str(error), re.MULTILINE):
                 return None
             raise
 
@@ -145,6 +131,4 @@ class ScriptRuntime(BatchRuntime):
         return True
 
     def engine(self) -> Script:
-        return Script(template=self.template, submit_command=self.submit, job_id=self.job_id, query_command=self.query,
-                      living=self.living, gone=self.gone, cancel_command=self.cancel, memory=self.memory,
-                      cores=self.threads_per_worker)
+        return Script(self)

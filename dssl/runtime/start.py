@@ -30,13 +30,14 @@ from ..execution.tasks import Execution
 from .address import AddressRuntime
 from .dask_operator import OperatorRuntime
 from .description import Runtime
-from .detached import Detached
+from .engine import Detached
 from .gateway import GatewayRuntime
 from .jobqueue import JobqueueRuntime
-from .kubernetes import KubernetesRuntime
+from .kubernetes import CronJobs, KubernetesRuntime
 from .local import LocalRuntime
+from .schedules import Cron, Scheduler, Systemd
 from .script import ScriptRuntime
-from .slurm import SlurmRuntime
+from .slurm import SlurmRuntime, SlurmTimes
 
 
 class InProcessRuntime(Runtime):
@@ -58,6 +59,8 @@ Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | JobqueueRun
                       ScriptRuntime | GatewayRuntime | OperatorRuntime | InProcessRuntime,
                       Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
+SCHEDULERS: dict[str, Scheduler] = {  # what starts runs at certain times
+    "cron": Cron(), "systemd": Systemd(), "slurm": SlurmTimes(), "kubernetes": CronJobs()}
 
 
 def load_runtime(source: str | Path | None) -> Runtime:
