@@ -25,10 +25,9 @@ from .examples import examples_command
 from .init.command import init_command
 from .options import Outcome, console
 from .ranks import launch_command, pod_command, rank_command, settle_command
-from .runs import plan_command, report_command, run_command
+from .runs import plan_command, report_command, run_command, suggest_command
 from .schedule import due_command, fire_command, schedule_command
 from .submit import cancel_command, logs_command, status_command, submit_command, wait_command
-from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
 NO_CACHE = "cannot cache function"  # of Numba's error when no folder can be written

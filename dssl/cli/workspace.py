@@ -15,7 +15,7 @@ from ..base.yaml import yaml_text
 from .options import console, json_option, on_option, output_console, workspace_option
 
 if TYPE_CHECKING:
-    from ..pipeline.inspection import RunDocument, RunListed
+    from ..pipeline.contents import RunDocument, RunListed
     from ..pipeline.result import RunResult
 
 
@@ -28,7 +28,7 @@ def verify_command(workspace: str, as_json: bool) -> None:
     The command also reads the finished parts of artifacts that an interrupted run has left unfinished, and looks for
     all artifacts of the runs that are done.
     """
-    from ..pipeline.gc import require_artifacts
+    from ..pipeline.contents import require_artifacts
     from ..storage.artifacts import Workspace
     from .progress import Activity
 
@@ -61,7 +61,7 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     Without --yes, the command lists them with their sizes and removes nothing. Artifacts that an estimator kept in the
     workspace belong to no run.
     """
-    from ..pipeline.gc import collect_garbage, find_garbage
+    from ..pipeline.contents import collect_garbage, find_garbage
     from ..report.text import counted
     from ..storage.artifacts import Workspace
 
@@ -101,7 +101,7 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
 
     Without a name, list all runs and what they keep.
     """
-    from ..pipeline.inspection import inspect, runs_of
+    from ..pipeline.contents import inspect, runs_of
     from ..storage.artifacts import Workspace
 
     if name is None:

@@ -11,7 +11,8 @@ from ...data.findings import ColumnRecord
 from ...data.readers.file_rows import FileRows
 from ...learners.target.coding import SEPARATORS
 from ...pipeline.tags import ENTRIES, tags_in
-from .first_look import MANY_EMPTY, NAMED, Look
+from .first_look import Look
+from .first_target import MANY_EMPTY, NAMED
 
 NAMED_TAGS = ("tags", "topics", "labels", "keywords", "genres", "categories", "subjects")
 SHOWN = 6  # tags, and columns, that a comment names

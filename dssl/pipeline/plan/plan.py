@@ -27,9 +27,8 @@ from ..load import SHAPED, load_spec
 from ..soft_labels import require_columns, require_shape
 from ..spec import Spec
 from ..stage import Kind
-from .inputs import NOWHERE, find_files, plan_inputs, require_rows, shaped_source, source_file
+from .inputs import NOWHERE, Rates, find_files, plan_inputs, rates_of, require_rows, shaped_source, source_file
 from .preflight import PlannedStage, Room, price
-from .rates import Rates, rates_of
 from .stages import check_stage, planned_stages, table_of
 
 DEFAULT_WORKSPACE = "dssl-work"
