@@ -8,7 +8,7 @@ import tempfile
 import tomllib
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal, get_args
@@ -47,9 +47,6 @@ class Check:
     def unless(cls, passed: bool, level: Level, name: str, state: str, fix: str) -> "Check":
         """Return an ok if the check has passed, or else a check of this level with its fix."""
         return cls(name, "ok", state) if passed else cls(name, level, state, fix)
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def examine(workspace: str | Path, where: str | Path | None = None, source: str | None = None) -> Iterator[Check]:

@@ -20,6 +20,7 @@ from .options import (
     PathType,
     console,
     json_option,
+    keep_option,
     memory_option,
     on_option,
     opened,
@@ -47,9 +48,7 @@ if TYPE_CHECKING:
               type=click.FloatRange(min=0),
               help="If another run is using the workspace, wait for it: at most this many seconds, or, without a "
                    "number, until it ends.")
-@click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
-              help="What to keep in the workspace when the run is done. With `results`, only what predict, "
-                   "suggest and report need is kept.")
+@keep_option
 @quiet_option
 @click.pass_obj
 def run_command(outcome: Outcome, made: Plan, runtime: str | None, as_json: bool, quiet: bool, wait: float,

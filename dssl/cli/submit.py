@@ -18,6 +18,7 @@ from ..base.units import time_text
 from .options import (
     console,
     json_option,
+    keep_option,
     output_console,
     planned_whole,
     quiet_option,
@@ -67,9 +68,7 @@ def _knows(engine: EngineRecord) -> bool:
               help="Where the run takes place: a cluster description (YAML) or the address of a scheduler.")
 @click.option("--dry-run", is_flag=True,
               help="Print the script or manifest that would be submitted, and submit nothing.")
-@click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
-              help="What to keep in the workspace when the run is done. With `results`, only what predict, "
-                   "suggest and report need is kept.")
+@keep_option
 @json_option
 @quiet_option
 def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bool, quiet: bool) -> None:

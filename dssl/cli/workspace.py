@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -223,6 +224,6 @@ def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, sour
             click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.state}"
                        + (f"\n          fix: {check.fix}" if check.fix else ""))
     if as_json:
-        click.echo(json.dumps({"status": worst(checks), "checks": [check.to_dict() for check in checks]}, indent=1))
+        click.echo(json.dumps({"status": worst(checks), "checks": [asdict(check) for check in checks]}, indent=1))
     if worst(checks) == "problem":
         ctx.exit(1)

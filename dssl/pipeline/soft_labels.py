@@ -68,16 +68,6 @@ class Opinion:
         return {"opinion": {"kind": self.kind, "from": self.read_from, "columns": self.values.shape[1]}}
 
 
-def write_opinion(context: Context, params: OpinionParams, read: IngestParams, target: Target) -> tuple[
-        Target, dict[str, OpinionRecord]]:
-    """Write what another model says beside the labels; return the target with all of its classes, and attributes; JSON.
-
-    Raises DataError: see `read_opinion`, and where a label is of a class of which the other model says nothing.
-    """
-    opinion = read_opinion(context, params, read)
-    return opinion.with_classes(target), opinion.write(context)
-
-
 def read_opinion(context: Context, params: OpinionParams, read: IngestParams) -> Opinion:
     """Return what another model says, with the classes in ascending order.
 

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, Pool, PoolRuntime, environment_of
+from .description import OTHER_BYTES, WATCHED, EnoughMemory, Pool, PoolRuntime, environment_of
 from .kubernetes import PodFields
 
 SCHEDULER_PORT = 8786
@@ -35,17 +35,10 @@ class OperatorRuntime(PodFields, PoolRuntime):
     """
 
     kind: Literal["dask-operator"] = "dask-operator"
-    memory_limit: str = Field(description="of a worker's pod")
+    memory_limit: EnoughMemory = Field(description="of a worker's pod")
     insecure: Literal[True] = Field(description="true: you know that the operator encrypts nothing")
     idle_timeout: int = Field(default=3600, ge=60, description="seconds without a task after which the operator "
                                                                "removes the cluster of a driver that was killed")
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_enough(cls, text: str) -> str:
-        require(size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
-                why="Kubernetes ends a pod that takes more", fix="write a size of 1GiB or more")
-        return text
 
     @model_validator(mode="before")
     @classmethod

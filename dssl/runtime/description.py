@@ -6,11 +6,11 @@ The workers of an elastic pool (`PoolRuntime`) start when tasks wait, and end wh
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Protocol, Self
+from typing import Annotated, Protocol, Self
 
 import dask
 from distributed import Client
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
@@ -131,20 +131,22 @@ class RankedRuntime(DaskRuntime):
         return SETTINGS
 
 
+def _enough(text: str) -> str:
+    require(text != "auto" and size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
+            why="so much is reserved for each process, and one that takes more is ended",
+            fix="write a size of 1GiB or more")
+    return text
+
+
 OTHER_BYTES = 384 << 20  # of `memory_limit`, for the processes beside a worker: its Nanny, and `dssl pod`
 MIN_MEMORY = 1 << 30  # bytes of a process of a batch job
+EnoughMemory = Annotated[str, AfterValidator(_enough)]
 
 
 class BatchRuntime(RankedRuntime):
     """A runtime whose processes are started for one run; the engine reserves `memory_limit` for each."""
 
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_enough(cls, text: str) -> str:
-        require(text != "auto" and size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
-                why="the engine reserves that much for each process, and ends a process that takes more",
-                fix="write a size of 1GiB or more")
-        return text
+    memory_limit: EnoughMemory = Field(description="of one worker")
 
     @property
     def memory(self) -> int:

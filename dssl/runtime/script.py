@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
 
 from ..base.errors import ClusterError, SpecError, explain, require
 from .description import BatchRuntime
@@ -17,7 +17,6 @@ FIX = "run this on a machine that has the commands of the batch system, and see 
 PLACEHOLDER = re.compile(r"\{\{\s*(\w*)\s*\}\}")
 # Placeholders of a template. `command` starts one rank; `settle` exits with 75 if the run must start again.
 TEMPLATE_NAMES = ("name", "processes", "cores", "memory", "cwd", "output", "command", "settle")
-SUBMIT_NAMES, JOB_NAMES = ("script",), ("job",)  # placeholders of the commands
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -76,54 +75,43 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _require_placeholders(text: str, known: tuple[str, ...], needed: tuple[str, ...]) -> None:
-    """Raise SpecError if a text has an unknown placeholder, or lacks a needed one."""
-    names = [match[1] for match in PLACEHOLDER.finditer(text)]
-    unknown = [name for name in names if name not in known]
-    require(not unknown, f"{{{{{unknown[0] if unknown else ''}}}}} is not a placeholder", error=SpecError,
-            why="a placeholder stands for a value of the job",
-            fix=f"write one of {', '.join(known)} between the braces")
-    missing = [name for name in needed if name not in names]
-    require(not missing, f"{{{{{missing[0] if missing else ''}}}}} is missing", error=SpecError,
-            why="without it dssl cannot start the job, or cannot ask for its state", fix="see cluster/pbs.yaml")
+def _with_placeholders(known: tuple[str, ...], needed: tuple[str, ...]) -> AfterValidator:
+    """Return the check that a text has no unknown placeholder, and each needed one."""
+    def checked(text: str) -> str:
+        names = [match[1] for match in PLACEHOLDER.finditer(text)]
+        unknown = [name for name in names if name not in known]
+        require(not unknown, f"{{{{{unknown[0] if unknown else ''}}}}} is not a placeholder", error=SpecError,
+                why="a placeholder stands for a value of the job",
+                fix=f"write one of {', '.join(known)} between the braces")
+        missing = [name for name in needed if name not in names]
+        require(not missing, f"{{{{{missing[0] if missing else ''}}}}} is missing", error=SpecError,
+                why="without it dssl cannot start the job, or cannot ask for its state", fix="see cluster/pbs.yaml")
+        return text
+
+    return AfterValidator(checked)
 
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
+Template = Annotated[str, _with_placeholders(TEMPLATE_NAMES, ("command", "settle"))]
+OfScript = Annotated[str, _with_placeholders(("script",), ("script",))]
+OfJob = Annotated[str, _with_placeholders(("job",), ("job",))]
 
 
 class ScriptRuntime(BatchRuntime):
     """Processes of one job of any batch system, which `dssl submit` submits."""
 
     kind: Literal["script"] = "script"
-    template: str = Field(description="of the script for the batch system, with placeholders such as "
-                                      "{{command}}; what starts the processes sets PMI_RANK and PMI_SIZE, or "
-                                      "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE")
-    submit: str = Field(description="shell line that submits {{script}} and prints the job's id")
+    template: Template = Field(description="of the script for the batch system, with placeholders such as {{command}}; "
+                                           "what starts the processes sets PMI_RANK and PMI_SIZE, or "
+                                           "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE")
+    submit: OfScript = Field(description="shell line that submits {{script}} and prints the job's id")
     job_id: Pattern = Field(default=r"^\s*(\S+)\s*$", description="regular expression that finds the id in its output")
-    query: str = Field(description="shell line that prints the state of {{job}}")
+    query: OfJob = Field(description="shell line that prints the state of {{job}}")
     living: Pattern = Field(default="", description="regular expression that matches its output for a job that waits "
                                                     "or runs")
     gone: Pattern = Field(description="regular expression that matches the output of query and cancel when they fail "
                                       "for a job that has ended")
-    cancel: str = Field(description="shell line that ends {{job}}")
-
-    @field_validator("template")
-    @classmethod
-    def _starts_and_settles(cls, text: str) -> str:
-        _require_placeholders(text, TEMPLATE_NAMES, ("command", "settle"))
-        return text
-
-    @field_validator("submit")
-    @classmethod
-    def _names_the_script(cls, text: str) -> str:
-        _require_placeholders(text, SUBMIT_NAMES, SUBMIT_NAMES)
-        return text
-
-    @field_validator("query", "cancel")
-    @classmethod
-    def _names_the_job(cls, text: str) -> str:
-        _require_placeholders(text, JOB_NAMES, JOB_NAMES)
-        return text
+    cancel: OfJob = Field(description="shell line that ends {{job}}")
 
     @property
     def keeps_logs(self) -> bool:
