@@ -77,9 +77,7 @@ def find_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop: Se
 
     An artifact that is not finished can go whatever run it is of: its finished parts are then made anew.
 
-    Raises
-    ------
-    DataError : there is no such run. IntegrityError : a run that is kept does not say what it needs.
+    Raises DataError: there is no such run. IntegrityError: a run that is kept does not say what it needs.
     """
     artifacts, folder = workspace.root / "artifacts", workspace.root / "runs"
     runs = workspace.runs
@@ -114,10 +112,8 @@ def collect_garbage(workspace: Workspace, *, keep_runs: int | None = None, drop:
 
     Whenever it is ended, no half of an artifact is left that a run would take for one.
 
-    Raises
-    ------
-    DataError : there is no such run. IntegrityError : a run that is kept does not say what it needs, and nothing is
-        removed. LockedError : a run is under way.
+    Raises DataError: there is no such run. IntegrityError: a run that is kept does not say what it needs, and nothing
+    is removed. LockedError: a run is under way.
     """
     with workspace.lock():
         garbage = find_garbage(workspace, keep_runs=keep_runs, drop=drop, intermediate=intermediate)
@@ -252,9 +248,7 @@ def inspect(name: str, workspace: Workspace) -> ArtifactDocument | RunDocument:
     name : a path (of an artifact, a data set, a run or its result.json), the beginning of an address, the name of a
         stage (its newest artifact), or the identity of a run.
 
-    Raises
-    ------
-    DataError : it names nothing, or more than one artifact.
+    Raises DataError: it names nothing, or more than one artifact.
     """
     path = path_at(name)
     for folder in (path.parent if path.name == "result.json" else path, workspace.root / "runs" / name):
@@ -281,9 +275,7 @@ def inspect(name: str, workspace: Workspace) -> ArtifactDocument | RunDocument:
 def describe_folder(folder: Path) -> ArtifactDocument | RunDocument:
     """Return what an artifact's, a data set's or a run's folder holds.
 
-    Raises
-    ------
-    DataError : it is none of these. IntegrityError : its manifest is damaged.
+    Raises DataError: it is none of these. IntegrityError: its manifest is damaged.
     """
     if (folder / "result.json").is_file() or (folder / "spec.json").is_file():
         return describe_run(folder)

@@ -96,9 +96,7 @@ def given_file(kind: str, path: str) -> Source:
 
     path : of it, or a URL of a file.
 
-    Raises
-    ------
-    DataError : there is no such file, or it unpacks to far more than files of data do.
+    Raises DataError: there is no such file, or it unpacks to far more than files of data do.
     """
     if is_url(path):
         source = find_source(path, format="npz")
@@ -196,9 +194,7 @@ class GivenTask:
 def _given(context: Context, kind: str) -> Receipt:
     """Return the receipt of the task that reads the given weights or neighbors.
 
-    Raises
-    ------
-    BudgetError : the task would take more than the memory budget.
+    Raises BudgetError: the task would take more than the memory budget.
     """
     path, budget = context.files[kind].source.path, context.execution.memory_budget
     unpacked = _unpacked_bytes(path, kind)

@@ -217,9 +217,8 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
     column : of the source; or of files of labels where some of these lines, by row of the source, have weights: all
     other labels then weigh what that column of the source says, where it is one that is no feature.
 
-    Raises
-    ------
-    DataError : a label has no weight, or one that is negative or not finite; all weights are 0, or all of a class.
+    Raises DataError: a label has no weight, or one that is negative or not finite; all weights are 0, or all of a
+    class.
     """
     rows = context.rows("split", "train").take(target.labeled)
     in_files = any(line.weight is not None for line in lines.values())

@@ -52,9 +52,7 @@ class Runtime(BaseModel, ABC):
     def start(self, memory_budget: int) -> AbstractContextManager[tuple[Execution, str]]:
         """Yield an execution and one line that says where it runs; close it afterwards.
 
-        Raises
-        ------
-        ClusterError : dssl cannot reach it.
+        Raises ClusterError: dssl cannot reach it.
         """
 
     @abstractmethod

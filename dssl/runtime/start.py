@@ -66,9 +66,7 @@ SCHEDULERS: dict[str, Scheduler] = {  # what starts runs at certain times
 def load_runtime(source: str | Path | None) -> Runtime:
     """Return the description in a YAML file, at a scheduler's address, of "in-process", or of this machine (None).
 
-    Raises
-    ------
-    SpecError : the file is missing, or is not the description of a runtime.
+    Raises SpecError: the file is missing, or is not the description of a runtime.
     """
     if source is None:
         return LocalRuntime()
@@ -95,9 +93,7 @@ def load_runtime(source: str | Path | None) -> Runtime:
 def open_runtime(source: str | Path | None, memory_budget: int | None = None) -> Iterator[tuple[Execution, str]]:
     """Yield an execution on the described runtime and one line that describes it; close it afterwards.
 
-    Raises
-    ------
-    ClusterError : no scheduler answers, or an address on another machine is not encrypted.
+    Raises ClusterError: no scheduler answers, or an address on another machine is not encrypted.
     """
     for name in ("distributed", "distributed.client"):  # dssl's own messages say the same in one sentence
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -56,9 +56,8 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
     known : files of the source that were read before, which are not read again where their store says that they have
     not changed.
 
-    Raises
-    ------
-    DataError : there is no such file. SpecError : predictions go into a copy of the source, which is several files.
+    Raises DataError: there is no such file. SpecError: predictions go into a copy of the source, which is several
+    files.
     """
     params, given = spec.data.read, spec.given_graph
     source = find_source(spec.data.source, labels=params.labels, format=params.format, known=known)

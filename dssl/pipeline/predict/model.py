@@ -154,10 +154,8 @@ class FittedPipeline:
         did not have is 0 in all columns of its levels, and counted in the attribute `unseen`. A file of a format
         without text holds the columns of the levels themselves.
 
-        Raises
-        ------
-        DataError : a feature is missing, there are columns that the model does not know, or another number of them; a
-            cell is missing, and missing cells were an error in training.
+        Raises DataError: a feature is missing, there are columns that the model does not know, or another number of
+        them; a cell is missing, and missing cells were an error in training.
         """
         choices = sorted({"when_missing", "when_text"} & set(options))
         require(not choices, f"{', '.join(choices)} cannot be set for a prediction", error=SpecError,
@@ -374,9 +372,7 @@ def _names_of(source: Source, params: IngestParams) -> list[str]:
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
     """Return a fitted pipeline from what `model_folder` takes.
 
-    Raises
-    ------
-    DataError : there is no model. IntegrityError : it is damaged.
+    Raises DataError: there is no model. IntegrityError: it is damaged.
     """
     folder = model_folder(path)
     described = read_manifest(folder / "manifest.json")

@@ -13,9 +13,7 @@ from ..status import read_status
 def _model_of(result: Path) -> Path:
     """Return the folder of the model that a result.json names, wherever its workspace is now.
 
-    Raises
-    ------
-    DataError : the run was stopped before it had a model.
+    Raises DataError: the run was stopped before it had a model.
     """
     named = read_result(result).get("model")
     if named is None:

@@ -241,14 +241,15 @@ def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
     return coding.can_mark_missing or of_all or suffix not in (".npy", ".zarr")
 
 
-def predict_to_file(model: Model, X: Rows, out: Path, execution: Execution, *, reject: bool,
-                    calibration: Calibration | TagCalibration | None, of_all: bool, outliers: Rows | None,
-                    names: RowNames | None, safe_csv: bool, continued: Continued,
-                    cells: Original | None) -> dict[str, Any]:
+def predict_to_file(model: Model, X: Rows, out: Path, execution: Execution, *, reject: bool = False,
+                    calibration: Calibration | TagCalibration | None = None, of_all: bool = False,
+                    outliers: Rows | None = None, names: RowNames | None = None, safe_csv: bool = False,
+                    continued: Continued = FROM_NOTHING, cells: Original | None = None) -> dict[str, Any]:
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
 
     out : a path that ends in .csv, .parquet, .npy, .npz or .h5ad. In an array NaN among floats, -1 among integers
-    and the empty text stand for no prediction. The others are those of `FittedPipeline.write`; of_all : `probabilities`.
+    and the empty text stand for no prediction. The others are those of
+    `FittedPipeline.write`, whose `probabilities` is of_all.
 
     The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
     its own; then they are put together here, one after the other, and the file gets its name.
