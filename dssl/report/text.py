@@ -101,6 +101,12 @@ def listed(values: Sequence[object], limit: int) -> str:
     return f"{shown} and {number(len(values) - limit)} more" if len(values) > limit else shown
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of a table as lines, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 def at(mapping: object, *path: str) -> Any:
     """Return what lies at a path of keys, or None where a key is missing."""
     for key in path:

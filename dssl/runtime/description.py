@@ -20,6 +20,7 @@ from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
 from .engine import Detached, Engine
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")  # variables of libraries
 # What only the charts of Dask's dashboard show is watched less often, or not at all: two workers and a scheduler that
 # waited took a sixth of a core.
 WATCHED: Mapping[str, str | bool] = {
@@ -96,8 +97,7 @@ class RankedRuntime(DaskRuntime):
 
     @property
     def ranks(self) -> int:
-        """A scheduler, a driver, and the workers."""
-        return self.workers + 2
+        return self.workers + 2  # a scheduler and a driver beside them
 
     @property
     def host(self) -> str | None:
@@ -168,11 +168,7 @@ class BatchRuntime(RankedRuntime):
         return OTHER_BYTES
 
     def worker_memory(self) -> int:
-        """Return the bytes of a worker.
-
-        They are fewer than the engine's limit, so that Dask ends a worker that exceeds them with a message; the engine
-        would end it without one.
-        """
+        # Fewer than the engine's limit: Dask ends a worker that exceeds them with a message, the engine without one.
         return self.memory - OTHER_BYTES
 
 

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import OTHER_BYTES, EnoughMemory, Pool, PoolRuntime
+from .description import OTHER_BYTES, THREADS, EnoughMemory, Pool, PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
@@ -148,8 +148,7 @@ class JobqueueRuntime(PoolRuntime):
             "worker_extra_args": ["--memory-limit", str(size_of(self.memory_limit) - OTHER_BYTES),
                                   "--lifetime", f"{seconds - margin:.0f}s", "--lifetime-stagger", f"{margin / 2:.0f}s",
                                   "--no-dashboard"],
-            "job_script_prologue": [*self.prologue, *(f"export {name}=1" for name in (
-                "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"))],
+            "job_script_prologue": [*self.prologue, *(f"export {name}=1" for name in THREADS)],
             "job_extra_directives": self.directives,
             "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"}}
         if self.system not in WITHOUT_QUEUE:

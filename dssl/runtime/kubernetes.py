@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, field_validator
 from ..base.digest import JsonObject
 from ..base.errors import COME_BACK, ClusterError, SpecError, require
 from ..base.yaml import yaml_text
-from .description import BatchRuntime
+from .description import THREADS, BatchRuntime
 from .engine import DRIVER, NOTICE, RANKS, Engine, Handle, Job, run_command
 from .schedules import Scheduled, Scheduler
 
@@ -33,7 +33,6 @@ HOST = "DSSL_HOST"  # the variable with a pod's address
 FAILURES = 10  # that one pod may have in addition to one for each start of the job
 JOB_TTL = 7 * 24 * 3600  # seconds for which Kubernetes shows a job that has ended
 FINAL = (1, 2, 3, 4, 5)  # exit codes of a run that has ended for good; a cancelled run has no job any more
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 CACHES = {"NUMBA_CACHE_DIR": "/tmp/numba", "MPLCONFIGDIR": "/tmp/matplotlib", "HOME": "/tmp"}
 HEAD = """\
 # dssl: {ranks} pods, one of which is the scheduler and one the driver. A pod that ends with {come_back} is replaced.
@@ -124,7 +123,6 @@ class KubernetesRuntime(PodFields, BatchRuntime):
 
     @property
     def host(self) -> str | None:
-        """The address of the pod, at which others reach it; None if the description names an interface."""
         return None if self.interface else os.environ.get(HOST)
 
     def engine(self) -> "Kubernetes":

@@ -63,18 +63,15 @@ class LocalRuntime(RankedRuntime):
 
     @property
     def serves_dashboard(self) -> bool:
-        """Whether the scheduler serves Dask's dashboard."""
         return self.dashboard
 
     def settings(self) -> Mapping[str, object]:
-        """Return Dask's settings for scheduler and workers."""
         shown = {"distributed.scheduler.http.routes", *WATCHED} if self.dashboard else set()
         return {name: value for name, value in SETTINGS.items() if name not in shown}
 
     @property
     def host(self) -> str:
-        """The address at which scheduler and workers of a submitted job listen; no other machine reaches it."""
-        return "127.0.0.1"
+        return "127.0.0.1"  # which no other machine reaches
 
     def engine(self) -> Detached:
         return Detached()

@@ -121,7 +121,6 @@ class SlurmRuntime(BatchRuntime):
 
     @property
     def fix_without_cluster(self) -> str:
-        """What to do if a command needs a running cluster."""
         return "submit the run with `dssl submit`, or use kind: jobqueue, whose workers start and end with the tasks"
 
     def engine(self) -> Slurm:
