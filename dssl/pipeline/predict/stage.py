@@ -16,7 +16,6 @@ As .h5ad it is a copy of the source with `label`, `probability` and `role` in `o
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -48,7 +47,7 @@ from ..dataset import dataset_of, identifier_of, rows_in_files
 from ..scoring import values_at_test
 from ..spec import Spec
 from ..stage import Stage
-from .to_file import LINES, Answers, columns_of_cells, columns_of_each, csv_cells, label_columns, read_range
+from .to_file import LINES, Answers, columns_of_cells, columns_of_each, csv_cells, label_columns
 
 FILE = "predictions_all"  # of a run's folder
 PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them
@@ -276,15 +275,14 @@ class AllPredictions:
         pieces: dict[str, list[np.ndarray]] = {}
         for name, (start, stop) in ranges.items():
             parts = self.artifacts["predictions"].parts.within(name)
-            read = partial(read_range, parts, start, stop)
             columns = {"row": self.split.parts.rows(name).read(start, stop)}
             role = np.full(stop - start, PARTS.index(name))
             if self.known:
                 columns["given"], labeled = self._given(name, start, stop)
                 role[labeled] = LABELED
-            columns |= label_columns(self.coding, read, calibrated=self.calibrated)
+            columns |= label_columns(self.coding, parts, start, stop, calibrated=self.calibrated)
             if isinstance(self.coding, TagCoding):
-                columns |= columns_of_each(self.coding, read, calibrated=self.calibrated)
+                columns |= columns_of_each(self.coding, parts, start, stop, calibrated=self.calibrated)
             if self.labeled is not None:
                 columns["role"] = ROLES[role]
             for head, column in columns.items():

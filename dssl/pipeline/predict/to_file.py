@@ -23,7 +23,6 @@ import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -188,22 +187,16 @@ class PredictionTable:
 
     def block(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Return the columns of some rows by name, in their order; labels are masked where there is none."""
-        read = partial(read_range, self.parts, start, stop)
         block = {} if self.names is not None else {"row": self.continued.rows + np.arange(start, stop)}
-        block |= label_columns(self.coding, read, calibrated=self.calibrated)
+        block |= label_columns(self.coding, self.parts, start, stop, calibrated=self.calibrated)
         if self.rejects:
-            block["rejected"] = read("empty")
+            block["rejected"] = self.parts.rows("empty").read(start, stop)
         if self.of_all or isinstance(self.coding, TagCoding):
-            block |= columns_of_each(self.coding, read, calibrated=self.calibrated)
+            block |= columns_of_each(self.coding, self.parts, start, stop, calibrated=self.calibrated)
         if self.names is None:
             return block
         head = self.names.head if self.names.head not in {*block, *self.rounded} else f"{self.names.head} of the source"
         return {head: self.names.read(start, stop), **block}
-
-
-def read_range(parts: Parts, start: int, stop: int, name: str) -> np.ndarray:
-    """Return some rows of what was written."""
-    return parts.rows(name).read(start, stop)
 
 
 def how_sure(calibrated: bool) -> str:
@@ -211,12 +204,10 @@ def how_sure(calibrated: bool) -> str:
     return "probability" if calibrated else "score"
 
 
-def label_columns(coding: Coding, read: Callable[[str], np.ndarray], *, calibrated: bool) -> dict[str, np.ndarray]:
-    """Return the labels of some rows, masked where there are none, and how sure the model is of classes, by name.
-
-    read : what `Answers` wrote of the rows, by name.
-    """
-    empty, predicted, name = read("empty"), read("predicted"), coding.written_as
+def label_columns(coding: Coding, parts: Parts, start: int, stop: int, *, calibrated: bool) -> dict[str, np.ndarray]:
+    """Return the labels of some rows, masked where there are none, and how sure the model is of classes, by name."""
+    empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "predicted"))
+    name = coding.written_as
     if isinstance(coding, TagCoding):
         predicted = coding.texts(predicted)
     elif isinstance(coding, ClassCoding):
@@ -225,13 +216,16 @@ def label_columns(coding: Coding, read: Callable[[str], np.ndarray], *, calibrat
         f"{name} {j}": column for j, column in enumerate(predicted.T)}
     columns = {name: np.ma.masked_array(column, empty | np.ma.getmaskarray(column))
                for name, column in columns.items()}
-    return columns | ({how_sure(calibrated): read("sure")} if isinstance(coding, ClassCoding) else {})
+    if isinstance(coding, ClassCoding):
+        columns[how_sure(calibrated)] = parts.rows("sure").read(start, stop)
+    return columns
 
 
-def columns_of_each(coding: Coding, read: Callable[[str], np.ndarray], *, calibrated: bool) -> dict[str, np.ndarray]:
+def columns_of_each(coding: Coding, parts: Parts, start: int, stop: int, *,
+                    calibrated: bool) -> dict[str, np.ndarray]:
     """Return the probabilities or scores of each class or tag, by name."""
-    return {f"{how_sure(calibrated)} {name}": column
-            for name, column in zip(coding.classes, read("probabilities").T, strict=True)}
+    each = parts.rows("probabilities").read(start, stop)
+    return {f"{how_sure(calibrated)} {name}": column for name, column in zip(coding.classes, each.T, strict=True)}
 
 
 def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
