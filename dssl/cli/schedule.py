@@ -190,14 +190,15 @@ def _attempt(workspace: Path, fields: JsonObject) -> int:
     """Submit the spec unless nothing has changed; return the exit code of its run."""
     from ..pipeline.load import load_spec
     from ..pipeline.plan.plan import plan
+    from ..runtime.start import load_runtime
 
     try:
         made = plan(load_spec(fields["spec"], fields["set"]), workspace=workspace)
         if all(stage.status == "cached" for stage in made.selected):
             _say("nothing has changed since the last run")
             return 0
-        made = fitted_plan(made, fields["on"])
-        run, is_new = submit_plan(made, fields["on"], "all")
+        runtime = load_runtime(fields["on"])
+        run, is_new = submit_plan(fitted_plan(made, runtime), runtime, "all")
         _say(f"submitted as {run.name}" if is_new else f"{run.name} is already running")
         state, code = wait_for_end(run)
         _say(f"{run.name}: {state['state']}")

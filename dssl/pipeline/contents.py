@@ -241,14 +241,10 @@ class RunListed(TypedDict):
 
 
 def inspect(name: str, workspace: Workspace) -> ArtifactDocument | RunDocument:
-    """Return what a folder, an address, a stage or a run is.
+    """Return what a folder, an address, a stage or a run is; raise DataError if it is nothing, or several artifacts.
 
-    Parameters
-    ----------
     name : a path (of an artifact, a data set, a run or its result.json), the beginning of an address, the name of a
-        stage (its newest artifact), or the identity of a run.
-
-    Raises DataError: it names nothing, or more than one artifact.
+    stage (its newest artifact), or the identity of a run.
     """
     path = path_at(name)
     for folder in (path.parent if path.name == "result.json" else path, workspace.root / "runs" / name):
@@ -273,10 +269,7 @@ def inspect(name: str, workspace: Workspace) -> ArtifactDocument | RunDocument:
 
 
 def describe_folder(folder: Path) -> ArtifactDocument | RunDocument:
-    """Return what an artifact's, a data set's or a run's folder holds.
-
-    Raises DataError: it is none of these. IntegrityError: its manifest is damaged.
-    """
+    """Return what an artifact's, a data set's or a run's folder holds; raise DataError if it is none of these."""
     if (folder / "result.json").is_file() or (folder / "spec.json").is_file():
         return describe_run(folder)
     document: ArtifactDocument = {"path": str(folder.resolve()), "kind": "artifact"}

@@ -192,10 +192,7 @@ class GivenTask:
 
 
 def _given(context: Context, kind: str) -> Receipt:
-    """Return the receipt of the task that reads the given weights or neighbors.
-
-    Raises BudgetError: the task would take more than the memory budget.
-    """
+    """Return the receipt of the task that reads a given graph; raise BudgetError if it would exceed the budget."""
     path, budget = context.files[kind].source.path, context.execution.memory_budget
     unpacked = _unpacked_bytes(path, kind)
     needed = budget_beside(math.ceil(PEAK_OF_UNPACKED[kind] * unpacked))

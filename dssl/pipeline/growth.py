@@ -46,10 +46,7 @@ class LastRun:
 
     @classmethod
     def of(cls, workspace: Workspace, spec: Spec) -> Self | None:
-        """Return what the workspace has of a spec; None where no run of it has finished.
-
-        Raises IntegrityError: the record is damaged.
-        """
+        """Return what the workspace has of a spec, None without a finished run; raise IntegrityError if damaged."""
         path = _record_of(workspace, spec)
         if not path.is_file():
             return None

@@ -58,10 +58,7 @@ class StageRun:
 
 
 def read_result(path: Path) -> Result:
-    """Return the document of a finished run.
-
-    Raises IntegrityError: the file is damaged, or names what does not lie in its workspace.
-    """
+    """Return the document of a finished run; raise IntegrityError if damaged, or if it names paths elsewhere."""
     result = cast(Result, read_record(path, {"run": str, "name": str, "status": str, "stages": list}, fix=FIX))
     root = path.resolve().parents[min(2, len(path.resolve().parents) - 1)]
     for stage in result["stages"]:

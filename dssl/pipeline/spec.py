@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ..base.digest import require_at_least, require_one_of, require_random_state
@@ -75,8 +76,12 @@ class LabelSection:
     @cached_property
     def weighs_in_files(self) -> bool:
         """Return whether all files of labels have the column of weights."""
-        return self.weight is not None and self.file is not None and have_column(
-            [file.path for file in find_source(self.file, format="csv").files], self.weight)
+        return self.weight is not None and self.file is not None and have_column(self.paths, self.weight)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Return the files of labels."""
+        return [] if self.file is None else [file.path for file in find_source(self.file, format="csv").files]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +173,10 @@ class Spec(Sections):
                 "model.soft_labels.columns": () if opinion is None else opinion.params.columns}
 
     @property
+    def has_label_files(self) -> bool:
+        return self.labels is not None and self.labels.file is not None
+
+    @property
     def task(self) -> LearningTask:
         return self.data.task
 
@@ -237,7 +246,6 @@ class Spec(Sections):
         target, weight = data.read.target, None if labels is None else labels.weight
         columns = () if opinion is None else opinion.params.columns
         is_tag = data.tags is not None and weight in data.tags.names
-        in_files = labels is not None and labels.file is not None
         yield ("labels", labels is not None and self.task == "clustering", f"labels: model.kind is {self.model.kind}",
                "no stage of that kind would read it", "leave it out")
         yield ("labels.per_class", data.tags is not None and labels is not None and labels.per_class is not None,
@@ -255,11 +263,11 @@ class Spec(Sections):
         yield ("model.soft_labels", target in columns,
                f"model.soft_labels.columns has {target!r}, and data.read.target is that column",
                "what another model says is no label", "name another column, or leave it out")
-        yield ("data.test", target == "none" and (opinion is not None or in_files) and not data.test.none,
+        yield ("data.test", target == "none" and (opinion is not None or self.has_label_files) and not data.test.none,
                "data.test, and data.read.target is none",
                "test points need a target in the source, which predictions are compared with",
                "set data.test: {none: true}: labels that are held out then tell how good the model is")
-        yield ("labels", target == "none" and labels is not None and in_files and not labels.given,
+        yield ("labels", target == "none" and labels is not None and labels.file is not None and not labels.given,
                "labels are drawn from the source, and data.read.target is none",
                "all labels are in labels.file, which are shown without a draw",
                "set labels.given: true in place of count, per_class or fraction")
@@ -268,7 +276,7 @@ class Spec(Sections):
                "write soft labels as columns of the source, or leave data.grows out")
         yield ("data.grows", data.grows and self.given_graph is not None, "data.grows, and graph.given",
                "a graph that is given has as many rows as when it was made", "leave one of them out")
-        yield ("data.read.target", self.task == "regression" and target == "none" and not in_files,
+        yield ("data.read.target", self.task == "regression" and target == "none" and not self.has_label_files,
                "data.read.target is none, and data.task is regression",
                "a regression learns from targets, also where there are soft labels",
                "name the column of the targets, which may be empty where they are unknown, or labels.file")
@@ -295,7 +303,7 @@ class Spec(Sections):
                 ("data.read.target", self.data.read.target is not None), ("data.keep", self.data.keep is not None),
                 ("data.classes", self.data.classes is not None), ("data.unlabeled", self.data.unlabeled is not None),
                 ("data.grows", self.data.grows),
-                ("labels.file", self.labels is not None and self.labels.file is not None),
+                ("labels.file", self.has_label_files),
                 ("model.class_prior", not isinstance(getattr(model, "class_prior", None), str | None)),
                 ("model.class_weight", not isinstance(getattr(model, "class_weight", None), str | None)),
                 ("model.class_sizes", not isinstance(getattr(model, "class_sizes", None), str | None)),

@@ -188,6 +188,11 @@ class RunRecord:
         return all_labeled(self.stages)
 
     @property
+    def classes(self) -> Sequence[object]:
+        """Return the names of the classes; none of quantities."""
+        return self.at("labels", "classes") or self.at("split", "classes") or []
+
+    @property
     def hidden(self) -> Scores:
         """Return the scores on the training points whose labels are known and were not shown; none without these."""
         return scores_at(self.stages, "scores", "transductive")

@@ -95,6 +95,13 @@ def plain_label(value: object, length: int = 18) -> str:
     return f"{text[:length - 1 - end].rstrip()}…{text[-end:].lstrip()}"
 
 
+def quoted(value: object) -> str:
+    """Return a class or a quantity as a sentence names it."""
+    if isinstance(value, str):
+        return f"“{plain_label(value, 40)}”"
+    return number(value) if isinstance(value, float) else str(value)
+
+
 def listed(values: Sequence[object], limit: int) -> str:
     """Return the first values, as short labels, with commas, and how many follow."""
     shown = ", ".join(plain_label(value, 40) for value in values[:limit])

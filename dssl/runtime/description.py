@@ -51,10 +51,7 @@ class Runtime(BaseModel, ABC):
 
     @abstractmethod
     def start(self, memory_budget: int) -> AbstractContextManager[tuple[Execution, str]]:
-        """Yield an execution and one line that says where it runs; close it afterwards.
-
-        Raises ClusterError: dssl cannot reach it.
-        """
+        """Yield an execution and one line that says where it runs, and close it; raise ClusterError if out of reach."""
 
     @abstractmethod
     def engine(self) -> Engine:

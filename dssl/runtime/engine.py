@@ -64,17 +64,12 @@ class Engine(ABC):
 
     @abstractmethod
     def submit(self, job: Job, rendered: Path) -> Handle:
-        """Submit a rendered job; return its handle.
-
-        Raises ClusterError: the engine does not answer, or refuses.
+        """Submit a rendered job, and return its handle; raise ClusterError if the engine does not answer, or refuses.
         """
 
     @abstractmethod
     def knows(self, handle: Handle) -> bool:
-        """Return whether the job waits or runs.
-
-        Raises ClusterError: the engine does not answer.
-        """
+        """Return whether the job waits or runs; raise ClusterError if the engine does not answer."""
 
     @abstractmethod
     def cancel(self, handle: Handle) -> None:

@@ -48,9 +48,7 @@ class FirstTags:
 
 
 def find_tags(look: Look, target: str | None) -> FirstTags | None:
-    """Return the columns of tags.
-
-    That is the one which is asked for, has the name of tags or lists some in its cells, or several of 0 and 1.
+    """Return the columns of tags: one that is asked for, has the name of tags or lists some, or several of 0 and 1.
 
     target : the column that is asked for; None where none is.
     """

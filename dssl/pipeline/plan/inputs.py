@@ -47,6 +47,7 @@ NOWHERE = Path()  # of a source of which there is only the shape
 # Where neither the spec nor the file names them.
 GUESSED_CLASSES = Bounded(2, 20, "number of classes (up to 20 assumed)")
 GUESSED_TAGS = 20  # where the spec does not list their columns
+NAMES = {"train": "training points", "test": "test points"}
 Attributes = Mapping[str, Mapping[str, Any]]
 
 
@@ -170,21 +171,14 @@ def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
         count = opinion.params.count
         return GUESSED_CLASSES if count is None else Bounded.known(count)
     known = attributes.get("split", {}).get("classes")
-    in_files = spec.labels is not None and spec.labels.file is not None and not known and (
-        "split" in attributes or (scan is not None and scan.target is None))
-    if in_files and spec.task == "classification":  # spellings of a class may differ
-        return Bounded.between(2, max(2, len(label_texts(_label_paths(spec)))), "number of classes")
+    in_files = not known and ("split" in attributes or (scan is not None and scan.target is None))
+    if in_files and spec.labels is not None and spec.labels.file is not None and spec.task == "classification":
+        # Spellings of a class may differ.
+        return Bounded.between(2, max(2, len(label_texts(spec.labels.paths))), "number of classes")
     if "split" in attributes:
         return Bounded.known(len(known or ()))
     named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
     return Bounded.known(len(named)) if named else GUESSED_CLASSES
-
-
-def _label_paths(spec: Spec) -> list[Path]:
-    """Return the files of labels."""
-    assert spec.labels is not None
-    assert spec.labels.file is not None
-    return [file.path for file in find_source(spec.labels.file, format="csv").files]
 
 
 def _tags(spec: Spec, attributes: Attributes) -> Bounded:
@@ -201,34 +195,34 @@ def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growi
     test = spec.data.test
     if test.none:
         return Bounded.known(0)
-    if "split" in attributes:
-        return Bounded.known(attributes["split"]["n_test"])
-    if growing:
-        known = int(growing.attributes["split"]["n_test"])
-        return Bounded.between(known, known + _added(n_rows, growing) * (test.count is None), "test points")
+    if (known := _points_of_split("test", n_rows, attributes, growing, grows=test.count is None)) is not None:
+        return known
     upper = test.count or (n_rows if test.fraction is None else math.ceil(test.fraction * n_rows))
-    return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), "test points")
+    return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), NAMES["test"])
 
 
 def _training_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growing | None) -> Bounded:
-    data, what = spec.data, "training points"
-    if "split" in attributes:
-        return Bounded.known(attributes["split"]["n_train"])
-    if growing:
-        known = int(growing.attributes["split"]["n_train"])
-        return Bounded.between(known, known + _added(n_rows, growing), what)
+    data = spec.data
+    if (known := _points_of_split("train", n_rows, attributes, growing)) is not None:
+        return known
     if data.points is not None:
         return Bounded.known(data.points)
     upper = n_rows - (0 if data.test.none else data.test.count or 1)
     # Rows of other classes and official test rows may be left out; joined classes leave no row out.
     whole = data.keep is None and data.rows == "all" and not data.test.official
     tests = data.test.count or math.ceil((data.test.fraction or 0) * n_rows)
-    return Bounded.between(max(n_rows - tests if whole else 2, 2), max(upper, 2), what)
+    return Bounded.between(max(n_rows - tests if whole else 2, 2), max(upper, 2), NAMES["train"])
 
 
-def _added(n_rows: int, growing: Growing) -> int:
-    """Return how many rows are added to those of the last run."""
-    return n_rows - int(growing.attributes["dataset"]["n"])
+def _points_of_split(name: str, n_rows: int, attributes: Attributes, growing: Growing | None, *,
+                     grows: bool = True) -> Bounded | None:
+    """Return the "train" or "test" points where there is a split, or rows are added to that of the last run."""
+    if "split" in attributes:
+        return Bounded.known(attributes["split"][f"n_{name}"])
+    if growing is None:
+        return None
+    known, added = int(growing.attributes["split"][f"n_{name}"]), n_rows - int(growing.attributes["dataset"]["n"])
+    return Bounded.between(known, known + added * grows, NAMES[name])
 
 
 def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes: Attributes) -> Bounded:
@@ -244,7 +238,7 @@ def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes:
     else:
         lower, upper = 0 if spec.model.opinion is not None else 2, math.ceil((labels.fraction or 1.0) * training.upper)
     if labels.file is not None:  # of points that may have one of those labels
-        in_files = count_label_files(_label_paths(spec))
+        in_files = count_label_files(labels.paths)
         upper = min(upper + in_files, training.upper)
     if labels.weight is not None:  # labels of weight 0 are not shown
         lower = min(2, lower)

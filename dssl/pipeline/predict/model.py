@@ -93,10 +93,7 @@ class FittedPipeline:
         return calibration.probabilities(margins_of(values, self.model.coding))
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model to one file, which NumPy alone can predict with; see `PointPredictor.export`.
-
-        How the cells of a table become numbers is described in it.
-        """
+        """Write the model, and how cells of a table become numbers, to one file; see `PointPredictor.export`."""
         columns, decimal = self._columns_of(self.model.n_features), self.dataset.get("decimal")
         names = None if columns.names is None else list(columns.names)
         is_table = decimal is not None or Columns.of(self.dataset) is not None
@@ -370,10 +367,7 @@ def _names_of(source: Source, params: IngestParams) -> list[str]:
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
-    """Return a fitted pipeline from what `model_folder` takes.
-
-    Raises DataError: there is no model. IntegrityError: it is damaged.
-    """
+    """Return a fitted pipeline from what `model_folder` takes; raise DataError if there is no such model."""
     folder = model_folder(path)
     described = read_manifest(folder / "manifest.json")
     models = described["attributes"].get("models", {})

@@ -197,20 +197,14 @@ class ClassRow:
         row, column = confusion[code], confusion[:, code]
         self.name, self.n = names[code], int(row.sum())
         self.right = float(row[code] / row.sum())
-        self.interval = interval_of(self.right, self.n)
+        self.interval = interval_of_share(self.right, self.n)
         self.precise = float(column[code] / column.sum()) if column.sum() else None
-        self.precise_interval = None if self.precise is None else interval_of(self.precise, int(column.sum()))
+        self.precise_interval = None if self.precise is None else interval_of_share(self.precise, int(column.sum()))
         wrong = row.copy()
         wrong[code] = 0
         self.n_taken = int(wrong.max())
-        self.min_share_taken = interval_of(self.n_taken / self.n, self.n)[0]
+        self.min_share_taken = interval_of_share(self.n_taken / self.n, self.n)[0]
         self.taken_for = names[int(wrong.argmax())] if self.n_taken else None
-
-
-def interval_of(share: float, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share of n points."""
-    low, high = interval_of_share(share, n)
-    return low, high
 
 
 def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[object]) -> list[ClassRow]:
@@ -223,7 +217,7 @@ def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[object]) ->
 def class_rows_of(run: RunRecord) -> list[ClassRow]:
     """Return the same of a run, of test points or without any of held-out labels; none without classes."""
     scores = run.metrics or scores_at(run.by_labels, "scores", "model")
-    return class_rows(scores.get("confusion") or [], run.at("labels", "classes") or run.at("split", "classes") or [])
+    return class_rows(scores.get("confusion") or [], run.classes)
 
 
 def _class_table(rows: list[ClassRow], points: str) -> Table:
@@ -248,7 +242,7 @@ def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled
     known = [tag for tag in model["by_tag"] if finite(tag["error"]) is not None]
     drawn = sorted(known, key=lambda tag: -tag["error"])[:MAX_CLASSES] if len(known) > MAX_CLASSES else known
     drawing = classes_plot([(plain_label(str(tag["tag"]), 40), 1 - tag["error"],
-                             interval_of(1 - tag["error"], tag["known"])) for tag in drawn]) if drawn else None
+                             interval_of_share(1 - tag["error"], tag["known"])) for tag in drawn]) if drawn else None
     few = f" The {MAX_CLASSES} lowest of {number(len(known))} tags are shown." if len(drawn) < len(known) else ""
     return Section("quality", TITLE, rendered(
         "tags.html", answer=_answer_of_tags(model, points),
