@@ -212,10 +212,10 @@ def label_columns(coding: Coding, parts: Parts, start: int, stop: int, *, calibr
         predicted = coding.texts(predicted)
     elif isinstance(coding, ClassCoding):
         predicted = coding.classes[predicted]
-    columns = {name: predicted} if predicted.ndim == 1 else {
+    labels = {name: predicted} if predicted.ndim == 1 else {
         f"{name} {j}": column for j, column in enumerate(predicted.T)}
-    columns = {name: np.ma.masked_array(column, empty | np.ma.getmaskarray(column))
-               for name, column in columns.items()}
+    columns: dict[str, np.ndarray] = {
+        name: np.ma.masked_array(column, empty | np.ma.getmaskarray(column)) for name, column in labels.items()}
     if isinstance(coding, ClassCoding):
         columns[how_sure(calibrated)] = parts.rows("sure").read(start, stop)
     return columns
