@@ -65,7 +65,7 @@ DOORS = {
     "kr8s": {"runtime.dask_operator"},
     "httpx": {"runtime.dask_operator"},
     "cryptography": {"runtime.certificates", "runtime.address"},
-    "cronsim": {"runtime.schedules.schedule"},
+    "cronsim": {"runtime.schedules"},
     "rich": {"cli"},
     "distributed": {"execution", "runtime"},
     "dask": {"execution", "runtime", "data.inputs", "data.frames"},

@@ -28,7 +28,7 @@ ENDINGS = ("py", "html", "md", "yaml", "rst")  # of the files that are read
 TEXT = ("n_carriers", "n_subsample", "abstain", "unreached", "untold", "beyond_range", "far_rows", "least_workers",
         "carriers", "sample learner", "subsample")  # that begin no word, in pages and pipeline files too
 ALLOWED = {  # older keys, which are answered with those of today, samples of rows and of signs, an option of kubectl
-    "dssl/runtime/kubernetes.py": {"found"}, "dssl/runtime/schedules/kubernetes.py": {"found"},
+    "dssl/runtime/kubernetes.py": {"found"},
     "dssl/pipeline/mistakes.py": {"n_carriers", "n_subsample", "most"}, "dssl/kernels/multiscale.py": {"subsample"},
     "dssl/knn/projection.py": {"subsample"}, "dssl/knn/search.py": {"subsample"}}
 

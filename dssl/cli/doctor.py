@@ -8,7 +8,7 @@ import tempfile
 import tomllib
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal, get_args
@@ -21,6 +21,7 @@ from ..data.sources import cache_folder, find_source, named_files
 from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from ..execution.watchdog import PATIENCE
+from ..runtime.description import THREADS
 from ..runtime.local import machine_memory
 from ..runtime.start import open_runtime
 from ..storage.files import remove_tree, resolved_path
@@ -28,7 +29,6 @@ from ..storage.lease import require_exclusive
 from ..storage.objects import ObjectPath
 
 Level = Literal["ok", "warning", "problem"]
-THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 MIN_FREE = 2 << 30  # free bytes of a disk below which a check warns
 PYTHON = "Python"
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -47,9 +47,6 @@ class Check:
     def unless(cls, passed: bool, level: Level, name: str, state: str, fix: str) -> "Check":
         """Return an ok if the check has passed, or else a check of this level with its fix."""
         return cls(name, "ok", state) if passed else cls(name, level, state, fix)
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def examine(workspace: str | Path, where: str | Path | None = None, source: str | None = None) -> Iterator[Check]:
@@ -110,7 +107,7 @@ def check_machine(task_bytes: int = MEMORY_BUDGET) -> Check:
 
 def check_threads() -> Check:
     """Check the variables that set the number of threads of libraries; dssl runs each task on one core."""
-    variables = {name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ}
+    variables = {name: os.environ[name] for name in THREADS if name in os.environ}
     wrong = ", ".join(name for name, value in variables.items() if not value.isdigit() or int(value) < 1)
     settings = ", ".join(f"{name}={value}" for name, value in variables.items()) or "none set; a task uses one core"
     return Check.unless(not wrong, "problem", "threads", settings,

@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
 
+from ..base.digest import JsonObject
 from ..base.errors import DataError, SpecError, require
 from .options import json_option
 from .runs import run_command
 
 SUFFIX = ".yaml"
 HELP = "-h", "--help"
-
-
-@dataclass(frozen=True)
-class Example:
-    """what : the first clause of its comment. source : of its data. is_here : whether the data are on this machine."""
-
-    name: str
-    what: str
-    source: str
-    is_here: bool
 
 
 def _folder() -> Traversable:
@@ -59,7 +49,8 @@ def _data_file(source: str) -> Traversable | None:
     return item if item.is_file() else None
 
 
-def _example(name: str) -> Example:
+def _example(name: str) -> JsonObject:
+    """Return the name, the first clause of the comment, the source of the data, and whether this machine has these."""
     from ..data.sources import find_source
 
     comment = " ".join(line.removeprefix("#").strip() for line in _text(name).splitlines() if line.startswith("#"))
@@ -69,7 +60,7 @@ def _example(name: str) -> Example:
             find_source(source, download=False)
     except DataError:
         is_here = False
-    return Example(name, re.split("[:.] ", comment)[0], source, is_here)
+    return {"name": name, "what": re.split("[:.] ", comment)[0], "source": source, "is_here": is_here}
 
 
 @click.group("examples", invoke_without_command=True)
@@ -81,11 +72,11 @@ def examples_command(context: click.Context, as_json: bool) -> None:
         return
     examples = [_example(name) for name in _names()]
     if as_json:
-        click.echo(json.dumps([asdict(example) for example in examples], indent=1))
+        click.echo(json.dumps(examples, indent=1))
         return
-    for example in sorted(examples, key=lambda example: not example.is_here):
-        needs = "" if example.is_here else f" (needs {example.source} in the folder DSSL_DATA)"
-        click.echo(f"{example.name:<26}{example.what}{needs}")
+    for example in sorted(examples, key=lambda example: not example["is_here"]):
+        needs = "" if example["is_here"] else f" (needs {example['source']} in the folder DSSL_DATA)"
+        click.echo(f"{example['name']:<26}{example['what']}{needs}")
 
 
 @examples_command.command("copy")

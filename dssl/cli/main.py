@@ -25,10 +25,9 @@ from .examples import examples_command
 from .init.command import init_command
 from .options import Outcome, console
 from .ranks import launch_command, pod_command, rank_command, settle_command
-from .runs import plan_command, report_command, run_command
+from .runs import plan_command, report_command, run_command, suggest_command
 from .schedule import due_command, fire_command, schedule_command
 from .submit import cancel_command, logs_command, status_command, submit_command, wait_command
-from .suggest import suggest_command
 from .workspace import doctor_command, gc_command, inspect_command, verify_command
 
 NO_CACHE = "cannot cache function"  # of Numba's error when no folder can be written
@@ -48,20 +47,15 @@ class Commands(click.Group):
             with signals_raised():
                 return super().invoke(ctx)
         except DsslError as error:
-            click.echo(f"error: {error}", err=True)
-            ctx.obj.failed(error, error.exit_code)
-            ctx.exit(error.exit_code)
+            _end(ctx, error, error.exit_code, str(error))
         except BrokenPipeError:  # the reader of the output has ended; click exits
             raise
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             hint = HINTS.get(error.errno or 0, "check the disk or the file server")
             kept_parts = "" if error.errno in READ_ONLY else ": finished parts are kept"
-            message = explain(f"{error.strerror or error}{where}", why="a file could not be read or written",
-                              fix=f"{hint}, then run again{kept_parts}")
-            click.echo(f"error: {message}", err=True)
-            ctx.obj.failed(error, 1, message)
-            ctx.exit(1)
+            _end(ctx, error, 1, explain(f"{error.strerror or error}{where}", why="a file could not be read or written",
+                                        fix=f"{hint}, then run again{kept_parts}"))
         except KeyboardInterrupt as error:
             ending, code = "terminated" if isinstance(error, Terminated) else "interrupted", exit_code_of(error)
             message = explain(ending, why="finished parts are kept", fix="run again to continue")
@@ -79,15 +73,20 @@ class Commands(click.Group):
             if NO_CACHE not in str(error):
                 ctx.obj.failed(error, 1)
                 raise
-            message = explain("compiled functions can be stored nowhere", fix="set NUMBA_CACHE_DIR to such a folder",
-                              why="neither the folder of dssl nor the cache of this user can be written")
-            click.echo(f"error: {message}", err=True)
-            ctx.obj.failed(error, 1, message)
-            ctx.exit(1)
+            _end(ctx, error, 1, explain(
+                "compiled functions can be stored nowhere", fix="set NUMBA_CACHE_DIR to such a folder",
+                why="neither the folder of dssl nor the cache of this user can be written"))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.obj = Outcome("--json" in args)
         return super().parse_args(ctx, args)
+
+
+def _end(ctx: click.Context, error: Exception, code: int, message: str) -> None:
+    """Tell what is wrong, and exit."""
+    click.echo(f"error: {message}", err=True)
+    ctx.obj.failed(error, code, message)
+    ctx.exit(code)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

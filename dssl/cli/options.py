@@ -72,8 +72,7 @@ def _runtime_of_run(ctx: click.Context, parameter: click.Parameter, text: str | 
     It takes two seconds, in which the run is read and planned. A run that needs no worker ends it.
     """
     if (runtime := _described(text)) is not None:
-        from ..runtime.fork_server import start_fork_server
-        from ..runtime.local import LocalRuntime
+        from ..runtime.local import LocalRuntime, start_fork_server
 
         if isinstance(runtime, LocalRuntime):
             start_fork_server()
@@ -131,6 +130,9 @@ quiet_option = click.option("--quiet", is_flag=True, help="Do not show progress.
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")
 safe_csv_option = click.option("--safe-csv", is_flag=True, help="In CSV files, put an apostrophe before text "
                                "that a spreadsheet would run as a formula: it begins with =, +, - or @.")
+keep_option = click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
+                           help="What to keep in the workspace when the run is done. With `results`, only what "
+                                "predict, suggest and report need is kept.")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace a file at OUT whatever it holds.")
 read_option = click.option("--read", "options", multiple=True, metavar="KEY=VALUE", callback=_fields_of,
                            help="An option of the file reader, such as target=y, or target=none if the points have no "
@@ -213,7 +215,7 @@ def opened(runtime: str | None, memory_budget: int | None) -> Iterator[tuple[Exe
         yield threads, threads.in_words
     else:
         if runtime is None:
-            from ..runtime.fork_server import start_fork_server
+            from ..runtime.local import start_fork_server
 
             start_fork_server()
         from ..runtime.start import open_runtime  # takes a second

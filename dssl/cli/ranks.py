@@ -139,7 +139,7 @@ def _ended_when_cancelled(submission: Submission) -> Iterator[None]:
 def launch_command(ctx: click.Context, folder: Path) -> None:
     """Start all processes of the submitted run in FOLDER on this machine, and again whenever it was interrupted."""
     from ..pipeline.submission import Submission
-    from ..runtime.detached import launch
+    from ..runtime.engine import launch
 
     submission = Submission.at(folder.resolve())
     ctx.exit(launch(job_of(submission, runtime_of(submission)), submission.finished))

@@ -22,7 +22,7 @@ from .submit import fitted_plan, submit_plan, wait_for_end
 
 if TYPE_CHECKING:
     from ..runtime.engine import Engine
-    from ..runtime.schedules.schedule import Scheduled
+    from ..runtime.schedules import Scheduled
 
 ENVIRONMENT = ("DSSL_DATA", "SLURM_CONF", "PATH")  # variables that every firing gets with their present values
 
@@ -63,9 +63,8 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
     """
     from ..pipeline.load import load_spec
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules import SCHEDULERS
-    from ..runtime.schedules.schedule import Times
-    from ..runtime.start import load_runtime
+    from ..runtime.schedules import Times
+    from ..runtime.start import SCHEDULERS, load_runtime
     from ..storage.artifacts import Workspace
 
     times = Times.of(at)
@@ -101,8 +100,8 @@ def add_command(spec: Path, where: str, at: str, to: str, overrides: tuple[str, 
 def list_command(workspace: str, as_json: bool) -> None:
     """List the schedules of the workspace, and check that cron, systemd, Slurm or Kubernetes still has each of them."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules import SCHEDULERS
-    from ..runtime.schedules.schedule import Times
+    from ..runtime.schedules import Times
+    from ..runtime.start import SCHEDULERS
     from ..storage.artifacts import Workspace
 
     schedules = []
@@ -134,7 +133,7 @@ def list_command(workspace: str, as_json: bool) -> None:
 def remove_command(name: str, workspace: str) -> None:
     """Stop running the schedule NAME. Runs that it has started are kept."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules import SCHEDULERS
+    from ..runtime.start import SCHEDULERS
     from ..storage.artifacts import Workspace
 
     schedule = Schedule.find(Workspace.at(workspace), name)
@@ -144,7 +143,7 @@ def remove_command(name: str, workspace: str) -> None:
 
 
 def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Scheduled:
-    from ..runtime.schedules.schedule import Scheduled, Times
+    from ..runtime.schedules import Scheduled, Times
 
     command = (fields["python"], "-m", "dssl")
     return Scheduled(folder.name, Times.of(fields["at"]), folder, (*command, "fire", str(folder)),
@@ -160,7 +159,7 @@ def _scheduled(folder: Path, fields: Mapping[str, Any], engine: Engine) -> Sched
 def due_command(folder: Path) -> None:
     """Print when the schedule in FOLDER is due next."""
     from ..pipeline.schedule import Schedule
-    from ..runtime.schedules.schedule import Times
+    from ..runtime.schedules import Times
 
     times = Times.of(Schedule(folder).fields["at"])
     click.echo(times.after(datetime.now()).isoformat(timespec="seconds"))
@@ -191,14 +190,15 @@ def _attempt(workspace: Path, fields: JsonObject) -> int:
     """Submit the spec unless nothing has changed; return the exit code of its run."""
     from ..pipeline.load import load_spec
     from ..pipeline.plan.plan import plan
+    from ..runtime.start import load_runtime
 
     try:
         made = plan(load_spec(fields["spec"], fields["set"]), workspace=workspace)
         if all(stage.status == "cached" for stage in made.selected):
             _say("nothing has changed since the last run")
             return 0
-        made = fitted_plan(made, fields["on"])
-        run, is_new = submit_plan(made, fields["on"], "all")
+        runtime = load_runtime(fields["on"])
+        run, is_new = submit_plan(fitted_plan(made, runtime), runtime, "all")
         _say(f"submitted as {run.name}" if is_new else f"{run.name} is already running")
         state, code = wait_for_end(run)
         _say(f"{run.name}: {state['state']}")

@@ -18,6 +18,7 @@ from ..base.units import time_text
 from .options import (
     console,
     json_option,
+    keep_option,
     output_console,
     planned_whole,
     quiet_option,
@@ -67,9 +68,7 @@ def _knows(engine: EngineRecord) -> bool:
               help="Where the run takes place: a cluster description (YAML) or the address of a scheduler.")
 @click.option("--dry-run", is_flag=True,
               help="Print the script or manifest that would be submitted, and submit nothing.")
-@click.option("--keep", default="all", show_default=True, type=click.Choice(["all", "results"]),
-              help="What to keep in the workspace when the run is done. With `results`, only what predict, "
-                   "suggest and report need is kept.")
+@keep_option
 @json_option
 @quiet_option
 def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bool, quiet: bool) -> None:
@@ -82,9 +81,9 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
     from ..runtime.start import load_runtime
 
     require_folder(made.workspace, "dssl submit")
-    made = fitted_plan(made, where)
+    runtime = load_runtime(where)
+    made = fitted_plan(made, runtime)
     if dry_run:
-        runtime = load_runtime(where)
         engine = runtime.engine()
         submission = Submission.freeze(made.workspace, made.given, runtime.model_dump(mode="json"), {})
         try:
@@ -93,18 +92,16 @@ def submit_command(made: Plan, where: str, dry_run: bool, keep: str, as_json: bo
         finally:
             submission.discard()
         return
-    run, is_new = submit_plan(made, where, keep)
+    run, is_new = submit_plan(made, runtime, keep)
     print_submitted(run, as_json, again=not is_new)
 
 
-def fitted_plan(made: Plan, where: str) -> Plan:
+def fitted_plan(made: Plan, runtime: Runtime) -> Plan:
     """Return a plan for the workers of a cluster description; raise BudgetError if a stage does not fit them."""
     from ..pipeline.plan.preflight import Room
     from ..pipeline.plan.worker_budget import lowered_note, plan_on
     from ..runtime.description import RankedRuntime
-    from ..runtime.start import load_runtime
 
-    runtime = load_runtime(where)
     worker = runtime.worker_room if isinstance(runtime, RankedRuntime) else None
     if worker is None:
         made.require_fits()
@@ -116,12 +113,10 @@ def fitted_plan(made: Plan, where: str) -> Plan:
     return on_workers
 
 
-def submit_plan(made: Plan, where: str, keep: str) -> tuple[Path, bool]:
+def submit_plan(made: Plan, runtime: Runtime, keep: str) -> tuple[Path, bool]:
     """Submit a plan; return the folder of its run, and whether it is new: a running spec is not submitted again."""
     from ..pipeline.submission import Submission
-    from ..runtime.start import load_runtime
 
-    runtime = load_runtime(where)
     engine = runtime.engine()
     options = {"memory_budget": made.budget, "keep": keep}
     submission = Submission.freeze(made.workspace, made.given, runtime.model_dump(mode="json"), options)

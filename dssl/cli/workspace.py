@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ from ..base.yaml import yaml_text
 from .options import console, json_option, on_option, output_console, workspace_option
 
 if TYPE_CHECKING:
-    from ..pipeline.inspection import RunDocument, RunListed
+    from ..pipeline.contents import RunDocument, RunListed
     from ..pipeline.result import RunResult
 
 
@@ -28,7 +29,7 @@ def verify_command(workspace: str, as_json: bool) -> None:
     The command also reads the finished parts of artifacts that an interrupted run has left unfinished, and looks for
     all artifacts of the runs that are done.
     """
-    from ..pipeline.gc import require_artifacts
+    from ..pipeline.contents import require_artifacts
     from ..storage.artifacts import Workspace
     from .progress import Activity
 
@@ -61,7 +62,7 @@ def gc_command(workspace: str, keep_runs: int | None, drop: tuple[str, ...], int
     Without --yes, the command lists them with their sizes and removes nothing. Artifacts that an estimator kept in the
     workspace belong to no run.
     """
-    from ..pipeline.gc import collect_garbage, find_garbage
+    from ..pipeline.contents import collect_garbage, find_garbage
     from ..report.text import counted
     from ..storage.artifacts import Workspace
 
@@ -101,7 +102,7 @@ def inspect_command(name: str | None, workspace: str, as_json: bool) -> None:
 
     Without a name, list all runs and what they keep.
     """
-    from ..pipeline.inspection import inspect, runs_of
+    from ..pipeline.contents import inspect, runs_of
     from ..storage.artifacts import Workspace
 
     if name is None:
@@ -223,6 +224,6 @@ def doctor_command(ctx: click.Context, workspace: str, runtime: str | None, sour
             click.echo(f"{click.style(f'{check.level:>8}', fg=colors[check.level])}  {check.name}: {check.state}"
                        + (f"\n          fix: {check.fix}" if check.fix else ""))
     if as_json:
-        click.echo(json.dumps({"status": worst(checks), "checks": [check.to_dict() for check in checks]}, indent=1))
+        click.echo(json.dumps({"status": worst(checks), "checks": [asdict(check) for check in checks]}, indent=1))
     if worst(checks) == "problem":
         ctx.exit(1)

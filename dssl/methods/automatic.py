@@ -44,7 +44,7 @@ from ..learners.on_graph.model import GraphModel, VertexIndex, vertex_index
 from ..learners.probabilities import calibration_attributes
 from ..learners.target.target import Classes, Target
 from ..report.record import Baseline, ReportText
-from ..report.sections.on_graph import choice_section
+from ..report.sections.solver import choice_section
 from ..selection.by_labels import (
     NOT_WITHOUT_OTHER,
     LabelFolds,

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ def rows_called(context: Context, rows: Sequence[int]) -> list[str]:
     attributes = context.attributes("dataset")
     read = ingest_params({name: value for name, value in attributes["dataset"]["params"].items() if name != "type"},
                          "the options of the source")
-    with rows_in_files(context.files["source"].source, read, attributes) as opened:
+    with table_of(context, read) as opened:
         return [] if opened is None else opened.called(rows, identifier_of(attributes))
 
 
@@ -175,6 +175,11 @@ def rows_in_files(source: Source, read: IngestParams, attributes: Mapping[str, A
     """
     with tempfile.TemporaryDirectory(prefix="dssl-") as scratch:
         yield FileRows.of(open_source(source, read, scratch=Path(scratch)), attributes["n"])
+
+
+def table_of(context: Context, read: IngestParams) -> AbstractContextManager[FileRows | None]:
+    """Give the rows of the source of a stage as they stand in its files; None where it is no table."""
+    return rows_in_files(context.files["source"].source, read, context.attributes("dataset"))
 
 
 def _dataset_cost(f: PlanInputs, spec: Spec) -> Cost:

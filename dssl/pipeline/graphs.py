@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import repeat, tee
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
@@ -53,10 +53,10 @@ from ..knn.metric import check_kind
 from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
 from ..knn.search import NeighborParams, find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
-from ..methods.sections import GraphSection, GraphSections
+from ..methods.sections import GraphSections
 from ..methods.step import Context, NoParams
 from ..report.record import Attributes, Unreachable
-from ..report.sections.graph import Health, graph_section
+from ..report.sections.graph import graph_section
 from ..storage.artifacts import Artifact
 from ..storage.blocks import PartWriter, Receipt, Rows, budget_beside, row_ranges
 from ..storage.files import CsvLines, draft_of
@@ -95,9 +95,7 @@ def given_file(kind: str, path: str) -> Source:
 
     path : of it, or a URL of a file.
 
-    Raises
-    ------
-    DataError : there is no such file, or it unpacks to far more than files of data do.
+    Raises DataError: there is no such file, or it unpacks to far more than files of data do.
     """
     if is_url(path):
         source = find_source(path, format="npz")
@@ -193,12 +191,7 @@ class GivenTask:
 
 
 def _given(context: Context, kind: str) -> Receipt:
-    """Return the receipt of the task that reads the given weights or neighbors.
-
-    Raises
-    ------
-    BudgetError : the task would take more than the memory budget.
-    """
+    """Return the receipt of the task that reads a given graph; raise BudgetError if it would exceed the budget."""
     path, budget = context.files[kind].source.path, context.execution.memory_budget
     unpacked = _unpacked_bytes(path, kind)
     needed = budget_beside(math.ceil(PEAK_OF_UNPACKED[kind] * unpacked))
@@ -218,10 +211,6 @@ class ListParams:
     """How neighbors are searched; None where lists, or weights in their place, are given."""
 
     search: NeighborParams | None
-
-
-def _list_params(graph: GraphSection) -> ListParams:
-    return ListParams(None if graph.given else graph.search)
 
 
 def make_neighbors(context: Context, params: ListParams) -> Attributes:
@@ -265,7 +254,7 @@ def make_graph(context: Context, params: EdgeParams) -> Attributes:
     return described
 
 
-def make_health(context: Context, params: NoParams) -> Health:
+def make_health(context: Context, params: NoParams) -> Attributes:
     """Describe the graph, and list the points that no label reaches."""
     labels = context.arrays("labels") if "labels" in context.inputs else {}
     vertices = context.vertex_rows()
@@ -273,7 +262,7 @@ def make_health(context: Context, params: NoParams) -> Health:
     health = stored_health(context.inputs["graph"].parts, vertices, context.execution, context.parts,
                            labels.get("labeled"), labels.get("codes"), context.neighbor_lists(),
                            context.rows("split", "train"))
-    return cast(Health, {**health, "vertices": described_vertices(vertices)})
+    return {**health, "vertices": described_vertices(vertices)}
 
 
 def write_unreachable(folder: Path, health: Artifact, handled: str, source: Source, read: IngestParams,
@@ -344,8 +333,8 @@ def _neighbors_cost(f: PlanInputs, spec: GraphSections) -> Cost:
 VERTICES = Stage("vertices", VERSIONS["vertices"], ("points",), VertexParams.of, make_vertices, _vertices_cost,
                  "lower data.points, or set graph.duplicates to keep")
 NEIGHBORS = Stage("neighbors", VERSIONS["neighbors"], ("dataset", "split", "points", "vertices"),
-                  lambda spec: _list_params(spec.graph), make_neighbors, _neighbors_cost,
-                  "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
+                  lambda spec: ListParams(None if spec.graph.given else spec.graph.search), make_neighbors,
+                  _neighbors_cost, "lower data.points, or set graph.method to exact", files=("neighbors",), grows=True)
 GRAPH = Stage("graph", VERSIONS["graph"], ("dataset", "split", "neighbors"),
               lambda spec: EdgeParams(None if spec.graph.given and spec.graph.given.weights else
                                       spec.graph.weighting), make_graph,

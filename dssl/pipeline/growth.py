@@ -9,7 +9,7 @@ the old ones, and where more than `MAX_GROWN` of the rows were added since they 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,10 +46,7 @@ class LastRun:
 
     @classmethod
     def of(cls, workspace: Workspace, spec: Spec) -> Self | None:
-        """Return what the workspace has of a spec; None where no run of it has finished.
-
-        Raises IntegrityError: the record is damaged.
-        """
+        """Return what the workspace has of a spec, None without a finished run; raise IntegrityError if damaged."""
         path = _record_of(workspace, spec)
         if not path.is_file():
             return None
@@ -108,10 +105,6 @@ class Growth:
         reasons = [f"{in_words(files)} {verb}" for files, verb in ((changed, "changed"), (gone, "vanished")) if files]
         why = f"{' and '.join(reasons)} since run {last.run}" if reasons else ""
         return cls(source, last, changes, why)
-
-    def anew(self, why: str) -> Self:
-        """Return the same where all rows are read anew for some reason."""
-        return replace(self, why_fresh=why)
 
     @property
     def new(self) -> list[Source]:

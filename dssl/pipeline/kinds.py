@@ -74,10 +74,8 @@ KINDS: dict[str, Kind] = {**{method.name: kind_of_method(method, SPECS[method.na
 def register_kind(kind: Kind) -> None:
     """Make a kind of model known under its name.
 
-    Raises
-    ------
-    ParameterError : there is another of that name, a stage needs one that does not come before it, or one that makes
-        its parameters of other sections than the spec has.
+    Raises ParameterError: there is another of that name, a stage needs one that does not come before it, or one that
+    makes its parameters of other sections than the spec has.
     """
     require(KINDS.get(kind.name, kind) == kind, f"there is another kind of model named {kind.name!r}",
             why="a spec names its kind", fix="choose another name")

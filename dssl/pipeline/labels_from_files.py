@@ -32,7 +32,7 @@ from ..report.record import Attributes
 from ..report.text import counted
 from ..storage.blocks import Rows
 from ..storage.views import counts_below
-from .dataset import dataset_of, identifier_of, rows_in_files
+from .dataset import dataset_of, identifier_of, table_of
 from .spec import Spec
 
 AnyLabels = TypeVar("AnyLabels", Target, Tags)
@@ -45,16 +45,15 @@ def _identifiers(context: Context, read: IngestParams, paths: Sequence[Path],
 
     A column that `data.read.drop` names is one of identifiers where files of labels have it to name rows.
     """
-    attributes = context.attributes("dataset")
     dropped = (column for column in read.drop or () if isinstance(column, str) and column != weight
                and names_rows(paths, column))
-    name = next(dropped, None) or identifier_of(attributes)
+    name = next(dropped, None) or identifier_of(context.attributes("dataset"))
     if name is None:
         return None
 
     def rows_of(identifiers: Collection[str]) -> dict[str, list[int]]:
         numbers: dict[str, list[int]] = {}
-        with rows_in_files(context.files["source"].source, read, attributes) as rows:
+        with table_of(context, read) as rows:
             cells = (cell for block in (rows.blocks([name]) if rows is not None else ()) for cell in block.cells[0])
             for number, cell in enumerate(cells):
                 if cell in identifiers:
@@ -105,8 +104,7 @@ def require_label_columns(spec: Spec, files: Mapping[str, File], scratch: Path) 
 
 def require_tested(spec: Spec, source: Source, scan: Scan) -> None:
     """Raise DataError if labels are in files alone, and test points are asked for."""
-    in_files = spec.labels is not None and spec.labels.file is not None
-    require(not in_files or spec.data.test.none or spec.data.tags is not None or scan.target is not None,
+    require(not spec.has_label_files or spec.data.test.none or spec.data.tags is not None or scan.target is not None,
             f"{source.name} has no target, and data.test asks for test points", error=DataError,
             why="labels of labels.file are those of training points", fix="set data.test: {none: true}: labels that "
             "are held out then tell how good the model is; or name the target in data.read")
@@ -216,9 +214,8 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
     column : of the source; or of files of labels where some of these lines, by row of the source, have weights: all
     other labels then weigh what that column of the source says, where it is one that is no feature.
 
-    Raises
-    ------
-    DataError : a label has no weight, or one that is negative or not finite; all weights are 0, or all of a class.
+    Raises DataError: a label has no weight, or one that is negative or not finite; all weights are 0, or all of a
+    class.
     """
     rows = context.rows("split", "train").take(target.labeled)
     in_files = any(line.weight is not None for line in lines.values())
@@ -248,13 +245,13 @@ def weigh_labels(context: Context, target: AnyLabels, column: str, lines: Mappin
 def _of_source(context: Context, column: str, read: IngestParams,
                rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the cells, the weights and their places, of a column of the source; rows : in ascending order."""
-    source, attributes = context.files["source"].source, context.attributes("dataset")
-    with rows_in_files(source, read, attributes) as table:
+    source = context.files["source"].source
+    with table_of(context, read) as table:
         if table is None or column not in table.names:  # which is refused before, where no file of labels has it either
             place = f"{source.name}, which has no column {column!r}"
             return np.full(len(rows), "", object), np.full(len(rows), np.nan), np.full(len(rows), place, object)
         cells, place = table.cells(column, rows), f"{source.name}, column {column!r}"
-        weight = table.numbers(cells, attributes["dataset"].get("decimal"))
+        weight = table.numbers(cells, context.attributes("dataset")["dataset"].get("decimal"))
         return np.array(cells, object), weight, np.full(len(rows), place, object)
 
 

@@ -41,10 +41,8 @@ def load_spec(source: str | Path | dict[str, Any] | Spec, overrides: tuple[str, 
 
     data_source : what a spec without `data.source` is given; None, and such a spec is refused.
 
-    Raises
-    ------
-    SpecError : the file cannot be read or is not YAML, keys are unknown, values are out of range. The message has all
-        that is wrong, each with the path of the key, its line or override, and where an unknown key belongs.
+    Raises SpecError: the file cannot be read or is not YAML, keys are unknown, values are out of range. The message has
+    all that is wrong, each with the path of the key, its line or override, and where an unknown key belongs.
     """
     if not isinstance(source, (str, Path, dict, Spec)):  # of nested mappings, a repr may have no end
         raise SpecError(explain(f"spec={source!r}", why="a pipeline is read from a YAML file, or is a mapping",

@@ -47,8 +47,9 @@ def all_mistakes(items: Sequence[Mapping[str, Any]], kind: str, specs: Mapping[s
         place = tuple(map(str, item["loc"]))
         if not known and item["type"] == UNKNOWN and any(has_key(spec, place) for spec in specs.values()):
             continue
-        given = (f" (given: {item['input']!r})"
-                 if item["type"] not in ("missing", "value_error", UNKNOWN) and _is_short(item["input"]) else "")
+        value = item["input"]
+        is_short = isinstance(value, (str, int, float)) and len(str(value)) < 80
+        given = f" (given: {value!r})" if item["type"] not in ("missing", "value_error", UNKNOWN) and is_short else ""
         if isinstance(error := item.get("ctx", {}).get("error"), DsslError):
             mistakes.append(mistake_of_section(".".join(map(str, item["section"])), error))
             continue
@@ -131,11 +132,12 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
     other = OTHER_KEYS.get(place[-1])
     if other is not None and has_key(sections, (*place[:-1], other)):
         return f"there is no such key here; did you mean {'.'.join((*place[:-1], other))}?"
-    theirs = [name for name, spec in specs.items() if has_key(spec, place)]
-    if theirs and (below := _below(sections, place)):
+    theirs, above = [name for name, spec in specs.items() if has_key(spec, place)], place[:-1]
+    below = [path for path in _paths(sections) if path[-1] == place[-1] and path[:len(above)] == above]
+    if theirs and above and below:
         return f"there is no such key here; did you mean {' or '.join('.'.join(path) for path in below)}?"
     if theirs:
-        here = section_at(sections, place[:-1])
+        here = section_at(sections, above)
         return (f"model.kind is {kind}, which has no use for it, leave it out; {' and '.join(theirs)} "
                 f"{'have' if len(theirs) > 1 else 'has'} it, {kind} has here "
                 f"{', '.join(types_of(here)) if here else 'nothing'}")
@@ -156,12 +158,6 @@ def where_it_belongs(place: Place, kind: str, specs: Mapping[str, type[Spec]]) -
         return (f"there is no such key here; it is {'.'.join(others[0][1])}, where model.kind is "
                 f"{' or '.join(kinds)}")
     return "there is no such key; " + (f"here may be {', '.join(here_keys)}" if here_keys else "here is no section")
-
-
-def _below(sections: type, place: Place) -> list[Place]:
-    """Return the paths of a key within the section at which it is given."""
-    above = place[:-1]
-    return [path for path in _paths(sections) if path[-1] == place[-1] and path[:len(above)] == above] if above else []
 
 
 def _plain(key: str) -> str:
@@ -200,10 +196,6 @@ def section_at(section: type, place: Sequence[int | str]) -> type | None:
 def has_key(section: type, place: Sequence[int | str]) -> bool:
     """Return whether a spec has a key at this path."""
     return str(place[-1]) in keys_at(section, tuple(map(str, place[:-1])))
-
-
-def _is_short(value: object) -> bool:
-    return isinstance(value, (str, int, float, bool)) and len(str(value)) < 80
 
 
 # ---- what YAML reads otherwise than it was meant

@@ -34,7 +34,7 @@ from ..storage.views import BlockedCsrRows
 from .dataset import dataset_of, rows_called
 from .growth import CannotGrow
 from .labels_from_files import LabelWeights, labels_notes, lines_of_file, weigh_labels, with_file
-from .soft_labels import OPINION, OpinionRecord, opinion_cost, write_opinion
+from .soft_labels import OPINION, OpinionRecord, opinion_cost, read_opinion
 from .spec import Spec
 from .split import training_strata
 from .stage import Stage
@@ -273,7 +273,8 @@ def make_labels(context: Context, labels: LabelParams) -> Attributes:
     opinion = dict[str, OpinionRecord]()
     chosen, from_file = with_file(context, Target.from_arrays(arrays, split), lines)
     if labels.opinion is not None:
-        chosen, opinion = write_opinion(context, labels.opinion, labels.read, chosen)
+        of_other = read_opinion(context, labels.opinion, labels.read)
+        chosen, opinion = of_other.with_classes(chosen), of_other.write(context)
     _require_two_classes(chosen, context.files["source"].source.name)
     weights, weighed = dict[str, np.ndarray](), dict[str, LabelWeights]()
     if labels.weight is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..base.errors import IntegrityError, SpecError, explain, require
-from ..report.record import Result, StageRecord
+from ..report.record import Result
 from ..report.text import at
 from ..storage.files import named_in, read_json, read_record, write_json
 
@@ -52,16 +52,13 @@ class StageRun:
     graph: str = ""
     why: str = ""
 
-    def to_dict(self) -> StageRecord:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return cast(StageRecord, {name: value for name, value in asdict(self).items() if name != "graph" or value})
+        return {name: value for name, value in asdict(self).items() if name != "graph" or value}
 
 
 def read_result(path: Path) -> Result:
-    """Return the document of a finished run.
-
-    Raises IntegrityError: the file is damaged, or names what does not lie in its workspace.
-    """
+    """Return the document of a finished run; raise IntegrityError if damaged, or if it names paths elsewhere."""
     result = cast(Result, read_record(path, {"run": str, "name": str, "status": str, "stages": list}, fix=FIX))
     root = path.resolve().parents[min(2, len(path.resolve().parents) - 1)]
     for stage in result["stages"]:
@@ -112,18 +109,14 @@ def stages_of(run: Path) -> set[str]:
     return set(folders)
 
 
-def secrets_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables whose values look like secrets; the path of a file, such as that of a key, is none."""
-    return {name: value for name, value in environment.items()
-            if NAMES.search(name) and len(value) >= SHORTEST and not os.path.exists(value)}
-
-
 def require_no_secret(what: str, text: str, environment: Mapping[str, str] = os.environ) -> None:
     """Raise SpecError if a text to be written down contains the value of a variable that looks like a secret.
 
     The error names the variable, never its value.
     """
-    for name, value in sorted(secrets_of(environment).items()):
+    for name, value in sorted(environment.items()):
+        if not NAMES.search(name) or len(value) < SHORTEST or os.path.exists(value):  # such as the path of a key
+            continue
         # As text, for a shell, in JSON, and quoted in YAML.
         forms = {value, shlex.quote(value), json.dumps(value)[1:-1], value.replace("'", "''")}
         require(not any(form in text for form in forms), error=SpecError,

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypedDict
+from types import MappingProxyType
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class Described(TypedDict, total=False):
 class KnownTarget(ABC):
     """What is known of the rows of a data set, and which of them are in use."""
 
-    arrays: ClassVar[Mapping[str, type]]  # name and type of what is written of a row beside its number
+    arrays: Mapping[str, type]  # name and type of what is written of a row beside its number
     shape: tuple[int, ...] = ()  # of what is written of a row
 
     @abstractmethod
@@ -106,8 +107,6 @@ class KnownTarget(ABC):
 class KnownClasses(KnownTarget):
     """Classes: a code for each label that occurs."""
 
-    arrays: ClassVar = {"codes": np.int64}
-
     def __init__(self, dataset: Dataset, params: SplitParams, quantities: str):
         labels, self._names = _labels_of(dataset, quantities), dataset.attributes.get("label_names")
         codes, classes = encode_labels(named_labels(labels, self._names), params.unlabeled)
@@ -117,6 +116,7 @@ class KnownClasses(KnownTarget):
         if params.classes is not None:
             codes, classes = map_classes(codes, classes, dict(params.classes))
         require_no_quantities(classes, quantities)
+        self.arrays = {"codes": np.int64}
         self.labels, self.classes = labels, classes
         self.code_of = np.full(len(labels), UNUSED)
         self.code_of[in_use] = codes
@@ -137,13 +137,12 @@ class KnownClasses(KnownTarget):
 class KnownQuantities(KnownTarget):
     """Quantities, NaN where a row has none."""
 
-    arrays: ClassVar = {"values": np.float64}
-
     def __init__(self, dataset: Dataset, params: SplitParams):
         assert not isinstance(params.unlabeled, str)  # the spec refuses it
         _ = dataset.target  # raises without targets
         self._names, self.unlabeled = dataset.attributes.get("label_names"), params.unlabeled
         self._marked = False
+        self.arrays = {"values": np.float64}
 
     def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
         assert y is not None
@@ -179,9 +178,8 @@ class KnownQuantities(KnownTarget):
 class KnownTags(KnownTarget):
     """Tags (several labels a point): for each whether a row has it, -1 where that is not known."""
 
-    arrays: ClassVar = {"tags": np.int8}
-
     def __init__(self, names: Sequence[str]):
+        self.arrays = {"tags": np.int8}
         self.names = list(names)
         self.shape = (len(names),)
 
@@ -198,41 +196,23 @@ class KnownTags(KnownTarget):
         return {"tags": self.names, "with_tag": with_tag.tolist(), "known": known}
 
 
-class NoClasses(KnownTarget):
-    """No target, of points whose classes another model or a file of labels knows."""
+class NoTarget(KnownTarget):
+    """No target: of points whose classes or quantities another model or a file of labels knows, or that have none.
 
-    arrays: ClassVar = {"codes": np.int64}
+    empty : what is written of a row; None where nothing is, since all rows are in use without a target.
+    """
 
-    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        unlabeled = np.full(len(rows), UNLABELED)
-        return Block(rows, unlabeled, unlabeled)
-
-    def described(self, blocks: Iterator[Block]) -> Described:
-        return {"classes": [], "per_class": [], "known": 0}
-
-
-class NoQuantities(KnownTarget):
-    """No target, of points whose quantities a file of labels knows."""
-
-    arrays: ClassVar = {"values": np.float64}
+    def __init__(self, arrays: Mapping[str, type] = MappingProxyType({}), empty: float | None = None,
+                 **described: Any):
+        self.arrays, self.empty, self._described = arrays, empty, described
 
     def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        return Block(rows, np.full(len(rows), UNLABELED), np.full(len(rows), np.nan))
+        if self.empty is None:
+            return Block(rows, np.zeros(len(rows), np.int64), None)
+        return Block(rows, np.full(len(rows), UNLABELED), np.full(len(rows), self.empty))
 
     def described(self, blocks: Iterator[Block]) -> Described:
-        return {"task": "regression", "target": {"known": 0}, "known": 0}
-
-
-class NothingKnown(KnownTarget):
-    """No target: all rows are in use."""
-
-    arrays: ClassVar = {}
-
-    def of_rows(self, y: np.ndarray | None, rows: np.ndarray) -> Block:
-        return Block(rows, np.zeros(len(rows), np.int64), None)
-
-    def described(self, blocks: Iterator[Block]) -> Described:
-        return {}
+        return cast(Described, dict(self._described))
 
 
 def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
@@ -247,10 +227,12 @@ def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
 
 def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> KnownTarget:
     if params.task == "regression":
-        return NoQuantities() if dataset.y is None and not params.tests else KnownQuantities(dataset, params)
+        if dataset.y is None and not params.tests:
+            return NoTarget({"values": np.float64}, np.nan, task="regression", target={"known": 0}, known=0)
+        return KnownQuantities(dataset, params)
     if params.task == "classification":
         if dataset.y is None and not params.tests and params.keep is params.classes is None:
-            return NoClasses()
+            return NoTarget({"codes": np.int64}, UNLABELED, classes=[], per_class=[], known=0)
         return KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
                                              "data.classes")
     if dataset.y is not None:
@@ -258,7 +240,7 @@ def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> Known
                             "data.read.drop what is no feature; or make classes of the target with data.classes")
     require(params.keep is None and params.classes is None, f"{source} has no classes", error=DataError,
             why="data.keep and data.classes ask for them", fix="leave these out, or set data.read.target")
-    return NothingKnown()
+    return NoTarget()
 
 
 @dataclass(frozen=True)

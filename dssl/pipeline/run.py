@@ -28,11 +28,10 @@ from ..storage.array_files import begin_anew
 from ..storage.files import remove_tree, write_file, write_json
 from ..storage.manifests import libraries
 from ..storage.objects import ObjectPath
+from .contents import note_made, remove_intermediate, with_disk_bytes
 from .dataset import changed_rows, repeated_names
-from .gc import note_made, remove_intermediate
 from .graphs import write_unreachable
 from .growth import CannotGrow, LastRun
-from .inspection import with_disk_bytes
 from .plan.plan import DEFAULT_WORKSPACE, SELECTION, Plan, plan, tried_graphs
 from .plan.preflight import Room, refuse_what_cannot_fit
 from .plan.worker_budget import budget_for, lowered_note

@@ -45,7 +45,8 @@ class ExtentsTask:
     shared: Arrays
 
     def __call__(self, out: PartWriter) -> Receipt:
-        X, arrays = finite_in(self.reader.read(self.start, self.stop).X), self.shared.load()
+        X, arrays = numbers_in(self.reader.read(self.start, self.stop).X), self.shared.load()
+        X = np.where(np.isfinite(X), X, np.nan)
         if "sampled" in arrays:
             first, last = np.searchsorted(arrays["sampled"], [self.start, self.stop])
             return out.write(sample=X[arrays["sampled"][first:last] - self.start])
@@ -62,12 +63,6 @@ def numbers_in(X: np.ndarray | pd.DataFrame) -> np.ndarray:
     columns = [X.iloc[:, j].to_numpy(np.float64, na_value=np.nan) if pd.api.types.is_numeric_dtype(X.dtypes.iloc[j])
                else np.full(len(X), np.nan) for j in range(X.shape[1])]
     return np.array(columns).T
-
-
-def finite_in(X: np.ndarray | pd.DataFrame) -> np.ndarray:
-    """Return the cells of a block (b, d) as float64, NaN where they are no finite numbers."""
-    numbers = numbers_in(X)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def extents_of(reader: Reader, ranges: Sequence[tuple[int, int]], execution: Execution) -> Extents | None:

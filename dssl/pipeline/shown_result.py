@@ -7,6 +7,7 @@ from ..base.units import size_text, time_text
 from ..report.error_metric import score_rows
 from ..report.page import rendered
 from ..report.record import Attributes, Scores
+from ..report.text import aligned
 from .records import StageRun
 
 
@@ -58,14 +59,10 @@ class ShownResult:
 
     def __repr__(self) -> str:
         head, rows = self.score_rows()
-        cells = [head, *rows] if rows else []
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)] if cells else []
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                 for row in cells]
         report = [f"predictions of all rows: {self.predictions}"] if self.predictions else []
         report += [f"report: {self.report}"] if self.report else []
         return "\n  ".join([f"{type(self).__name__} {self.name} ({self.run}), {self._summary()}", *self.verdict[:1],
-                            *lines, *self.notes, *report])
+                            *(aligned([head, *rows]) if rows else ()), *self.notes, *report])
 
     def _repr_html_(self) -> str:
         head, rows = self.score_rows()

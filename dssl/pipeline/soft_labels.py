@@ -27,7 +27,7 @@ from ..methods.data_sections import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import SOFT_LABELS, VECTORS, Context, File
 from ..storage.blocks import ArrayRows, PartWriter, write_dense
-from .dataset import dataset_of, rows_in_files
+from .dataset import dataset_of, table_of
 from .spec import Spec
 
 OPINION = "opinion"  # among the files from outside
@@ -66,16 +66,6 @@ class Opinion:
         else:
             PartWriter(context.parts.within(VECTORS), 0).write(vectors=self.values)
         return {"opinion": {"kind": self.kind, "from": self.read_from, "columns": self.values.shape[1]}}
-
-
-def write_opinion(context: Context, params: OpinionParams, read: IngestParams, target: Target) -> tuple[
-        Target, dict[str, OpinionRecord]]:
-    """Write what another model says beside the labels; return the target with all of its classes, and attributes; JSON.
-
-    Raises DataError: see `read_opinion`, and where a label is of a class of which the other model says nothing.
-    """
-    opinion = read_opinion(context, params, read)
-    return opinion.with_classes(target), opinion.write(context)
 
 
 def read_opinion(context: Context, params: OpinionParams, read: IngestParams) -> Opinion:
@@ -117,10 +107,7 @@ def read_opinion(context: Context, params: OpinionParams, read: IngestParams) ->
 
 
 def _opened(source: Source, params: OpinionParams) -> Dataset:
-    """Return a file of soft labels or class vectors, whose columns are all used.
-
-    Raises DataError: cells that are no numbers.
-    """
+    """Return a file of soft labels or class vectors, all of it; raise DataError of cells that are no numbers."""
     require(params.class_column is None or is_table(format_of(source.path)), error=DataError,
             what=f"model.{params.kind}.classes={params.class_column!r}, and {source.name} is no table",
             why="it has no column of that name", fix="list the classes of its rows")
@@ -173,16 +160,16 @@ def _columns_in_order(columns: list[str], params: OpinionParams, dataset: Datase
 
 def _of_columns(context: Context, columns: tuple[str, ...], read: IngestParams, rows: np.ndarray) -> np.ndarray:
     """Return numbers (n, c) in columns of the source; rows (n,) : ascending."""
-    attributes = context.attributes("dataset")
     values, begin = np.empty((len(rows), len(columns))), 0
-    with rows_in_files(context.files["source"].source, read, attributes) as table:
+    decimal = context.attributes("dataset")["dataset"].get("decimal")
+    with table_of(context, read) as table:
         assert table is not None  # the columns are those of a table, or the source was refused
         for block in table.blocks(columns):
             end = begin + len(block.files)
             first, last = np.searchsorted(rows, [begin, end])
             for j, cells in enumerate(block.cells):
                 texts = [cells[row - begin] for row in rows[first:last].tolist()]
-                values[first:last, j] = table.numbers(texts, attributes["dataset"].get("decimal"))
+                values[first:last, j] = table.numbers(texts, decimal)
             begin = end
     return values
 
@@ -205,10 +192,7 @@ def opinion_cost(f: PlanInputs, params: OpinionParams) -> Cost:
 
 
 def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
-    """Raise DataError if the source lacks columns that are to be read beside its features.
-
-    scratch : a folder for what is unpacked.
-    """
+    """Raise DataError if the source lacks columns that are read beside its features; scratch : for what is unpacked."""
     named = {key: columns for key, columns in spec.columns_beside.items() if columns}
     if not named:
         return
@@ -225,8 +209,8 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
             why="each element of such a list is a feature, not a tag or a label",
             fix="write the lists with their elements as text or integers, such as ['1', '2']")
     near = [match for name in missing for match in get_close_matches(name, names, 1)]
-    beside = ", and not all files of labels.file have it" if absent.get("labels.weight") and spec.labels is not None \
-        and spec.labels.file is not None else ""
+    in_files = absent.get("labels.weight") and spec.has_label_files
+    beside = ", and not all files of labels.file have it" if in_files else ""
     require(not missing, "; ".join(f"{key}={', '.join(map(repr, columns))}: {source.name} has no such column"
                                    for key, columns in absent.items() if columns) + beside, error=DataError,
             why="it is read beside the features", fix=f"did you mean {', '.join(near)}?" if near else

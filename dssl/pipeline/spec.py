@@ -8,14 +8,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ..base.digest import require_at_least, require_one_of, require_random_state
-from ..base.errors import DsslError, SpecError, explain, raised, require
+from ..base.errors import DataError, DsslError, SpecError, explain, raised, require
 from ..base.units import budget_of
 from ..data.ingest_params import IngestParams
 from ..data.label_files import have_column
 from ..data.scaling.scaling import ScalingParams
+from ..data.source_files import Source
 from ..data.sources import find_source
 from ..learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ..methods.data_sections import DataSection, LearningTask, SoftLabelSection
@@ -74,8 +76,21 @@ class LabelSection:
     @cached_property
     def weighs_in_files(self) -> bool:
         """Return whether all files of labels have the column of weights."""
-        return self.weight is not None and self.file is not None and have_column(
-            [file.path for file in find_source(self.file, format="csv").files], self.weight)
+        return self.weight is not None and self.file is not None and have_column(self.paths, self.weight)
+
+    @property
+    def source(self) -> Source | None:
+        """Return the files of labels; None where there are none."""
+        try:
+            return None if self.file is None else find_source(self.file, format="csv")
+        except DataError as error:
+            raise DataError(f"labels.file: {error}") from error
+
+    @property
+    def paths(self) -> list[Path]:
+        """Return the paths of the files of labels."""
+        source = self.source
+        return [] if source is None else [file.path for file in source.files]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +182,10 @@ class Spec(Sections):
                 "model.soft_labels.columns": () if opinion is None else opinion.params.columns}
 
     @property
+    def has_label_files(self) -> bool:
+        return self.labels is not None and self.labels.file is not None
+
+    @property
     def task(self) -> LearningTask:
         return self.data.task
 
@@ -220,57 +239,62 @@ class Spec(Sections):
     def mistakes(self) -> Iterator[tuple[str, DsslError]]:
         """Yield what one section asks and another cannot give, with the path of a section."""
         yield from super().mistakes()
-        yield from self._task_mistakes()
         yield from self._tag_mistakes()
-        if self.labels is not None and self.task == "clustering":
-            yield "labels", SpecError(explain(f"labels: model.kind is {self.model.kind}", fix="leave it out",
-                                              why="no stage of that kind would read it"))
         for given in ("prior", "weight"):
             yield from raised("", partial(getattr, self, given))
-        if self.data.tags is not None and self.labels is not None and self.labels.per_class is not None:
-            yield "labels.per_class", SpecError(explain(
-                "labels.per_class, and data.tags", why="a row with several tags is of no one class",
-                fix="set labels.count or labels.fraction"))
-        weight = self.labels.weight if self.labels is not None else None
-        is_tag = self.data.tags is not None and weight in self.data.tags.names
-        if weight is not None and (is_tag or weight == self.data.read.target):
-            taken = "data.tags has" if is_tag else "data.read.target is"
-            yield "labels.weight", SpecError(explain(f"labels.weight={weight!r}, and {taken} that column",
-                                                     why="a column is the label, or what the label weighs",
-                                                     fix="name another column, or leave it out"))
-        if self.predictions.format == "h5ad" and not str(self.data.source).endswith(".h5ad"):
-            yield "predictions.format", SpecError(explain(
-                "predictions.format is h5ad, and data.source is no single .h5ad file",
-                why="the labels are written into a copy of it", fix="set predictions.format to csv or parquet"))
-        opinion = self.model.opinion
-        if opinion is not None and weight is not None and weight in opinion.params.columns:
-            yield "labels.weight", SpecError(explain(
-                f"labels.weight={weight!r}, and model.soft_labels.columns has that column",
-                why="a column is what a label weighs, or what another model says", fix="name another column, or leave "
-                "it out"))
-        if opinion is not None and self.data.read.target in opinion.params.columns:
-            yield "model.soft_labels", SpecError(explain(
-                f"model.soft_labels.columns has {self.data.read.target!r}, and data.read.target is that column",
-                why="what another model says is no label", fix="name another column, or leave it out"))
-        labels = self.labels
-        in_files = labels is not None and labels.file is not None
-        if self.data.read.target == "none" and (opinion is not None or in_files) and not self.data.test.none:
-            yield "data.test", SpecError(explain(
-                "data.test, and data.read.target is none", why="test points need a target in the source, which "
-                "predictions are compared with", fix="set data.test: {none: true}: labels that are held out then tell "
-                "how good the model is"))
-        if self.data.read.target == "none" and labels is not None and in_files and not labels.given:
-            yield "labels", SpecError(explain(
-                "labels are drawn from the source, and data.read.target is none", why="all labels are in labels.file, "
-                "which are shown without a draw", fix="set labels.given: true in place of count, per_class or "
-                "fraction"))
-        if self.data.grows and isinstance(opinion, SoftLabelSection) and opinion.file is not None:
-            yield "data.grows", SpecError(explain("data.grows, and model.soft_labels.file", fix="write soft labels as "
-                                                  "columns of the source, or leave data.grows out",
-                                                  why="the file has as many rows as when it was made"))
-        if self.data.grows and self.given_graph is not None:
-            yield "data.grows", SpecError(explain("data.grows, and graph.given", fix="leave one of them out",
-                                                  why="a graph that is given has as many rows as when it was made"))
+        for place, is_wrong, what, why, fix in self._contradictions():
+            if is_wrong:
+                yield place, SpecError(explain(what, why=why, fix=fix))
+
+    def _contradictions(self) -> Iterator[tuple[str, bool, str, str, str]]:
+        """Yield what sections may ask of each other: the path of one, whether it is wrong, and its message."""
+        data, labels, opinion = self.data, self.labels, self.model.opinion
+        target, weight = data.read.target, None if labels is None else labels.weight
+        columns = () if opinion is None else opinion.params.columns
+        is_tag = data.tags is not None and weight in data.tags.names
+        yield ("labels", labels is not None and self.task == "clustering", f"labels: model.kind is {self.model.kind}",
+               "no stage of that kind would read it", "leave it out")
+        yield ("labels.per_class", data.tags is not None and labels is not None and labels.per_class is not None,
+               "labels.per_class, and data.tags", "a row with several tags is of no one class",
+               "set labels.count or labels.fraction")
+        yield ("labels.weight", weight is not None and (is_tag or weight == target),
+               f"labels.weight={weight!r}, and {'data.tags has' if is_tag else 'data.read.target is'} that column",
+               "a column is the label, or what the label weighs", "name another column, or leave it out")
+        yield ("predictions.format", self.predictions.format == "h5ad" and not str(data.source).endswith(".h5ad"),
+               "predictions.format is h5ad, and data.source is no single .h5ad file",
+               "the labels are written into a copy of it", "set predictions.format to csv or parquet")
+        yield ("labels.weight", weight is not None and weight in columns,
+               f"labels.weight={weight!r}, and model.soft_labels.columns has that column",
+               "a column is what a label weighs, or what another model says", "name another column, or leave it out")
+        yield ("model.soft_labels", target in columns,
+               f"model.soft_labels.columns has {target!r}, and data.read.target is that column",
+               "what another model says is no label", "name another column, or leave it out")
+        yield ("data.test", target == "none" and (opinion is not None or self.has_label_files) and not data.test.none,
+               "data.test, and data.read.target is none",
+               "test points need a target in the source, which predictions are compared with",
+               "set data.test: {none: true}: labels that are held out then tell how good the model is")
+        yield ("labels", target == "none" and labels is not None and labels.file is not None and not labels.given,
+               "labels are drawn from the source, and data.read.target is none",
+               "all labels are in labels.file, which are shown without a draw",
+               "set labels.given: true in place of count, per_class or fraction")
+        yield ("data.grows", data.grows and isinstance(opinion, SoftLabelSection) and opinion.file is not None,
+               "data.grows, and model.soft_labels.file", "the file has as many rows as when it was made",
+               "write soft labels as columns of the source, or leave data.grows out")
+        yield ("data.grows", data.grows and self.given_graph is not None, "data.grows, and graph.given",
+               "a graph that is given has as many rows as when it was made", "leave one of them out")
+        yield ("data.read.target", self.task == "regression" and target == "none" and not self.has_label_files,
+               "data.read.target is none, and data.task is regression",
+               "a regression learns from targets, also where there are soft labels",
+               "name the column of the targets, which may be empty where they are unknown, or labels.file")
+        for name, value in (("data.keep", data.keep), ("data.classes", data.classes),
+                            ("labels.per_class", labels.per_class if labels else None)):
+            yield (name, self.task == "regression" and value is not None,
+                   f"{name}={value}, and data.task is regression", "quantities have no classes",
+                   "leave it out" if name != "labels.per_class" else "set labels.count or labels.fraction")
+        yield ("data.unlabeled", self.task == "regression" and isinstance(data.unlabeled, str),
+               f"data.unlabeled={data.unlabeled!r}, and data.task is regression",
+               "a quantity is a number, so its marker is one",
+               "name a number; empty cells and NaN are unlabeled anyway")
 
     def _tag_mistakes(self) -> Iterator[tuple[str, DsslError]]:
         """Yield each key that is of one label a point where there are several."""
@@ -285,7 +309,7 @@ class Spec(Sections):
                 ("data.read.target", self.data.read.target is not None), ("data.keep", self.data.keep is not None),
                 ("data.classes", self.data.classes is not None), ("data.unlabeled", self.data.unlabeled is not None),
                 ("data.grows", self.data.grows),
-                ("labels.file", self.labels is not None and self.labels.file is not None),
+                ("labels.file", self.has_label_files),
                 ("model.class_prior", not isinstance(getattr(model, "class_prior", None), str | None)),
                 ("model.class_weight", not isinstance(getattr(model, "class_weight", None), str | None)),
                 ("model.class_sizes", not isinstance(getattr(model, "class_sizes", None), str | None)),
@@ -295,28 +319,6 @@ class Spec(Sections):
             if is_set:
                 why = OF_ONE_LABEL.get(name, "it is of one label a point, and each tag is learned by itself")
                 yield name, SpecError(explain(f"{name}, and data.tags", why=why, fix="leave one of them out"))
-
-    def _task_mistakes(self) -> Iterator[tuple[str, DsslError]]:
-        """Yield each key that asks a regression for classes."""
-        if self.data.task != "regression":
-            return
-        if self.data.read.target == "none" and (self.labels is None or self.labels.file is None):
-            yield "data.read.target", SpecError(explain(
-                "data.read.target is none, and data.task is regression",
-                why="a regression learns from targets, also where there are soft labels",
-                fix="name the column of the targets, which may be empty where they are unknown, or labels.file"))
-        per_class = self.labels.per_class if self.labels else None
-        for name, value in (("data.keep", self.data.keep), ("data.classes", self.data.classes),
-                            ("labels.per_class", per_class)):
-            if value is not None:
-                yield name, SpecError(explain(f"{name}={value}, and data.task is regression",
-                                              why="quantities have no classes", fix="leave it out"
-                                              if name != "labels.per_class" else "set labels.count or labels.fraction"))
-        if isinstance(self.data.unlabeled, str):
-            yield "data.unlabeled", SpecError(explain(
-                f"data.unlabeled={self.data.unlabeled!r}, and data.task is regression",
-                why="a quantity is a number, so its marker is one",
-                fix="name a number; empty cells and NaN are unlabeled anyway"))
 
 
 @dataclass(frozen=True)

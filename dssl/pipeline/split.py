@@ -32,7 +32,7 @@ from .rows_in_use import (
     Described,
     KnownTags,
     KnownTarget,
-    NothingKnown,
+    NoTarget,
     RowsInUse,
     SplitParams,
     known_target_of,
@@ -83,7 +83,7 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     described = used.target.described(used.blocks())
     known = described.pop("known", None)
     if known == 0 and params.task == "clustering":
-        used, described = RowsInUse(dataset, NothingKnown(), used.only_training), {}
+        used, described = RowsInUse(dataset, NoTarget(), used.only_training), {}
     require(known != 0 or params.task == "clustering" or not params.tests, f"no point of {source} has a target",
             error=DataError, why="there is nothing to learn from or to test with",
             fix="check the target, and data.unlabeled, the marker of no target; where all labels are in labels.file, "

@@ -9,10 +9,9 @@ from ..execution.cost import Cost
 from ..execution.tasks import Execution, TaskCount, one_thread
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
-from .plan.inputs import known_after
+from .plan.inputs import Rates, known_after
 from .plan.plan import Plan
 from .plan.preflight import PlannedStage, Room, cost_within, refuse_what_cannot_fit
-from .plan.rates import Rates
 from .progress import Events
 from .records import StageRun
 

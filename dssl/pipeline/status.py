@@ -53,10 +53,7 @@ class TimeLeft:
         return self._took / self._estimated
 
     def left(self, time_left: float | None = None) -> float:
-        """Return the seconds left.
-
-        time_left : of the stage under way by the rate of its tasks, None where that is not known.
-        """
+        """Return the seconds left; time_left : of the stage under way by the rate of its tasks, None if unknown."""
         later = self.factor * self._later
         if self._stage is None:
             return later

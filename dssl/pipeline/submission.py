@@ -84,13 +84,6 @@ class ExitRecord(TypedDict):
     starts: int
 
 
-class Cancellation(TypedDict):
-    """When, and from which host, somebody asked for the end of a run."""
-
-    time: float
-    host: str
-
-
 class RunState(StatusRecord, total=False):
     """What is known of a run, submitted or not."""
 
@@ -264,8 +257,8 @@ class Submission:
         write_json(self.folder / "cancelled.json", {"time": time.time(), "host": socket.gethostname()}, exclusive=True)
 
     @property
-    def cancelled(self) -> Cancellation | None:
-        """Return who has asked for the end, and when; None where nobody has."""
+    def cancelled(self) -> Mapping[str, Any] | None:
+        """Return from which host somebody has asked for the end, and when; None where nobody has."""
         path = self.folder / "cancelled.json"
         return read_json(path) if path.is_file() else None
 

@@ -103,10 +103,8 @@ def choose_rows(context: Context, model: Model, params: SuggestParams) -> Sugges
     context : with the artifacts of `split`, `points` and `labels`, and of `vertices`, `neighbors` and `graph` where the
     kind has them. Only eigenvectors of the graph are computed, and what the model says where a criterion asks for that.
 
-    Raises
-    ------
-    DataError : fewer points are without a label. ParameterError : there is no graph, or quantities are predicted, and
-    the criterion asks for it.
+    Raises DataError: fewer points are without a label. ParameterError: there is no graph, or quantities are predicted,
+    and the criterion asks for it.
     """
     points, execution = context.points("train"), context.execution
     graph = context.graph() if "neighbors" in context.inputs else None

@@ -52,10 +52,8 @@ def finished_models(name: str | Path, workspace: str | Path, overrides: Sequence
 def artifacts_behind(folder: Path) -> dict[str, Artifact]:
     """Return the artifact in a folder and all that it follows from, by stage.
 
-    Raises
-    ------
-    DataError : `dssl gc` removed one of them. IntegrityError : a manifest is missing or damaged, or is that of another
-    artifact.
+    Raises DataError: `dssl gc` removed one of them. IntegrityError: a manifest is missing or damaged, or is that of
+    another artifact.
     """
     workspace, artifacts, pending = Workspace.at(folder.parents[2]), dict[str, Artifact](), [folder]
     stages = all_stage_names()
@@ -79,11 +77,9 @@ def suggest_rows(run: str | Path, execution: Execution, *, count: int = 10, crit
     model says where a criterion asks for that. count, criterion, random_state : as in `SuggestParams`.
     overrides : values of a spec that is named, as `dssl run --set` takes them.
 
-    Raises
-    ------
-    DataError : there is no such run; it learned from no labels, or holds fewer points without a label; or `dssl gc`
-    removed an artifact that its model follows from. ParameterError : its kind of model has no graph, or predicts
-    quantities, and the criterion asks for it. IntegrityError : an artifact is missing or damaged.
+    Raises DataError: there is no such run; it learned from no labels, or holds fewer points without a label; or `dssl
+    gc` removed an artifact that its model follows from. ParameterError: its kind of model has no graph, or predicts
+    quantities, and the criterion asks for it. IntegrityError: an artifact is missing or damaged.
     """
     params = SuggestParams(count=count, criterion=criterion, random_state=random_state)
     folder = finished_models(run, workspace, overrides)

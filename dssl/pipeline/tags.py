@@ -20,7 +20,7 @@ from ..methods.step import WEIGHT, Context
 from ..methods.tags import OF_TAGS, parts_of_tag
 from ..report.record import Attributes
 from ..storage.blocks import STREAM_BYTES, PartWriter, Rows, RowStream, row_ranges
-from .dataset import rows_in_files
+from .dataset import table_of
 from .labels_from_files import LabelWeights, weigh_labels
 from .spec import Spec
 
@@ -149,7 +149,7 @@ def _of_columns(context: Context, params: TagParams, name: str) -> Iterator[np.n
 
 def _cells(context: Context, params: TagParams) -> Iterator[tuple[FileRows, list[list[str]]]]:
     """Yield the table, and the cells of the columns of tags, a list for each column, rows after rows."""
-    with rows_in_files(context.files["source"].source, params.read, context.attributes("dataset")) as table:
+    with table_of(context, params.read) as table:
         assert table is not None  # the columns are those of a table, or the source was refused
         for block in table.blocks(params.section.names):
             yield table, block.cells

@@ -48,7 +48,7 @@ def error_plot(scores: Sequence[tuple[str, float, tuple[float, float]]], by: Err
                 (WIDE, 0.8 + 0.48 * len(scores)), draw)
 
 
-def classes_plot(classes: Sequence[tuple[str, float, tuple[float, float]]]) -> Markup:
+def classes_plot(classes: Sequence[tuple[str, float, Sequence[float]]]) -> Markup:
     """Return the share of each class that is right, with its 95 % interval.
 
     classes : (name, share, ends of the interval).

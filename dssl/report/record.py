@@ -95,23 +95,6 @@ class PairedTest(TypedDict, total=False):
     power: float
 
 
-class StageRecord(TypedDict, total=False):
-    """What one stage of a run took; see `StageRun`."""
-
-    name: str
-    status: str
-    address: str
-    seconds: float
-    peak_rss_bytes: int
-    predicted_peak_bytes: int | None
-    measured_peak_bytes: int | None
-    ratio: float | None
-    estimated_seconds: float | None
-    disk_bytes: int
-    graph: str
-    why: str
-
-
 class Unreachable(TypedDict, total=False):
     """How many training points no label reaches, the first of them, what predicts them, and the file that lists all.
 
@@ -132,7 +115,7 @@ class Result(TypedDict, total=False):
     name: str
     status: str
     until: str
-    stages: Sequence[StageRecord]
+    stages: Sequence[dict[str, Any]]  # see `StageRun`
     peak_rss_bytes: int
     intermediate_bytes: int
     metrics: Scores
@@ -203,6 +186,11 @@ class RunRecord:
     def all_labeled(self) -> bool:
         """Return whether every training point has a label, so that there are no unlabeled points."""
         return all_labeled(self.stages)
+
+    @property
+    def classes(self) -> Sequence[object]:
+        """Return the names of the classes; none of quantities."""
+        return self.at("labels", "classes") or self.at("split", "classes") or []
 
     @property
     def hidden(self) -> Scores:

@@ -95,10 +95,23 @@ def plain_label(value: object, length: int = 18) -> str:
     return f"{text[:length - 1 - end].rstrip()}…{text[-end:].lstrip()}"
 
 
+def quoted(value: object) -> str:
+    """Return a class or a quantity as a sentence names it."""
+    if isinstance(value, str):
+        return f"“{plain_label(value, 40)}”"
+    return number(value) if isinstance(value, float) else str(value)
+
+
 def listed(values: Sequence[object], limit: int) -> str:
     """Return the first values, as short labels, with commas, and how many follow."""
     shown = ", ".join(plain_label(value, 40) for value in values[:limit])
     return f"{shown} and {number(len(values) - limit)} more" if len(values) > limit else shown
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of a table as lines, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def at(mapping: object, *path: str) -> Any:

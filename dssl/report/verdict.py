@@ -11,7 +11,7 @@ from ..base.wilson import SOLVER_ROUNDING
 from .error_metric import Comparison, ErrorMetric, metric_of, negligible, seen_by_test
 from .page import Level
 from .record import DRAWS, Attributes, ReportText, Result, RunRecord, Scores, redrawn_by, scores_at
-from .text import at, counted, finite, number, p_value, percent, plain_label
+from .text import at, counted, finite, p_value, percent, quoted
 
 HELPED, HURT, UNCLEAR = "helped", "hurt", "no clear difference"
 TOO_FEW, NO_CLAIM = "too few points to tell", "no claim"
@@ -214,10 +214,7 @@ class Verdict:
     def _guess(self) -> str:
         """Return what the guess does: always predicting class 3."""
         assert self.guess is not None
-        value = self.guess.scores.get("predicts")
-        shown = f"“{plain_label(value, 40)}”" if isinstance(value, str) else number(value) if isinstance(
-            value, float) else str(value)
-        return f"always {self.by.guess[1].format(shown)}"
+        return f"always {self.by.guess[1].format(quoted(self.guess.scores.get('predicts')))}"
 
     def _useless_claim(self) -> str:
         """Return that the model is no better than the guess, with the guess's error."""

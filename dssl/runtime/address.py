@@ -23,7 +23,7 @@ from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.urls import is_loopback
 from ..execution.on_dask import OnDask
 from .description import DaskRuntime
-from .detached import Detached
+from .engine import Detached
 
 SILENCE = 2.0  # seconds without data after which dssl tests whether an unencrypted scheduler is an encrypted one
 EXPIRED, NOT_YET = 10, 9  # OpenSSL's codes of certificates that have expired, or are not valid yet
@@ -41,10 +41,8 @@ class TlsFiles(BaseModel):
     def security(self) -> Security:
         """Return the security of Dask's client.
 
-        Raises
-        ------
-        ClusterError : a file is missing or is of another kind, the key is that of another certificate, the CA has not
-            signed the certificate, or one of the two has expired.
+        Raises ClusterError: a file is missing or is of another kind, the key is that of another certificate, the CA has
+        not signed the certificate, or one of the two has expired.
         """
         certificates = {path: _certificate(path) for path in (self.cert, self.ca_file)}
         _require_key(self, certificates[self.cert])
@@ -56,11 +54,8 @@ class TlsFiles(BaseModel):
 def knock(address: str, tls: TlsFiles | None, timeout: float) -> Security | None:
     """Return the security of Dask's client after a first connection with it has succeeded.
 
-    Raises
-    ------
-    OSError : nothing listens at the address.
-    ClusterError : the certificates are not valid, only one side encrypts, or one side does not trust the other's
-        certificate.
+    Raises OSError: nothing listens at the address. ClusterError: the certificates are not valid, only one side
+    encrypts, or one side does not trust the other's certificate.
     """
     if tls is None:
         if not _speaks_first(address, timeout) and _encrypts(address, timeout):

@@ -42,9 +42,7 @@ def make_certificates(folder: Path, hosts: Sequence[str], days: int) -> bool:
 
     hosts : names or addresses in the certificates of scheduler and workers. days : for which they are valid.
 
-    Raises
-    ------
-    SpecError : the folder has only one of the two files of an authority, or its authority expires too early.
+    Raises SpecError: the folder has only one of the two files of an authority, or its authority expires too early.
     """
     paths = folder / "ca.pem", folder / "ca-key.pem"
     existing = [path.exists() for path in paths]

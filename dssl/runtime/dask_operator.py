@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES, WATCHED, Pool, PoolRuntime, environment_of
-from .kubernetes import Kubernetes, PodFields
+from .description import OTHER_BYTES, WATCHED, EnoughMemory, Pool, PoolRuntime, environment_of
+from .kubernetes import PodFields
 
 SCHEDULER_PORT = 8786
 HTTP_PORT = 8787
@@ -35,17 +35,10 @@ class OperatorRuntime(PodFields, PoolRuntime):
     """
 
     kind: Literal["dask-operator"] = "dask-operator"
-    memory_limit: str = Field(description="of a worker's pod")
+    memory_limit: EnoughMemory = Field(description="of a worker's pod")
     insecure: Literal[True] = Field(description="true: you know that the operator encrypts nothing")
     idle_timeout: int = Field(default=3600, ge=60, description="seconds without a task after which the operator "
                                                                "removes the cluster of a driver that was killed")
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_enough(cls, text: str) -> str:
-        require(size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
-                why="Kubernetes ends a pod that takes more", fix="write a size of 1GiB or more")
-        return text
 
     @model_validator(mode="before")
     @classmethod
@@ -109,28 +102,17 @@ class OperatorRuntime(PodFields, PoolRuntime):
                 fix="see that the operator is installed, and that you may create daskclusters in the namespace "
                     f"{self.namespace}; {self.fix_without_workers}")) from error
 
-    def ask_for_workers(self, pool: Pool, count: int) -> None:
-        pool.scale(count)
-
-    def adapt(self, pool: Pool) -> None:
-        pool.adapt(minimum=self.min_workers, maximum=self.workers)
-
     def cluster(self, name: str, cwd: Path) -> JsonObject:
         """Return the DaskCluster: a pod of the scheduler with its service, and a pod for each worker."""
-        pods = Kubernetes(
-            image=self.image, namespace=self.namespace, claim=self.claim, mount=self.mount, user=self.user,
-            memory=size_of(self.memory_limit), cores=1, max_restarts=0, labels=self.labels,
-            node_selector=self.node_selector, secrets=self.secrets, pull_secrets=self.pull_secrets,
-            priority_class=self.priority_class)
-        worker = size_of(self.memory_limit) - OTHER_BYTES
+        memory = size_of(self.memory_limit)
         ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", HTTP_PORT)]  # names that the operator expects
         return {
             "apiVersion": "kubernetes.dask.org/v1", "kind": "DaskCluster",
-            "metadata": pods.metadata(name, pods.labelled(name)),
+            "metadata": self.metadata(name, self.labelled(name)),
             "spec": {
                 "idleTimeout": self.idle_timeout,
                 "scheduler": {
-                    "spec": self._pod(pods, cwd, "scheduler", [
+                    "spec": self._pod(cwd, "scheduler", [
                         "dask", "scheduler", "--host", "0.0.0.0", "--port", str(SCHEDULER_PORT), "--dashboard-address",
                         f":{HTTP_PORT}", "--no-dashboard"], SCHEDULER_MEMORY, {
                             "ports": [{"name": port, "containerPort": number} for port, number in ports],
@@ -142,13 +124,13 @@ class OperatorRuntime(PodFields, PoolRuntime):
                                                                   "dask.org/component": "scheduler"},
                                 "ports": [{"name": port, "port": number, "targetPort": port}
                                           for port, number in ports]}},
-                "worker": {"replicas": max(self.min_workers, 1), "spec": self._pod(pods, cwd, "worker", [
-                    "dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", "1", "--memory-limit", str(worker),
-                    "--local-directory", "/tmp", "--no-dashboard"], None, {})}}}
+                "worker": {"replicas": max(self.min_workers, 1), "spec": self._pod(cwd, "worker", [
+                    "dask", "worker", "--name", "$(DASK_WORKER_NAME)", "--nthreads", "1", "--memory-limit",
+                    str(memory - OTHER_BYTES),
+                    "--local-directory", "/tmp", "--no-dashboard"], memory, {})}}}
 
-    def _pod(self, pods: Kubernetes, cwd: Path, name: str, command: list[str], memory: int | None,
-             fields: JsonObject) -> JsonObject:
+    def _pod(self, cwd: Path, name: str, command: list[str], memory: int, fields: JsonObject) -> JsonObject:
         """Return the spec of a pod that its Deployment restarts. fields : further ones of the container."""
-        pod = pods.pod(command, cwd, SETTINGS, memory)
+        pod = self.pod(command, cwd, SETTINGS, memory=memory)
         container, = pod["containers"]
         return pod | {"restartPolicy": "Always", "containers": [container | {"name": name} | fields]}

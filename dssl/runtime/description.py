@@ -6,11 +6,11 @@ The workers of an elastic pool (`PoolRuntime`) start when tasks wait, and end wh
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Protocol, Self
+from typing import Annotated, Protocol, Self
 
 import dask
 from distributed import Client
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
@@ -18,9 +18,9 @@ from ..execution.cost import WorkerRoom
 from ..execution.on_dask import OnDask
 from ..execution.tasks import Execution
 from ..execution.watchdog import PATIENCE
-from .detached import Detached
-from .engine import Engine
+from .engine import Detached, Engine
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")  # variables of libraries
 # What only the charts of Dask's dashboard show is watched less often, or not at all: two workers and a scheduler that
 # waited took a sixth of a core.
 WATCHED: Mapping[str, str | bool] = {
@@ -51,12 +51,7 @@ class Runtime(BaseModel, ABC):
 
     @abstractmethod
     def start(self, memory_budget: int) -> AbstractContextManager[tuple[Execution, str]]:
-        """Yield an execution and one line that says where it runs; close it afterwards.
-
-        Raises
-        ------
-        ClusterError : dssl cannot reach it.
-        """
+        """Yield an execution and one line that says where it runs, and close it; raise ClusterError if out of reach."""
 
     @abstractmethod
     def engine(self) -> Engine:
@@ -99,8 +94,7 @@ class RankedRuntime(DaskRuntime):
 
     @property
     def ranks(self) -> int:
-        """A scheduler, a driver, and the workers."""
-        return self.workers + 2
+        return self.workers + 2  # a scheduler and a driver beside them
 
     @property
     def host(self) -> str | None:
@@ -132,20 +126,22 @@ class RankedRuntime(DaskRuntime):
         return SETTINGS
 
 
+def _enough(text: str) -> str:
+    require(text != "auto" and size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
+            why="so much is reserved for each process, and one that takes more is ended",
+            fix="write a size of 1GiB or more")
+    return text
+
+
 OTHER_BYTES = 384 << 20  # of `memory_limit`, for the processes beside a worker: its Nanny, and `dssl pod`
 MIN_MEMORY = 1 << 30  # bytes of a process of a batch job
+EnoughMemory = Annotated[str, AfterValidator(_enough)]
 
 
 class BatchRuntime(RankedRuntime):
     """A runtime whose processes are started for one run; the engine reserves `memory_limit` for each."""
 
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_enough(cls, text: str) -> str:
-        require(text != "auto" and size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
-                why="the engine reserves that much for each process, and ends a process that takes more",
-                fix="write a size of 1GiB or more")
-        return text
+    memory_limit: EnoughMemory = Field(description="of one worker")
 
     @property
     def memory(self) -> int:
@@ -169,11 +165,7 @@ class BatchRuntime(RankedRuntime):
         return OTHER_BYTES
 
     def worker_memory(self) -> int:
-        """Return the bytes of a worker.
-
-        They are fewer than the engine's limit, so that Dask ends a worker that exceeds them with a message; the engine
-        would end it without one.
-        """
+        # Fewer than the engine's limit: Dask ends a worker that exceeds them with a message, the engine without one.
         return self.memory - OTHER_BYTES
 
 
@@ -244,10 +236,10 @@ class PoolRuntime(DaskRuntime):
     def pool(self, stack: ExitStack) -> Pool:
         """Return the Dask cluster, without workers, which `stack` closes; raise ClusterError or SpecError."""
 
-    @abstractmethod
     def ask_for_workers(self, pool: Pool, count: int) -> None:
         """Request a number of workers; raise ClusterError if the system refuses them."""
+        pool.scale(count)
 
-    @abstractmethod
     def adapt(self, pool: Pool) -> None:
         """Start adaptive scaling: the number of workers follows the tasks that wait."""
+        pool.adapt(minimum=self.min_workers, maximum=self.workers)

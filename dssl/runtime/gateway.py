@@ -94,9 +94,3 @@ class GatewayRuntime(PoolRuntime):
                 raise SpecError(explain(f"options: {name}: {value} ({error})", why=f"{self.address} does not accept it",
                                         fix="correct it in the description")) from error
         return offered
-
-    def ask_for_workers(self, pool: Pool, count: int) -> None:
-        pool.scale(count)
-
-    def adapt(self, pool: Pool) -> None:
-        pool.adapt(minimum=self.min_workers, maximum=self.workers)

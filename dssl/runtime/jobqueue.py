@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from ..base.digest import JsonObject
 from ..base.errors import ClusterError, SpecError, explain, require
 from ..base.units import size_of
-from .description import MIN_MEMORY, OTHER_BYTES, Pool, PoolRuntime
+from .description import OTHER_BYTES, THREADS, EnoughMemory, Pool, PoolRuntime
 
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster",
             "htcondor": "HTCondorCluster", "oar": "OARCluster"}  # of dask-jobqueue
@@ -68,7 +68,7 @@ class JobqueueRuntime(PoolRuntime):
     kind: Literal["jobqueue"] = "jobqueue"
     system: Literal["slurm", "pbs", "lsf", "sge", "htcondor", "oar"]
     min_workers: int = Field(default=0, ge=0, description="that are kept while the run lasts")
-    memory_limit: str = Field(description="of one worker's job")
+    memory_limit: EnoughMemory = Field(description="of one worker's job")
     walltime: str = Field(default="1h", description="of one worker's job, such as 90m or 4h")
     idle_timeout: float = Field(default=60.0, ge=1, allow_inf_nan=False,
                                 description="seconds after which a worker without a task, or its waiting job, ends")
@@ -79,14 +79,6 @@ class JobqueueRuntime(PoolRuntime):
     prologue: list[str] = Field(default=[], description="shell lines before the worker starts, such as module load")
     shared_folder: str = Field(default=".", description="that all nodes mount, for the certificates of the run")
     interface: str | None = Field(default=None, description="network interface, such as ib0")
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _is_enough(cls, text: str) -> str:
-        require(size_of(text) >= MIN_MEMORY, f"memory_limit: {text}", error=SpecError,
-                why="the system reserves that much for each job, and ends a job that takes more",
-                fix="write a size of 1GiB or more")
-        return text
 
     @field_validator("walltime")
     @classmethod
@@ -156,8 +148,7 @@ class JobqueueRuntime(PoolRuntime):
             "worker_extra_args": ["--memory-limit", str(size_of(self.memory_limit) - OTHER_BYTES),
                                   "--lifetime", f"{seconds - margin:.0f}s", "--lifetime-stagger", f"{margin / 2:.0f}s",
                                   "--no-dashboard"],
-            "job_script_prologue": [*self.prologue, *(f"export {name}=1" for name in (
-                "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"))],
+            "job_script_prologue": [*self.prologue, *(f"export {name}=1" for name in THREADS)],
             "job_extra_directives": self.directives,
             "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"}}
         if self.system not in WITHOUT_QUEUE:

@@ -7,12 +7,14 @@ and the job for good. The job succeeds when the driver does.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from types import FrameType
 from typing import IO, Annotated, Any, Literal, cast
@@ -22,67 +24,44 @@ from pydantic import BaseModel, Field, field_validator
 from ..base.digest import JsonObject
 from ..base.errors import COME_BACK, ClusterError, SpecError, require
 from ..base.yaml import yaml_text
-from .description import BatchRuntime
+from .description import THREADS, BatchRuntime
 from .engine import DRIVER, NOTICE, RANKS, Engine, Handle, Job, run_command
+from .schedules import Scheduled, Scheduler
 
 FIX = "install kubectl, check `kubectl auth can-i create jobs`, and see the message above"
 HOST = "DSSL_HOST"  # the variable with a pod's address
 FAILURES = 10  # that one pod may have in addition to one for each start of the job
 JOB_TTL = 7 * 24 * 3600  # seconds for which Kubernetes shows a job that has ended
 FINAL = (1, 2, 3, 4, 5)  # exit codes of a run that has ended for good; a cancelled run has no job any more
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 CACHES = {"NUMBA_CACHE_DIR": "/tmp/numba", "MPLCONFIGDIR": "/tmp/matplotlib", "HOME": "/tmp"}
 HEAD = """\
 # dssl: {ranks} pods, one of which is the scheduler and one the driver. A pod that ends with {come_back} is replaced.
-# {hand_over}
+# kubectl create -f job.yaml
 """
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 
 
-@dataclass(frozen=True)
-class Kubernetes(Engine):
-    """Submits jobs with `kubectl`.
+class PodFields(BaseModel):
+    """Fields of the descriptions of pods that mount one volume."""
 
-    claim : the PersistentVolumeClaim with the workspace, which all pods mount at `mount`. user : the number of the user
-    that runs the processes. memory : of each pod, bytes. cores : of each pod. secrets : names of Secrets whose keys
-    become variables. pull_secrets : names of Secrets for the registry of the image.
-    """
+    image: str = Field(pattern=r"^[\w][\w.:/@-]*$", description="of all pods, best by digest: NAME@sha256:...")
+    claim: Name = Field(description="PersistentVolumeClaim with the workspace; ReadWriteMany if there is more than "
+                                    "one node")
+    mount: Path = Field(description="path at which the pods, and the machine that submits, mount it")
+    namespace: Name = "default"
+    user: int = Field(default=1000, ge=1, description="number of the user, and of the group, that runs the processes")
+    labels: dict[str, str] = Field(default={}, description="of the objects, such as that of a queue")
+    node_selector: dict[str, str] = Field(default={}, description="labels of the nodes to use")
+    secrets: list[Name] = Field(default=[], description="names of Secrets whose keys become variables of the pods")
+    pull_secrets: list[Name] = Field(default=[], description="names of Secrets for the image's registry")
+    priority_class: Name | None = None
 
-    image: str
-    namespace: str
-    claim: str
-    mount: Path
-    user: int
-    memory: int
-    cores: int
-    max_restarts: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    secrets: Sequence[str] = ()
-    pull_secrets: Sequence[str] = ()
-    priority_class: str | None = None
-
-    name = "Kubernetes"
-    file = "job.yaml"
-
-    # ---- manifests
-
-    def render(self, job: Job) -> str:
-        self.require_on_volume("the workspace", job.folder)
-        labels = self.labelled(job.name) | {"dssl/run": job.folder.name}
-        made = {
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(job.name, labels),
-            "spec": {
-                "completionMode": "Indexed", "completions": job.ranks, "parallelism": job.ranks,
-                "backoffLimitPerIndex": self.max_restarts + FAILURES, "podReplacementPolicy": "Failed",
-                "podFailurePolicy": {"rules": [
-                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                    {"action": "FailJob", "onExitCodes": {"containerName": "dssl", "operator": "In",
-                                                          "values": list(FINAL)}}]},
-                "successPolicy": {"rules": [{"succeededIndexes": str(DRIVER)}]}, "ttlSecondsAfterFinished": JOB_TTL,
-                "template": {"metadata": {"labels": labels}, "spec": self.pod(
-                    ["dssl", "pod", str(job.folder)], job.cwd, {RANKS: str(job.ranks)})}}}
-        return HEAD.format(ranks=job.ranks, come_back=COME_BACK, hand_over="kubectl create -f job.yaml") + \
-            yaml_text(made)
+    @field_validator("mount")
+    @classmethod
+    def _is_absolute(cls, mount: Path) -> Path:
+        require(mount.is_absolute() and mount != Path("/"), f"mount: {mount}", error=SpecError,
+                why="a volume is mounted at an absolute path below /", fix="write a path such as /work")
+        return mount
 
     def metadata(self, name: str, labels: Mapping[str, str]) -> JsonObject:
         """Return the metadata of an object."""
@@ -93,15 +72,15 @@ class Kubernetes(Engine):
         return {"app.kubernetes.io/name": "dssl", "app.kubernetes.io/instance": name,
                 "app.kubernetes.io/managed-by": "dssl", **self.labels}
 
-    def pod(self, command: Sequence[str], cwd: Path, variables: Mapping[str, str],
-            memory: int | None = None) -> JsonObject:
+    def pod(self, command: Sequence[str], cwd: Path, variables: Mapping[str, str], *, memory: int,
+            cores: int = 1) -> JsonObject:
         """Return the spec of a pod that starts once, does not run as root, and can write only to its volumes.
 
-        memory : of the pod, bytes; by default that of a rank.
+        memory : of the pod, bytes.
         """
         self.require_on_volume("the folder in which you are", cwd)
-        amount = {"cpu": str(self.cores), "memory": f"{(memory or self.memory) >> 20}Mi"}
-        values = dict(variables) | {name: str(self.cores) for name in THREADS} | CACHES
+        amount = {"cpu": str(cores), "memory": f"{memory >> 20}Mi"}
+        values = dict(variables) | {name: str(cores) for name in THREADS} | CACHES
         container = {
             "name": "dssl", "image": self.image, "command": list(command), "workingDir": str(cwd),
             "env": [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
@@ -133,15 +112,56 @@ class Kubernetes(Engine):
                 fix=f"mount the volume at {self.mount} here as well, or submit from a pod that does, such as that of "
                     "cluster/manifests/desk.yaml")
 
-    # ---- kubectl
+
+class KubernetesRuntime(PodFields, BatchRuntime):
+    """Pods of one Job, which `dssl submit` creates."""
+
+    kind: Literal["kubernetes"] = "kubernetes"
+    join_timeout: float = Field(default=900.0, gt=0, allow_inf_nan=False,
+                                description="seconds in which the pods must find each other: nodes may have to be "
+                                            "started for them, and images pulled")
+
+    @property
+    def host(self) -> str | None:
+        return None if self.interface else os.environ.get(HOST)
+
+    def engine(self) -> "Kubernetes":
+        return Kubernetes(self)
+
+
+@dataclass(frozen=True)
+class Kubernetes(Engine):
+    """Submits jobs with `kubectl`."""
+
+    asked: "KubernetesRuntime"
+    name = "Kubernetes"
+    file = "job.yaml"
+
+    def render(self, job: Job) -> str:
+        self.asked.require_on_volume("the workspace", job.folder)
+        labels = self.asked.labelled(job.name) | {"dssl/run": job.folder.name}
+        made = {
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": self.asked.metadata(job.name, labels),
+            "spec": {
+                "completionMode": "Indexed", "completions": job.ranks, "parallelism": job.ranks,
+                "backoffLimitPerIndex": self.asked.max_restarts + FAILURES, "podReplacementPolicy": "Failed",
+                "podFailurePolicy": {"rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    {"action": "FailJob", "onExitCodes": {"containerName": "dssl", "operator": "In",
+                                                          "values": list(FINAL)}}]},
+                "successPolicy": {"rules": [{"succeededIndexes": str(DRIVER)}]}, "ttlSecondsAfterFinished": JOB_TTL,
+                "template": {"metadata": {"labels": labels}, "spec": self.asked.pod(
+                    ["dssl", "pod", str(job.folder)], job.cwd, {RANKS: str(job.ranks)},
+                    memory=self.asked.memory, cores=self.asked.threads_per_worker)}}}
+        return HEAD.format(ranks=job.ranks, come_back=COME_BACK) + yaml_text(made)
 
     def submit(self, job: Job, rendered: Path) -> Handle:
         existing = self._object(job.name)
         run = _run(existing)
         require(existing is None or _has_ended(existing), f"the job {job.name} is already running, for run {run}",
                 error=ClusterError, why="the same spec never runs twice at a time",
-                fix=f"wait for it (`dssl wait {run}`), or end it: kubectl --namespace {self.namespace} delete job "
-                    f"{job.name}")
+                fix=f"wait for it (`dssl wait {run}`), or end it: kubectl --namespace {self.asked.namespace} "
+                    f"delete job {job.name}")
         if existing is not None:
             self.kubectl("delete", "job", job.name, "--ignore-not-found", "--cascade=foreground")
         made = json.loads(self.kubectl("create", "--filename", str(rendered), "--output", "json"))
@@ -162,7 +182,7 @@ class Kubernetes(Engine):
 
     def kubectl(self, *words: str) -> str:
         """Return the output of kubectl; raise ClusterError if it fails."""
-        return run_command(["kubectl", "--namespace", self.namespace, *words], fix=FIX)
+        return run_command(["kubectl", "--namespace", self.asked.namespace, *words], fix=FIX)
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:
@@ -173,53 +193,6 @@ def _has_ended(job: Mapping[str, Any]) -> bool:
 def _run(job: Mapping[str, Any] | None) -> str:
     """Return the name of the run of a job."""
     return str(job["metadata"].get("labels", {}).get("dssl/run", "(unknown)")) if job else ""
-
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
-
-
-class PodFields(BaseModel):
-    """Fields of the descriptions of pods that mount one volume."""
-
-    image: str = Field(pattern=r"^[\w][\w.:/@-]*$", description="of all pods, best by digest: NAME@sha256:...")
-    claim: Name = Field(description="PersistentVolumeClaim with the workspace; ReadWriteMany if there is more than "
-                                    "one node")
-    mount: Path = Field(description="path at which the pods, and the machine that submits, mount it")
-    namespace: Name = "default"
-    user: int = Field(default=1000, ge=1, description="number of the user, and of the group, that runs the processes")
-    labels: dict[str, str] = Field(default={}, description="of the objects, such as that of a queue")
-    node_selector: dict[str, str] = Field(default={}, description="labels of the nodes to use")
-    secrets: list[Name] = Field(default=[], description="names of Secrets whose keys become variables of the pods")
-    pull_secrets: list[Name] = Field(default=[], description="names of Secrets for the image's registry")
-    priority_class: Name | None = None
-
-    @field_validator("mount")
-    @classmethod
-    def _is_absolute(cls, mount: Path) -> Path:
-        require(mount.is_absolute() and mount != Path("/"), f"mount: {mount}", error=SpecError,
-                why="a volume is mounted at an absolute path below /", fix="write a path such as /work")
-        return mount
-
-
-class KubernetesRuntime(PodFields, BatchRuntime):
-    """Pods of one Job, which `dssl submit` creates."""
-
-    kind: Literal["kubernetes"] = "kubernetes"
-    join_timeout: float = Field(default=900.0, gt=0, allow_inf_nan=False,
-                                description="seconds in which the pods must find each other: nodes may have to be "
-                                            "started for them, and images pulled")
-
-    @property
-    def host(self) -> str | None:
-        """The address of the pod, at which others reach it; None if the description names an interface."""
-        return None if self.interface else os.environ.get(HOST)
-
-    def engine(self) -> Kubernetes:
-        return Kubernetes(
-            image=self.image, namespace=self.namespace, claim=self.claim, mount=self.mount, user=self.user,
-            memory=self.memory, cores=self.threads_per_worker, max_restarts=self.max_restarts,
-            labels=self.labels, node_selector=self.node_selector, secrets=self.secrets,
-            pull_secrets=self.pull_secrets, priority_class=self.priority_class)
 
 
 OUTPUT_SECONDS = 5.0  # for which output is read after a rank has ended, since processes that it started may go on
@@ -261,3 +234,70 @@ def _copy(source: IO[bytes], descriptor: int) -> None:
             file.write(chunk)
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
+
+
+# ---- schedules
+
+
+DEADLINE = 3600  # seconds after its time until which Kubernetes may start a firing
+MEMORY = 1 << 30  # bytes of the pod that plans, submits and waits
+VERBS = ("get", "list", "watch", "create", "delete")  # what `kubectl` does with the jobs of runs
+RBAC = "rbac.authorization.k8s.io"
+
+
+class CronJobs(Scheduler):
+    """A CronJob, and an account that may only create Jobs in its namespace."""
+
+    zone = UTC
+    file = "cronjob.yaml"
+
+    def render(self, scheduled: Scheduled) -> dict[str, str]:
+        engine = scheduled.engine
+        require(isinstance(engine, Kubernetes), f"--to kubernetes with runs on {engine.name}", error=SpecError,
+                why="a pod of Kubernetes cannot submit runs to it", fix="use --on with kind: kubernetes")
+        assert isinstance(engine, Kubernetes)
+        pods = engine.asked
+        for what, path in (("the schedule", scheduled.folder), *(("the file", path) for path in scheduled.files)):
+            pods.require_on_volume(what, path)
+        name = _name(scheduled.name)
+        labels = pods.labelled(name)
+        account = {"kind": "ServiceAccount", "name": name, "namespace": pods.namespace}
+        made = [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": pods.metadata(name, labels)},
+            {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": pods.metadata(name, labels),
+             "rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": list(VERBS)}]},
+            {"apiVersion": f"{RBAC}/v1", "kind": "RoleBinding", "metadata": pods.metadata(name, labels),
+             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name}, "subjects": [account]},
+            {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": pods.metadata(name, labels),
+             "spec": self._times(scheduled, pods, labels)}]
+        return {self.file: f"# dssl: {scheduled.name}, {scheduled.times.in_words()} (UTC)\n# kubectl apply -f "
+                           f"{self.file}\n{yaml_text(*made)}"}
+
+    def _times(self, scheduled: Scheduled, pods: KubernetesRuntime, labels: Mapping[str, str]) -> JsonObject:
+        """Return the spec of the CronJob; its pod starts once, because a firing repeats a failed run itself."""
+        pod = pods.pod(["dssl", "fire", str(scheduled.folder)], scheduled.cwd, {}, memory=MEMORY,
+                       cores=pods.threads_per_worker)
+        pod |= {"automountServiceAccountToken": True, "serviceAccountName": labels["app.kubernetes.io/instance"]}
+        return {
+            "schedule": scheduled.times.text, "timeZone": "Etc/UTC", "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": DEADLINE, "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 3,
+            "jobTemplate": {"metadata": {"labels": dict(labels)}, "spec": {
+                "backoffLimit": 0, "template": {"metadata": {"labels": dict(labels)}, "spec": pod}}}}
+
+    def install(self, scheduled: Scheduled, files: Mapping[str, Path]) -> None:
+        assert isinstance(scheduled.engine, Kubernetes)
+        scheduled.engine.kubectl("apply", "--filename", str(files[self.file]))
+
+    def has(self, name: str, folder: Path) -> bool:
+        listed = run_command(["kubectl", "get", "--ignore-not-found", "--output=name", "--filename",
+                              str(folder / self.file)], fix=FIX)
+        return any(line.startswith("cronjob.batch/") for line in listed.splitlines())
+
+    def remove(self, name: str, folder: Path) -> None:
+        run_command(["kubectl", "delete", "--ignore-not-found", "--filename", str(folder / self.file)], fix=FIX)
+
+
+def _name(name: str) -> str:
+    """Return the name of a schedule in Kubernetes: small letters, digits and hyphens, not too long."""
+    stem, _, digest = name.rpartition("-")
+    return f"dssl-{re.sub('[^a-z0-9]+', '-', stem.lower()).strip('-')[:32].strip('-')}-{digest}".replace("--", "-")

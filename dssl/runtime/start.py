@@ -30,13 +30,14 @@ from ..execution.tasks import Execution
 from .address import AddressRuntime
 from .dask_operator import OperatorRuntime
 from .description import Runtime
-from .detached import Detached
+from .engine import Detached
 from .gateway import GatewayRuntime
 from .jobqueue import JobqueueRuntime
-from .kubernetes import KubernetesRuntime
+from .kubernetes import CronJobs, KubernetesRuntime
 from .local import LocalRuntime
+from .schedules import Cron, Scheduler, Systemd
 from .script import ScriptRuntime
-from .slurm import SlurmRuntime
+from .slurm import SlurmRuntime, SlurmTimes
 
 
 class InProcessRuntime(Runtime):
@@ -58,15 +59,12 @@ Described = Annotated[LocalRuntime | AddressRuntime | SlurmRuntime | JobqueueRun
                       ScriptRuntime | GatewayRuntime | OperatorRuntime | InProcessRuntime,
                       Field(discriminator="kind")]
 DESCRIPTION: TypeAdapter[Runtime] = TypeAdapter(Described)
+SCHEDULERS: dict[str, Scheduler] = {  # what starts runs at certain times
+    "cron": Cron(), "systemd": Systemd(), "slurm": SlurmTimes(), "kubernetes": CronJobs()}
 
 
 def load_runtime(source: str | Path | None) -> Runtime:
-    """Return the description in a YAML file, at a scheduler's address, of "in-process", or of this machine (None).
-
-    Raises
-    ------
-    SpecError : the file is missing, or is not the description of a runtime.
-    """
+    """Return the description in a YAML file, at a scheduler's address, of "in-process", or of this machine (None)."""
     if source is None:
         return LocalRuntime()
     if source == "in-process":
@@ -90,12 +88,7 @@ def load_runtime(source: str | Path | None) -> Runtime:
 
 @contextmanager
 def open_runtime(source: str | Path | None, memory_budget: int | None = None) -> Iterator[tuple[Execution, str]]:
-    """Yield an execution on the described runtime and one line that describes it; close it afterwards.
-
-    Raises
-    ------
-    ClusterError : no scheduler answers, or an address on another machine is not encrypted.
-    """
+    """Yield an execution on the described runtime and one line that describes it; see `Runtime.start`."""
     for name in ("distributed", "distributed.client"):  # dssl's own messages say the same in one sentence
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with load_runtime(source).start(memory_budget or MEMORY_BUDGET) as started:

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from dssl.base.errors import DsslError
-from dssl.cli.init.first_look import AmbiguousTarget
 from dssl.cli.init.first_spec import FirstSpec, first_spec
+from dssl.cli.init.first_target import AmbiguousTarget
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.run import run
 

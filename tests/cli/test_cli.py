@@ -22,7 +22,7 @@ from sklearn.datasets import make_blobs
 
 from dssl import __version__
 from dssl.cli.main import main
-from dssl.cli.suggest import _print_rows
+from dssl.cli.runs import _print_rows
 from dssl.data.ingest import open_dataset
 from dssl.data.readers.file_rows import FileRow
 from dssl.execution.in_process import InProcess

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.plan import rates
+from dssl.pipeline.plan import inputs
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.pipeline.stage import Kind, Stage
@@ -31,7 +31,7 @@ def _figures():
 @pytest.fixture(autouse=True)
 def _ordinary_speed(monkeypatch):
     """Plan for a machine of ordinary speed, which is that of the costs: seconds are then those of the formulas."""
-    monkeypatch.setattr(rates, "slowness", lambda folder: 1.0)
+    monkeypatch.setattr(inputs, "slowness", lambda folder: 1.0)
 
 
 @pytest.fixture(scope="session")

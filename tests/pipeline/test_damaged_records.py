@@ -11,8 +11,7 @@ import pytest
 
 from dssl.base.errors import DsslError, IntegrityError
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.gc import find_garbage
-from dssl.pipeline.inspection import describe_folder, runs_of
+from dssl.pipeline.contents import describe_folder, find_garbage, runs_of
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.array_files import open_array

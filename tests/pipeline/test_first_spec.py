@@ -16,9 +16,9 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
 from dssl.base.errors import DataError
-from dssl.cli.init.first_labels import Labels, joined_labels, labels_in
-from dssl.cli.init.first_look import NO_TARGETS, Look, likely_target
+from dssl.cli.init.first_look import Labels, Look, joined_labels, labels_in
 from dssl.cli.init.first_spec import first_spec
+from dssl.cli.init.first_target import NO_TARGETS, likely_target
 from dssl.cli.main import main
 from dssl.data.findings import ColumnRecord, dataset_notes
 from dssl.data.ingest import ingest

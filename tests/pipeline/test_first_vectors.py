@@ -10,8 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dssl.cli.init.first_look import AmbiguousTarget, likely_target
-from dssl.cli.init.first_vectors import coordinates
+from dssl.cli.init.first_target import AmbiguousTarget, coordinates, likely_target
 from dssl.cli.main import main
 from dssl.data.findings import ColumnRecord
 from dssl.pipeline.load import load_spec

@@ -10,8 +10,7 @@ import pytest
 from dssl.base.errors import DataError, IntegrityError, LockedError
 from dssl.data.ingest import open_dataset
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.gc import collect_garbage, find_garbage, note_made, require_artifacts
-from dssl.pipeline.inspection import inspect, runs_of
+from dssl.pipeline.contents import collect_garbage, find_garbage, inspect, note_made, require_artifacts, runs_of
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.records import STAGES

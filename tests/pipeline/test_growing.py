@@ -15,7 +15,7 @@ from dssl.base.errors import DataError, IntegrityError, SpecError
 from dssl.data import source_reader
 from dssl.execution.in_process import InProcess
 from dssl.pipeline import growth
-from dssl.pipeline.gc import collect_garbage
+from dssl.pipeline.contents import collect_garbage
 from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan

@@ -4,7 +4,7 @@ import pytest
 
 from dssl.base.errors import DataError, IntegrityError
 from dssl.data.dataset import Dataset
-from dssl.pipeline.inspection import inspect
+from dssl.pipeline.contents import inspect
 from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.plan.plan import plan
 from dssl.storage.artifacts import Workspace

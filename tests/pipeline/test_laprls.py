@@ -20,7 +20,7 @@ from dssl.learners.laprls import system as laprls_system
 from dssl.learners.laprls.penalties import BANDWIDTHS
 from dssl.learners.laprls.products import GramTask
 from dssl.methods.laprls import steps as search
-from dssl.pipeline.inspection import inspect
+from dssl.pipeline.contents import inspect
 from dssl.pipeline.kinds import KINDS
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.plan.plan import plan

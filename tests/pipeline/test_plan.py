@@ -12,7 +12,7 @@ from dssl.data import source_files
 from dssl.execution.cost import Cost, WorkerRoom
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.kinds import KINDS
-from dssl.pipeline.plan import rates
+from dssl.pipeline.plan import inputs as rates
 from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.plan.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.plan.worker_budget import budget_that_fits, plan_on

@@ -9,7 +9,7 @@ import pytest
 
 from dssl.base.errors import DataError, NotConverged
 from dssl.execution.in_process import InProcess
-from dssl.pipeline.inspection import inspect
+from dssl.pipeline.contents import inspect
 from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.pipeline.status import Status, read_status

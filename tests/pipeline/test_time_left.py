@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from dssl.pipeline.plan import rates
+from dssl.pipeline.plan import inputs as rates
+from dssl.pipeline.plan.inputs import Rates, rates_of, slowness
 from dssl.pipeline.plan.plan import plan
-from dssl.pipeline.plan.rates import Rates, rates_of, slowness
 from dssl.pipeline.status import TimeLeft
 from dssl.storage.artifacts import Workspace
 from tests.memory import traced_peak

@@ -4,8 +4,8 @@ import pytest
 
 from dssl.report.record import RunRecord
 from dssl.report.sections.graph import graph_section
-from dssl.report.sections.on_graph import choice_section
 from dssl.report.sections.sample import sample_section
+from dssl.report.sections.solver import choice_section
 
 from .examples import example_record, example_run
 

@@ -17,7 +17,7 @@ from dssl.pipeline.load import load_spec
 from dssl.pipeline.records import require_no_secret
 from dssl.pipeline.schedule import Schedule
 from dssl.pipeline.submission import Submission
-from dssl.runtime.detached import Detached
+from dssl.runtime.engine import Detached
 from dssl.storage.artifacts import Workspace
 
 SPEC = {"name": "here", "data": {"source": "digits"}, "labels": {"per_class": 2}}

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from dssl.runtime.engine import Job
-from dssl.runtime.schedules import SCHEDULERS
-from dssl.runtime.schedules.schedule import Scheduled, Times
-from dssl.runtime.start import load_runtime
+from dssl.runtime.schedules import Scheduled, Times
+from dssl.runtime.start import SCHEDULERS, load_runtime
 
 from ..faults.machines import REPOSITORY
 

@@ -15,11 +15,9 @@ from dssl.cli.main import main
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.submission import Submission
 from dssl.runtime.description import OTHER_BYTES
-from dssl.runtime.detached import Detached
-from dssl.runtime.engine import Job, Rank
-from dssl.runtime.kubernetes import FINAL, KubernetesRuntime
-from dssl.runtime.schedules.kubernetes import CronJobs
-from dssl.runtime.schedules.schedule import Scheduled, Times
+from dssl.runtime.engine import Detached, Job, Rank
+from dssl.runtime.kubernetes import FINAL, CronJobs, KubernetesRuntime
+from dssl.runtime.schedules import Scheduled, Times
 from dssl.runtime.start import load_runtime
 from dssl.storage.artifacts import Workspace
 

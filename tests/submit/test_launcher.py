@@ -5,8 +5,7 @@ from itertools import count
 
 import pytest
 
-from dssl.runtime.detached import MAX_RESTARTS, launch
-from dssl.runtime.engine import Job
+from dssl.runtime.engine import MAX_RESTARTS, Job, launch
 
 RANKS = """
 case $DSSL_RANK in

@@ -16,10 +16,9 @@ from click.testing import CliRunner
 from dssl.base.errors import SpecError
 from dssl.cli.main import main
 from dssl.pipeline.schedule import FIRST_PAUSE, Schedule
-from dssl.runtime.detached import Detached
-from dssl.runtime.schedules.schedule import Cron, Scheduled, Systemd, Times
-from dssl.runtime.schedules.slurm import SlurmTimes
-from dssl.runtime.slurm import SlurmRuntime
+from dssl.runtime.engine import Detached
+from dssl.runtime.schedules import Cron, Scheduled, Systemd, Times
+from dssl.runtime.slurm import SlurmRuntime, SlurmTimes
 from dssl.storage.artifacts import Workspace
 
 TIMES = ["0 2 * * *", "*/15 8-17 * * mon-fri", "30 4 1,15 * 5", "0 0 1 1 *", "5 4 * * sun", "59 23 31 12 *",

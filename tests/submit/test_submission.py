@@ -10,7 +10,7 @@ import pytest
 
 from dssl.base.errors import COME_BACK, TERMINATED, ClusterError, DataError
 from dssl.cli.submit import wait_for_end
-from dssl.pipeline.gc import find_garbage
+from dssl.pipeline.contents import find_garbage
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.records import write_stages
 from dssl.pipeline.submission import HANDING_OVER, Submission, find_run, state_of

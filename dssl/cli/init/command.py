@@ -33,8 +33,8 @@ def init_command(source: tuple[str, ...], out: Path | None, target: str | None, 
     SOURCE is what `data.source` takes: a path, a pattern such as 'part-*.csv', a folder, a URL or a name.
     """
     from ...execution.in_process import InProcess
-    from .first_look import AmbiguousTarget
     from .first_spec import first_spec
+    from .first_target import AmbiguousTarget
 
     if out is not None:
         _require_new(out)

@@ -1,35 +1,32 @@
 """A first look at a source that has no spec yet: its columns, its labels, and which column is the target."""
 
-import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import DataError, column_label, explain, require
+import numpy as np
+
+from ...base.errors import DataError, column_label, require
+from ...base.missing import missing_values
 from ...data.findings import ColumnRecord, examined, has_word
 from ...data.ingest_params import IngestParams
-from ...data.readers.base import NO_TARGET, TARGET_NAMES, Reader, text_is_no_label
-from ...data.readers.cells import EXAMPLES, MAX_ODD, Cells
+from ...data.readers.base import NO_TARGET, Reader, text_is_no_label
+from ...data.readers.cells import EXAMPLES, MAX_LEVELS, MAX_ODD, Cells
 from ...data.readers.csv import EncodingError
 from ...data.readers.formats import format_of, is_table
 from ...data.source_files import Source
 from ...data.source_reader import block_height, open_source
 from ...data.survey import survey_file
+from ...data.targets import number_text, whole_numbers
 from ...execution.tasks import Execution
 from ...pipeline.sentinels import Sentinels, find_sentinels
 from ...pipeline.validation import ingest_params
-from ...storage.blocks import row_ranges
-from .first_labels import Labels, LabelsTask, joined_labels
-from .first_vectors import coordinates, in_clusters
+from ...storage.blocks import PartWriter, Receipt, row_ranges
+from .first_target import FEW, MANY_EMPTY, NAMED, NAMED_OFTEN, likely_target, named_column, require_no_emptier
 
-NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
-NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
-MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
-NO_TARGETS = "; if it is none: --target none groups the rows into clusters"
-MAX_TARGETS = 100  # different texts of a target that is not named
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
 CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "mcc", "naics", "sic"}
-FEW = 30  # different labels up to which whole numbers are classes
 
 
 class Look:
@@ -218,7 +215,7 @@ class Look:
         self.unusable = {name: why for name, why in self.unusable.items() if name not in columns}
         self.options.pop("target", None)
 
-    def labels(self) -> Labels | None:
+    def labels(self) -> "Labels | None":
         """Return what the target holds, or None where there is none; raise DataError if it has several units."""
         if self.scan.target is None:
             return None
@@ -239,11 +236,11 @@ class Look:
         if not self.is_table or not names:
             which = "the last column, since columns have no names" if self.is_table else "as the format has it"
             return None, which if self.scan.target else ""
-        named = _named(names, NAMED)
+        named = named_column(names, NAMED)
         whole = Look(self.source, {**self.options, "target": NO_TARGET}, self.scratch, self.execution)
-        records, n_rows, often = whole.records or [], whole.scan.n_rows, _named(names, NAMED_OFTEN)
+        records, n_rows, often = whole.records or [], whole.scan.n_rows, named_column(names, NAMED_OFTEN)
         if named is not None:
-            _require_no_emptier(named, records, n_rows, self.source.name)
+            require_no_emptier(named, records, n_rows, self.source.name)
             return named, "its name says so"
         empty = [record.name for record in records if MANY_EMPTY * n_rows <= (record.missing or 0) < n_rows]
         if often is not None and empty in ([], [often]):
@@ -256,127 +253,131 @@ def _cells_by_column(counts: dict[str, int]) -> str:
     return ", ".join(shown) + (f", and {len(counts) - EXAMPLES} more columns" if len(counts) > EXAMPLES else "")
 
 
-def _named(names: Sequence[str], targets: Sequence[str]) -> str | None:
-    """Return the column that has one of the names of targets, in their order, capitals or not; None of none."""
-    lower = [name.lower() for name in names]
-    return next((names[lower.index(name)] for name in targets if name in lower), None)
-
-
 def _are_codes(record: ColumnRecord) -> bool:
     """Return whether a column that is read as numbers holds codes, such as zip codes, as its name says."""
     return (record.kind == "integer" and record.finding is None and record.min is not None and record.max is not None
             and record.max - record.min > 1 and has_word(record.name, CODE_WORDS))
 
 
-class AmbiguousTarget(DataError):
-    """Several columns of a table may be the target; `candidates` are their names, the likeliest first."""
-
-    def __init__(self, message: str, candidates: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.candidates = tuple(candidates)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.candidates)
-
-
-def likely_target(records: Sequence[ColumnRecord], n_rows: int, source: str,
-                  elements: Collection[str] = ()) -> tuple[str, str]:
-    """Return the column of a table that is the target most likely, and why.
-
-    It is the one with by far the most empty cells, whose rows are to be predicted, or else the last one. Identifiers,
-    dates, free text, constant columns, and coordinates of a vector are none; "none" where there are only such and
-    a vector. elements : the columns that are elements of lists.
-
-    Raises AmbiguousTarget: a column with some empty cells and the last one are both plausible, or none is.
-    """
-    vectors = coordinates(records, elements)
-    possible = [record for record in records if record.name not in vectors and _can_be_predicted(record, n_rows)]
-    if vectors and not possible:
-        return NO_TARGET, in_clusters(vectors.values(), records)
-    last = records[-1] if records[-1] in possible and records[-1].finding != "duplicate" else None
-    ordered = sorted(possible, key=lambda record: -(record.missing or 0))
-    empty = [(record.missing or 0) / n_rows for record in ordered] + [0.0, 0.0]
-    if empty[0] >= MANY_EMPTY and empty[0] - empty[1] >= SOME_EMPTY:
-        beside = f"; the last column, {last.name}, is another choice: {_options([last])}" \
-            if last is not None and last is not ordered[0] else ""
-        percent = int(1000 * empty[0]) / 10  # not 100 while some have a value
-        return ordered[0].name, f"{percent:g} % of its cells are empty, far more than of any other column{beside}"
-    if empty[0] > 0 and empty[0] >= 2 * empty[1]:
-        if last is None or last is ordered[0] or not _is_few(last):
-            return ordered[0].name, "it has the most empty cells by far"
-        if _is_few(ordered[0]) or empty[0] >= SOME_EMPTY:
-            raise _ambiguous([ordered[0], last], records, source, f"{ordered[0].name} has the most empty cells by far, "
-                             f"{ordered[0].missing:,} of {n_rows:,}, and {last.name} is the last column and has few "
-                             "different values")
-    few = [record for record in possible if _is_few(record)]
-    if last is not None:
-        others = [] if _is_few(last) else few[-2:]  # the nearest to it
-        beside = f"; to predict a column of few different values instead: {_options(others)}" if others else ""
-        return last.name, f"it is the last column{beside}{'' if last.missing else NO_TARGETS}"
-    few_with_gaps = [record for record in few if record.missing]
-    if len(few) == 1:
-        return few[0].name, f"no other column has few different values{NO_TARGETS}"
-    if len(few_with_gaps) == 1:
-        return few_with_gaps[0].name, f"no other column has both few different values and empty cells{NO_TARGETS}"
-    raise _ambiguous(few or possible, records, source, f"the last column, {records[-1].name}, is "
-                     f"{_what(records[-1]) if records[-1].finding is None else records[-1].finding}, and of the others "
-                     + ("several have few different values" if few else "none has few different values"))
-
-
-def _require_no_emptier(named: str, records: Sequence[ColumnRecord], n_rows: int, source: str) -> None:
-    """Raise AmbiguousTarget if a column of a target's name is filled, and another of few values is nearly empty."""
-    named_record = next((record for record in records if record.name == named), None)
-    if named_record is None or named_record.missing:
-        return
-    emptier = [record for record in records if record is not named_record and _can_be_predicted(record, n_rows)
-               and _is_few(record) and (record.missing or 0) >= MANY_EMPTY * n_rows]
-    if len(emptier) == 1:
-        other = emptier[0]
-        raise _ambiguous([other, named_record], records, source, f"{other.name} has few different values and "
-                         f"{other.missing:,} of {n_rows:,} cells are empty, as those of a target are that is to be "
-                         f"predicted, and {named} has no empty cell but the name of a target")
-
-
-def _ambiguous(candidates: Sequence[ColumnRecord], records: Sequence[ColumnRecord], source: str,
-               why: str) -> AmbiguousTarget:
-    shown = "; ".join(f"{record.name} ({_what(record)})" for record in records[:20])
-    named = _options((candidates or records)[:3])
-    return AmbiguousTarget(explain(f"{source}: no column is the target beyond doubt", why=why,
-                                   fix=f"name it: {named}, or --target none for clusters; the columns are {shown}"),
-                           [record.name for record in candidates])
-
-
-def _options(records: Sequence[ColumnRecord]) -> str:
-    """Return the options that name one of some columns as the target."""
-    return " or ".join(f"--target {shlex.quote(record.name)}" for record in records)
-
-
-def _can_be_predicted(record: ColumnRecord, n_rows: int) -> bool:
-    """Return whether a column may be the target: neither constant nor empty, and no identifier, date or free text."""
-    if record.finding in ("identifier", "constant", "time stamp") or record.kind in ("text", "time", None):
-        return False
-    if (record.missing or 0) >= n_rows:
-        return False
-    return record.kind != "category" or (record.levels or 0) <= MAX_TARGETS
-
-
-def _is_few(record: ColumnRecord) -> bool:
-    """Return whether a column has few different values, as classes do; one value where the other cells are empty."""
-    if record.kind == "category":
-        return (record.levels or 0) <= FEW
-    return record.kind == "integer" and record.min is not None and record.max is not None \
-        and record.max - record.min < FEW
-
-
-def _what(record: ColumnRecord) -> str:
-    """Return what a column holds, in a few words."""
-    if record.kind == "category":
-        return f"text, {record.levels} different"
-    if record.kind in ("text", "time", None):
-        return {"text": "text, all different", "time": "dates", None: "left out"}[record.kind]
-    return f"{'whole numbers' if record.kind == 'integer' else 'numbers'} from {record.min:g} to {record.max:g}" \
-        if record.min is not None else "empty"
-
-
 def listed(value: object) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+# ---- what a target holds: how many rows have a label, and of which class
+
+
+UNKNOWN = {"unknown", "unlabeled", "unlabelled", "none", "missing", "no label", "-", "--", "tbd", "todo"}  # as labels
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a target holds: the rows with and without it, and how many have each label, the most frequent first.
+
+    counts : None where there are more than `MAX_LEVELS`.
+    """
+
+    known: int
+    missing: int
+    is_text: bool
+    is_whole: bool
+    counts: dict[Any, int] | None
+    low: float | None = None
+    high: float | None = None
+
+    def require_any(self, source: str) -> None:
+        """Raise DataError where no row of a source has a label."""
+        require(self.known > 0, f"{source}: no row of the target has a value", why="there is nothing to learn from",
+                fix="name another column with --target, or --target none for clusters", error=DataError)
+        require(not self.is_whole or set(self.counts or ()) != {-1}, error=DataError,
+                what=f"{source}: no row has a label (all are -1{' or empty' if self.missing else ''})",
+                why="-1 marks rows without a label, and there is nothing to learn from",
+                fix="label some rows of two classes or more, name another column with --target, or --target none for "
+                    "clusters")
+
+
+@dataclass(frozen=True)
+class LabelsTask:
+    """Tell what the target holds in rows [start, stop); see `labels_in`."""
+
+    reader: Reader
+    start: int
+    stop: int
+
+    def __call__(self, out: PartWriter) -> Receipt:
+        y = self.reader.read(self.start, self.stop).y
+        assert y is not None
+        return labels_in(y)
+
+
+def labels_in(y: np.ndarray) -> Receipt:
+    """Return what labels (n,) of a block hold, JSON: `known`, `missing`, whether they are text or whole numbers.
+
+    Text that a run takes for no label, such as a blank one, is missing.
+
+    `range` : of numbers. `values`, `sizes` : None where there are more than `MAX_LEVELS`. `marked` : how many are -1,
+    among integers, where that is no label if others are text.
+    """
+    is_text = y.dtype == object
+    there = ~missing_values(y) if is_text else np.isfinite(y.astype(np.float64))
+    labels = y[there]
+    if labels.dtype.kind == "f":
+        labels = whole_numbers(labels)
+    values, sizes = np.unique(labels.astype(str) if is_text else labels, return_counts=True)
+    few = len(values) <= MAX_LEVELS
+    return {"known": len(labels), "missing": len(y) - len(labels), "is_text": is_text,
+            "is_whole": labels.dtype.kind != "f",
+            "marked": int((y == -1).sum()) if y.dtype.kind == "i" else 0,
+            "range": None if is_text or not len(labels) else [float(labels.min()), float(labels.max())],
+            "values": values.tolist() if few else None, "sizes": sizes.tolist() if few else None}
+
+
+def joined_labels(blocks: Sequence[Receipt], names: Sequence[str] | None) -> Labels:
+    """Return what the labels of all blocks hold; names : of the whole numbers from 0 on, or None."""
+    known, missing = (sum(block[name] for block in blocks) for name in ("known", "missing"))
+    is_text = any(block["is_text"] for block in blocks)  # text in one block is text in all
+    is_whole = not is_text and all(block["is_whole"] for block in blocks if block["known"])
+    counts: dict[Any, int] | None = {}
+    for block in blocks:
+        marked = block["marked"] if is_text else 0
+        known, missing = known - marked, missing + marked
+        if counts is None or block["values"] is None:
+            counts = None
+            continue
+        for value, size in zip(block["values"], block["sizes"], strict=True):
+            if not (marked and value == -1):
+                label = number_text(value) if is_text and not block["is_text"] else value
+                counts[label] = counts.get(label, 0) + size
+        counts = counts if len(counts) <= MAX_LEVELS else None
+    if counts is not None:
+        counts = dict(sorted(counts.items(), key=lambda item: (-item[1], str(item[0]))))
+        if names and is_whole:
+            counts = {names[value] if 0 <= value < len(names) else value: size for value, size in counts.items()}
+    ends = [] if is_text else [end for block in blocks if block["range"] for end in block["range"]]
+    return Labels(known, missing, is_text or bool(names), is_whole, counts,
+                  min(ends, default=None), max(ends, default=None))
+
+
+def marker_of(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | None:
+    """Return the label that stands for none, or one that does not occur where -1 is a class, and why.
+
+    has_nulls : whether the format has nulls: where there are some, these mark rows without a label, and no text does.
+    """
+    counts = labels.counts or {}
+    if -1 in counts and labels.is_whole:
+        if set(counts) == {-1, 1}:  # beside any other class alone, -1 marks rows without a label
+            return 0, "0 does not occur: -1 is a class here, where there are two"
+        return (-1, "-1 marks rows without a label") if labels.missing else None
+    if has_nulls and labels.missing:
+        return None
+    unknown = [value for value in counts if isinstance(value, str) and value.strip().lower() in UNKNOWN]
+    if len(unknown) == 1 and len(counts) > 2:
+        return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
+    return None
+
+
+def without_unlabeled(labels: Labels, marker: tuple[Any, str] | None) -> Labels:
+    """Return the labels with those that stand for none among the missing: a marker, or -1 among whole numbers."""
+    hidden = marker[0] if marker is not None else -1 if labels.is_whole else None
+    counts = dict(labels.counts or {})
+    gone = counts.pop(hidden, 0)
+    return replace(labels, known=labels.known - gone, missing=labels.missing + gone, counts=counts)

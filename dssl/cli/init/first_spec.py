@@ -28,9 +28,9 @@ from ...data.sources import files_in, find_source
 from ...execution.tasks import Execution
 from ...pipeline.sentinels import extents_of
 from ...pipeline.split import alike_classes, classes_joined
-from .first_labels import Labels, marker_of, without_unlabeled
-from .first_look import FEW, Look, listed
+from .first_look import Labels, Look, listed, marker_of, without_unlabeled
 from .first_tags import FirstTags, find_tags
+from .first_target import FEW
 
 Task = Literal["classification", "regression", "clustering"]
 FEW_LABELS = 50  # labels below which all are learned from, and judge the result held out one by one

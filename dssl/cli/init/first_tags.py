@@ -11,7 +11,8 @@ from ...data.findings import ColumnRecord
 from ...data.readers.file_rows import FileRows
 from ...learners.target.coding import SEPARATORS
 from ...pipeline.tags import ENTRIES, tags_in
-from .first_look import MANY_EMPTY, NAMED, Look
+from .first_look import Look
+from .first_target import MANY_EMPTY, NAMED
 
 NAMED_TAGS = ("tags", "topics", "labels", "keywords", "genres", "categories", "subjects")
 SHOWN = 6  # tags, and columns, that a comment names
@@ -47,9 +48,7 @@ class FirstTags:
 
 
 def find_tags(look: Look, target: str | None) -> FirstTags | None:
-    """Return the columns of tags.
-
-    That is the one which is asked for, has the name of tags or lists some in its cells, or several of 0 and 1.
+    """Return the columns of tags: one that is asked for, has the name of tags or lists some, or several of 0 and 1.
 
     target : the column that is asked for; None where none is.
     """

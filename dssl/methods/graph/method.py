@@ -32,8 +32,8 @@ from ...learners.probabilities import CALIBRATION, FOLDS, Calibration, calibrati
 from ...learners.target.coding import margins_of
 from ...learners.target.target import Classes, Target
 from ...report.record import Baseline, ReportText
-from ...report.sections.on_graph import values_section
 from ...report.sections.selection import selection_section
+from ...report.sections.solver import values_section
 from ...selection.by_labels import (
     NOT_WITHOUT_OTHER,
     LabelFolds,

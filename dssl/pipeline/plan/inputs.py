@@ -1,30 +1,44 @@
-"""The inputs of a plan: the files that a spec names, and the numbers of the spec, of these, and of finished stages.
+"""What a plan follows from: the files that a spec names, their numbers and those of the spec, this machine's speed.
 
 A number that a stage has yet to find is bounded: from above for what a plan shows, from below for what it refuses. One
 that nothing bounds from above is guessed.
+
+Seconds of stages are the estimates of their costs, times what earlier runs took beside these. A stage that no run has
+made takes its estimate times the slowness of this machine, relative to the one on which the rates of `cost` were
+measured. Only estimates of seconds follow from it: what is chosen, and what is stored, follows from the costs alone,
+which are equal everywhere.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...base.digest import digest, is_whole
-from ...base.errors import DataError, SpecError, explain, require
+from ...base.errors import DataError, IntegrityError, SpecError, explain, require
 from ...data.label_files import count_label_files, label_texts
 from ...data.readers.base import Scan
 from ...data.readers.formats import format_of
 from ...data.source_files import FileRecord, Source, digested, fingerprint
 from ...data.source_reader import makes_sparse
-from ...data.sources import find_source
+from ...data.sources import cache_folder, find_source
+from ...execution.tasks import one_thread
 from ...methods.data_sections import TestSplit
 from ...methods.plan_inputs import DISTINCT, Bounded, Growing, PlanInputs
 from ...methods.sections import GraphSection, GraphSections
 from ...methods.step import File
+from ...storage.artifacts import Workspace
 from ...storage.csr import csr_row_bytes
+from ...storage.files import read_json, write_json
+from ...storage.frames import pack, unpack
 from ..graphs import given_file
 from ..soft_labels import OPINION
 from ..spec import Spec
@@ -33,6 +47,7 @@ NOWHERE = Path()  # of a source of which there is only the shape
 # Where neither the spec nor the file names them.
 GUESSED_CLASSES = Bounded(2, 20, "number of classes (up to 20 assumed)")
 GUESSED_TAGS = 20  # where the spec does not list their columns
+NAMES = {"train": "training points", "test": "test points"}
 Attributes = Mapping[str, Mapping[str, Any]]
 
 
@@ -42,9 +57,8 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
     known : files of the source that were read before, which are not read again where their store says that they have
     not changed.
 
-    Raises
-    ------
-    DataError : there is no such file. SpecError : predictions go into a copy of the source, which is several files.
+    Raises DataError: there is no such file. SpecError: predictions go into a copy of the source, which is several
+    files.
     """
     params, given = spec.data.read, spec.given_graph
     source = find_source(spec.data.source, labels=params.labels, format=params.format, known=known)
@@ -52,8 +66,7 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
             what=f"predictions.format is h5ad, and data.source={spec.data.source!r} matches {len(source.files)} files",
             why="the labels are written into a copy of one file", fix="set predictions.format to csv or parquet")
     files = {"source": source_file(digested(source), spec)}
-    if spec.labels is not None and spec.labels.file is not None:
-        labels = _label_files(spec.labels.file)
+    if spec.labels is not None and (labels := spec.labels.source) is not None:
         files["labels"] = File(labels, fingerprint(labels))
     opinion = spec.model.opinion
     if opinion is not None and opinion.file is not None:
@@ -63,13 +76,6 @@ def find_files(spec: Spec, known: Sequence[FileRecord] = ()) -> dict[str, File]:
         file = given_file(given.kind, given.path)
         files[given.kind] = File(file, fingerprint(file))
     return files
-
-
-def _label_files(names: str | Sequence[str]) -> Source:
-    try:
-        return find_source(names, format="csv")
-    except DataError as error:
-        raise DataError(f"labels.file: {error}") from error
 
 
 def source_file(source: Source, spec: Spec) -> File:
@@ -164,21 +170,14 @@ def _classes(spec: Spec, scan: Scan | None, attributes: Attributes) -> Bounded:
         count = opinion.params.count
         return GUESSED_CLASSES if count is None else Bounded.known(count)
     known = attributes.get("split", {}).get("classes")
-    in_files = spec.labels is not None and spec.labels.file is not None and not known and (
-        "split" in attributes or (scan is not None and scan.target is None))
-    if in_files and spec.task == "classification":  # spellings of a class may differ
-        return Bounded.between(2, max(2, len(label_texts(_label_paths(spec)))), "number of classes")
+    in_files = not known and ("split" in attributes or (scan is not None and scan.target is None))
+    if in_files and spec.labels is not None and spec.labels.file is not None and spec.task == "classification":
+        # Spellings of a class may differ.
+        return Bounded.between(2, max(2, len(label_texts(spec.labels.paths))), "number of classes")
     if "split" in attributes:
         return Bounded.known(len(known or ()))
     named = spec.data.classes or spec.data.keep or (scan.label_names if scan else None)
     return Bounded.known(len(named)) if named else GUESSED_CLASSES
-
-
-def _label_paths(spec: Spec) -> list[Path]:
-    """Return the files of labels."""
-    assert spec.labels is not None
-    assert spec.labels.file is not None
-    return [file.path for file in _label_files(spec.labels.file).files]
 
 
 def _tags(spec: Spec, attributes: Attributes) -> Bounded:
@@ -195,34 +194,34 @@ def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growi
     test = spec.data.test
     if test.none:
         return Bounded.known(0)
-    if "split" in attributes:
-        return Bounded.known(attributes["split"]["n_test"])
-    if growing:
-        known = int(growing.attributes["split"]["n_test"])
-        return Bounded.between(known, known + _added(n_rows, growing) * (test.count is None), "test points")
+    if (known := _points_of_split("test", n_rows, attributes, growing, grows=test.count is None)) is not None:
+        return known
     upper = test.count or (n_rows if test.fraction is None else math.ceil(test.fraction * n_rows))
-    return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), "test points")
+    return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), NAMES["test"])
 
 
 def _training_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growing | None) -> Bounded:
-    data, what = spec.data, "training points"
-    if "split" in attributes:
-        return Bounded.known(attributes["split"]["n_train"])
-    if growing:
-        known = int(growing.attributes["split"]["n_train"])
-        return Bounded.between(known, known + _added(n_rows, growing), what)
+    data = spec.data
+    if (known := _points_of_split("train", n_rows, attributes, growing)) is not None:
+        return known
     if data.points is not None:
         return Bounded.known(data.points)
     upper = n_rows - (0 if data.test.none else data.test.count or 1)
     # Rows of other classes and official test rows may be left out; joined classes leave no row out.
     whole = data.keep is None and data.rows == "all" and not data.test.official
     tests = data.test.count or math.ceil((data.test.fraction or 0) * n_rows)
-    return Bounded.between(max(n_rows - tests if whole else 2, 2), max(upper, 2), what)
+    return Bounded.between(max(n_rows - tests if whole else 2, 2), max(upper, 2), NAMES["train"])
 
 
-def _added(n_rows: int, growing: Growing) -> int:
-    """Return how many rows are added to those of the last run."""
-    return n_rows - int(growing.attributes["dataset"]["n"])
+def _points_of_split(name: str, n_rows: int, attributes: Attributes, growing: Growing | None, *,
+                     grows: bool = True) -> Bounded | None:
+    """Return the "train" or "test" points where there is a split, or rows are added to that of the last run."""
+    if "split" in attributes:
+        return Bounded.known(attributes["split"][f"n_{name}"])
+    if growing is None:
+        return None
+    known, added = int(growing.attributes["split"][f"n_{name}"]), n_rows - int(growing.attributes["dataset"]["n"])
+    return Bounded.between(known, known + added * grows, NAMES[name])
 
 
 def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes: Attributes) -> Bounded:
@@ -238,7 +237,7 @@ def _labeled_points(spec: Spec, training: Bounded, classes: Bounded, attributes:
     else:
         lower, upper = 0 if spec.model.opinion is not None else 2, math.ceil((labels.fraction or 1.0) * training.upper)
     if labels.file is not None:  # of points that may have one of those labels
-        in_files = count_label_files(_label_paths(spec))
+        in_files = count_label_files(labels.paths)
         upper = min(upper + in_files, training.upper)
     if labels.weight is not None:  # labels of weight 0 are not shown
         lower = min(2, lower)
@@ -277,3 +276,97 @@ def require_rows(spec: Spec, n_rows: int) -> None:
             what=f"{', '.join(f'{key}={value}' for key, value in asked.items() if value)}, and the source has "
                  f"{n_rows:,} rows", why="each is a training or a test point once, and labeled once",
             fix=f"ask for {n_rows:,} training and test points or fewer, and label no more than the first")
+
+
+# ---- the speed of this machine
+
+
+FILE = "speed.json"
+PROBE_SECONDS = 0.1  # running time of each probe
+VALID_SECONDS = 30 * 86400  # a stored measurement is used for so long
+SIZE = 256
+# Seconds of the probes on one idle core of the reference machine of `execution.cost`.
+REFERENCE = {"product": 7.5e-4, "kernel": 6.8e-5, "storage": 5.8e-4}
+RUNS = 20  # the newest that are learned from
+PRIOR_SECONDS = 2.0  # for which the machine's speed counts as much as what a stage took
+
+
+def _probes() -> dict[str, Callable[[], object]]:
+    """Return the operations that dominate stages: a matrix product, kernel values, and storing and reading a block."""
+    X = np.random.default_rng(0).normal(size=(SIZE, SIZE))
+    block = X.astype(np.float32)
+    out = np.empty_like(X)
+
+    def kernel() -> None:
+        np.multiply(X, X, out=out)
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+
+    # The outputs are allocated beforehand: fresh memory from the system can take eight times as long as the work.
+    return {"product": lambda: np.matmul(X, X, out=out), "kernel": kernel,
+            "storage": lambda: unpack(*pack(block), block.nbytes)}
+
+
+def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
+    """Return the time of this machine relative to the reference machine: the geometric mean over the probes.
+
+    Each probe repeats for `seconds`; only its fastest run counts, which other processes have disturbed least.
+    """
+    ratios = []
+    with one_thread():
+        for name, probe in _probes().items():
+            fastest = np.inf
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                begin = time.perf_counter()
+                probe()
+                fastest = min(fastest, time.perf_counter() - begin)
+            ratios.append(fastest / REFERENCE[name])
+    return float(np.exp(np.mean(np.log(ratios))))
+
+
+@lru_cache(maxsize=8)
+def slowness(folder: Path) -> float:
+    """Return `measure_slowness`, measured once per host and stored in a folder if it is writable."""
+    path = folder / FILE
+    host = socket.gethostname()
+    with suppress(OSError, IntegrityError, KeyError, TypeError):
+        known = read_json(path)
+        is_current = known["host"] == host and known["reference"] == REFERENCE
+        if is_current and 0 <= time.time() - known["measured"] < VALID_SECONDS:
+            return float(known["slowness"])
+    factor = measure_slowness()
+    with suppress(OSError):
+        record = {"host": host, "measured": time.time(), "reference": REFERENCE, "slowness": factor}
+        write_json(path, record, durable=False)
+    return factor
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How many times its estimate a stage takes: as a rule, and by the name of those that earlier runs have made."""
+
+    rule: float = 1.0
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def of(self, stage: str) -> float:
+        return self.stages.get(stage, self.rule)
+
+
+def rates_of(workspace: Workspace) -> Rates:
+    """Return the rates of this machine, and of the stages that the newest runs of a workspace made."""
+    rule = slowness(cache_folder())
+    took, estimated = defaultdict[str, float](float), defaultdict[str, float](float)
+    for path in sorted(workspace.root.glob("runs/*/result.json"))[-RUNS:]:
+        for name, seconds, estimate in _measured(path):
+            took[name] += seconds
+            estimated[name] += estimate
+    return Rates(rule, {name: (took[name] + rule * PRIOR_SECONDS) / (estimated[name] + PRIOR_SECONDS) for name in took})
+
+
+def _measured(path: Path) -> list[tuple[str, float, float]]:
+    """Return name, seconds and estimated seconds of the stages that a run has made; nothing of a damaged record."""
+    with suppress(OSError, IntegrityError, KeyError, TypeError):
+        return [(stage["name"], stage["seconds"], stage["estimated_seconds"]) for stage in read_json(path)["stages"]
+                if stage.get("estimated_seconds")]
+    return []

@@ -16,6 +16,7 @@ from ...methods.plan_inputs import Growing, PlanInputs
 from ...methods.sections import KernelSections
 from ...methods.step import File
 from ...report.page import rendered
+from ...report.text import aligned
 from ...selection.candidates import CandidateScores
 from ...storage.artifacts import Artifact, Workspace
 from ...storage.objects import ObjectPath
@@ -27,9 +28,8 @@ from ..load import SHAPED, load_spec
 from ..soft_labels import require_columns, require_shape
 from ..spec import Spec
 from ..stage import Kind
-from .inputs import NOWHERE, find_files, plan_inputs, require_rows, shaped_source, source_file
+from .inputs import NOWHERE, Rates, find_files, plan_inputs, rates_of, require_rows, shaped_source, source_file
 from .preflight import PlannedStage, Room, price
-from .rates import Rates, rates_of
 from .stages import check_stage, planned_stages, table_of
 
 DEFAULT_WORKSPACE = "dssl-work"
@@ -98,7 +98,7 @@ class Plan:
     def anew(self, why: str) -> "Plan":
         """Return the plan where all rows are read anew for some reason, and nothing grows."""
         assert self.growth is not None
-        growth = self.growth.anew(why)
+        growth = replace(self.growth, why_fresh=why)
         files = {**self.files, "source": source_file(growth.source, self.spec)}
         fresh = [replace(one, growth=growth, files=files, inputs=None) for one in (self, *self.tried)]
         return replace(fresh[0], tried=tuple(fresh[1:])).again(self.budget)
@@ -250,10 +250,7 @@ class Plan:
 
     def __repr__(self) -> str:
         head, rows = self.rows()
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                 for row in (head, *rows)]
-        return "\n".join([f"{type(self).__name__} of {self.spec.name}", *lines, *self.notes()])
+        return "\n".join([f"{type(self).__name__} of {self.spec.name}", *aligned([head, *rows]), *self.notes()])
 
     def _repr_html_(self) -> str:
         head, rows = self.rows()

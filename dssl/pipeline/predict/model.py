@@ -93,10 +93,7 @@ class FittedPipeline:
         return calibration.probabilities(margins_of(values, self.model.coding))
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model to one file, which NumPy alone can predict with; see `PointPredictor.export`.
-
-        How the cells of a table become numbers is described in it.
-        """
+        """Write the model, and how cells of a table become numbers, to one file; see `PointPredictor.export`."""
         columns, decimal = self._columns_of(self.model.n_features), self.dataset.get("decimal")
         names = None if columns.names is None else list(columns.names)
         is_table = decimal is not None or Columns.of(self.dataset) is not None
@@ -154,10 +151,8 @@ class FittedPipeline:
         did not have is 0 in all columns of its levels, and counted in the attribute `unseen`. A file of a format
         without text holds the columns of the levels themselves.
 
-        Raises
-        ------
-        DataError : a feature is missing, there are columns that the model does not know, or another number of them; a
-            cell is missing, and missing cells were an error in training.
+        Raises DataError: a feature is missing, there are columns that the model does not know, or another number of
+        them; a cell is missing, and missing cells were an error in training.
         """
         choices = sorted({"when_missing", "when_text"} & set(options))
         require(not choices, f"{', '.join(choices)} cannot be set for a prediction", error=SpecError,
@@ -372,12 +367,7 @@ def _names_of(source: Source, params: IngestParams) -> list[str]:
 
 
 def open_model(path: str | Path, name: str = "model") -> FittedPipeline:
-    """Return a fitted pipeline from what `model_folder` takes.
-
-    Raises
-    ------
-    DataError : there is no model. IntegrityError : it is damaged.
-    """
+    """Return a fitted pipeline from what `model_folder` takes; raise DataError if there is no such model."""
     folder = model_folder(path)
     described = read_manifest(folder / "manifest.json")
     models = described["attributes"].get("models", {})

@@ -10,20 +10,6 @@ from ..records import STATUS, read_result
 from ..status import read_status
 
 
-def _model_of(result: Path) -> Path:
-    """Return the folder of the model that a result.json names, wherever its workspace is now.
-
-    Raises
-    ------
-    DataError : the run was stopped before it had a model.
-    """
-    named = read_result(result).get("model")
-    if named is None:
-        raise DataError(explain(f"the run of {result} has no model", why="it was stopped before the stage that fits it",
-                                fix="run the pipeline without --until"))
-    return named_in(result.parent, named).resolve()
-
-
 def model_folder(path: str | Path) -> Path:
     """Return the folder of the models of a run's folder, its result.json, or the folder that this names as "model".
 
@@ -31,7 +17,13 @@ def model_folder(path: str | Path) -> Path:
     """
     path = path_at(path)
     result = path if path.name == "result.json" else path / "result.json"
-    folder = _model_of(result) if result.is_file() else path
+    folder = path
+    if result.is_file():
+        named = read_result(result).get("model")
+        if named is None:
+            raise DataError(explain(f"the run of {result} has no model", fix="run the pipeline without --until",
+                                    why="it was stopped before the stage that fits it"))
+        folder = named_in(result.parent, named).resolve()  # wherever its workspace is now
     if not (folder / "manifest.json").is_file():
         _refuse_removed(folder)
         require(path.exists(), f"{path} does not exist", error=DataError, why="a prediction needs the model of a run",

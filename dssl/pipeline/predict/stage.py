@@ -46,7 +46,7 @@ from ..dataset import dataset_of, identifier_of, rows_in_files
 from ..scoring import values_at_test
 from ..spec import Spec
 from ..stage import Stage
-from .to_file import LINES, Answers, columns_of_cells, csv_cells, shown_labels
+from .to_file import LINES, Answers, columns_of_cells, columns_of_each, csv_cells, label_columns
 
 FILE = "predictions_all"  # of a run's folder
 PARTS = ("train", "test", "rest")  # the rows in use, as the stage `split` divides them
@@ -254,14 +254,12 @@ class AllPredictions:
         self.artifacts, self.split = artifacts, artifacts["split"]
         attributes = artifacts["predictions"].attributes
         self.coding = CODINGS[attributes["coding"]](np.array(attributes["classes"]))
-        self.sure = "" if not isinstance(self.coding, ClassCoding) else "probability" if attributes["calibrated"] else \
-            "score"
+        self.calibrated = attributes["calibrated"]
         self.names = [name for name in PARTS if self.split.attributes[f"n_{name}"]]
         in_files = "labels" in artifacts and artifacts["labels"].attributes.get("from_file")
         has_codes = self.split.attributes.get("classes") or (in_files and "classes" in self.split.attributes)
         self.known = "codes" if has_codes else "values" if "target" in \
             self.split.attributes else "tags" if "tags" in self.split.attributes else ""
-        self.of_each = "probability" if attributes["calibrated"] else "score"  # how the columns of tags begin
         self.labeled = artifacts["labels"].parts.read(0) if "labels" in artifacts else None
 
     def blocks(self, rows: FileRows | None, identifier: str | None) -> Iterator[dict[str, np.ndarray]]:
@@ -289,21 +287,14 @@ class AllPredictions:
         pieces: dict[str, list[np.ndarray]] = {}
         for name, (start, stop) in ranges.items():
             parts = self.artifacts["predictions"].parts.within(name)
-            empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "predicted"))
             columns = {"row": self.split.parts.rows(name).read(start, stop)}
             role = np.full(stop - start, PARTS.index(name))
             if self.known:
                 columns["given"], labeled = self._given(name, start, stop)
                 role[labeled] = LABELED
-            labels = shown_labels(self.coding, predicted)
-            for j, column in enumerate(labels.T if labels.ndim == 2 else [labels]):
-                head = self.coding.written_as if labels.ndim == 1 else f"{self.coding.written_as} {j}"
-                columns[head] = np.ma.masked_array(column, empty | np.ma.getmaskarray(column))
-            if self.sure:
-                columns[self.sure] = parts.rows("sure").read(start, stop)
+            columns |= label_columns(self.coding, parts, start, stop, calibrated=self.calibrated)
             if isinstance(self.coding, TagCoding):
-                each = parts.rows("probabilities").read(start, stop)
-                columns |= {f"{self.of_each} {tag}": each[:, j] for j, tag in enumerate(self.coding.classes)}
+                columns |= columns_of_each(self.coding, parts, start, stop, calibrated=self.calibrated)
             if self.labeled is not None:
                 columns["role"] = ROLES[role]
             for head, column in columns.items():

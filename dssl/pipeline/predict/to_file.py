@@ -37,7 +37,7 @@ from ...execution.tasks import Execution
 from ...learners.model import Model, Output, predict_blocks, rejected_rows
 from ...learners.probabilities import Calibration, TagCalibration
 from ...learners.target.coding import ClassCoding, Coding, TagCoding, margins_of
-from ...storage.blocks import Receipt, Rows, row_ranges
+from ...storage.blocks import Parts, Receipt, Rows, row_ranges
 from ...storage.csr import as_rows
 from ...storage.files import CsvLines, draft_of
 from ...storage.hdf5 import Original
@@ -172,20 +172,11 @@ class PredictionTable:
         return len(self.parts.rows("predicted"))
 
     @property
-    def sure(self) -> str:
-        """Return the name of the column that says how sure the model is; nothing of quantities."""
-        return "" if not isinstance(self.coding, ClassCoding) else "probability" if self.calibrated else "score"
-
-    @property
     def rounded(self) -> set[str]:
         """Return the names of the columns that text has in nine digits, with which probabilities still add up to 1."""
-        each = {f"{self.of_each} {name}" for name in self.coding.classes}
-        return {self.sure, *each} if self.sure else each
-
-    @property
-    def of_each(self) -> str:
-        """Return how the columns of classes or tags begin."""
-        return "probability" if self.calibrated else "score"
+        sure = how_sure(self.calibrated)
+        each = {f"{sure} {name}" for name in self.coding.classes}
+        return {sure, *each} if isinstance(self.coding, ClassCoding) else each
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Yield all rows, `block` by block."""
@@ -195,34 +186,45 @@ class PredictionTable:
 
     def block(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Return the columns of some rows by name, in their order; labels are masked where there is none."""
-        def read(name: str) -> np.ndarray:
-            return self.parts.rows(name).read(start, stop)
-
-        empty, values = read("empty"), read("predicted")
-        labels = shown_labels(self.coding, values)
-        name = self.coding.written_as
-        columns = {name: labels} if labels.ndim == 1 else {f"{name} {j}": column for j, column in enumerate(labels.T)}
         block = {} if self.names is not None else {"row": self.continued.rows + np.arange(start, stop)}
-        block |= {name: np.ma.masked_array(column, empty | np.ma.getmaskarray(column))
-                  for name, column in columns.items()}
-        if self.sure:
-            block[self.sure] = read("sure")
+        block |= label_columns(self.coding, self.parts, start, stop, calibrated=self.calibrated)
         if self.rejects:
-            block["rejected"] = empty
+            block["rejected"] = self.parts.rows("empty").read(start, stop)
         if self.of_all or isinstance(self.coding, TagCoding):
-            each = read("probabilities")
-            block |= {f"{self.of_each} {name}": each[:, j] for j, name in enumerate(self.coding.classes)}
+            block |= columns_of_each(self.coding, self.parts, start, stop, calibrated=self.calibrated)
         if self.names is None:
             return block
         head = self.names.head if self.names.head not in {*block, *self.rounded} else f"{self.names.head} of the source"
         return {head: self.names.read(start, stop), **block}
 
 
-def shown_labels(coding: Coding, predicted: np.ndarray) -> np.ndarray:
-    """Return what a table shows of the codes of classes, of quantities, or of which tags there are."""
+def how_sure(calibrated: bool) -> str:
+    """Return the name of the column that says how sure the model is, with which those of single classes begin."""
+    return "probability" if calibrated else "score"
+
+
+def label_columns(coding: Coding, parts: Parts, start: int, stop: int, *, calibrated: bool) -> dict[str, np.ndarray]:
+    """Return the labels of some rows, masked where there are none, and how sure the model is of classes, by name."""
+    empty, predicted = (parts.rows(array).read(start, stop) for array in ("empty", "predicted"))
+    name = coding.written_as
     if isinstance(coding, TagCoding):
-        return coding.texts(predicted)
-    return coding.classes[predicted] if isinstance(coding, ClassCoding) else predicted
+        predicted = coding.texts(predicted)
+    elif isinstance(coding, ClassCoding):
+        predicted = coding.classes[predicted]
+    labels = {name: predicted} if predicted.ndim == 1 else {
+        f"{name} {j}": column for j, column in enumerate(predicted.T)}
+    columns: dict[str, np.ndarray] = {
+        name: np.ma.masked_array(column, empty | np.ma.getmaskarray(column)) for name, column in labels.items()}
+    if isinstance(coding, ClassCoding):
+        columns[how_sure(calibrated)] = parts.rows("sure").read(start, stop)
+    return columns
+
+
+def columns_of_each(coding: Coding, parts: Parts, start: int, stop: int, *,
+                    calibrated: bool) -> dict[str, np.ndarray]:
+    """Return the probabilities or scores of each class or tag, by name."""
+    each = parts.rows("probabilities").read(start, stop)
+    return {f"{how_sure(calibrated)} {name}": column for name, column in zip(coding.classes, each.T, strict=True)}
 
 
 def has_room(suffix: str, coding: Coding, *, of_all: bool) -> bool:
@@ -239,11 +241,8 @@ def predict_to_file(model: Model, X: Rows, out: Path, execution: Execution, *, r
     """Write the predictions of X (n, d) to a file, all or none; return what `predict_to_zarr` does.
 
     out : a path that ends in .csv, .parquet, .npy, .npz or .h5ad. In an array NaN among floats, -1 among integers
-    and the empty text stand for no prediction. calibration : of the model's probabilities, where it has some. of_all :
-    whether a table has a column a class for them, and an npy file holds them in place of the labels. names : of the
-    rows, where these have some. outliers : points that have no prediction either, bool (n,), or None.
-    continued : the table that a .csv or .parquet file begins with. cells : the .h5ad file of the points, of which one
-    with their labels is a copy.
+    and the empty text stand for no prediction. The others are those of
+    `FittedPipeline.write`, whose `probabilities` is of_all.
 
     The tasks write blocks beside the file, on storage that every worker can open, each prediction into a folder of
     its own; then they are put together here, one after the other, and the file gets its name.
@@ -306,16 +305,15 @@ def write_parquet(out: Path, table: PredictionTable) -> None:
 
 def write_h5ad(out: Path, table: PredictionTable) -> None:
     """Write a copy of the file of the cells with the columns of a table in `obs`, and all probabilities in `obsm`."""
+    def blocks() -> Iterator[tuple[np.ndarray, Columns]]:
+        for first, last in row_ranges(len(table), table.parts.rows("predicted").chunk_rows):
+            columns = columns_of_cells(replace(table, names=None, of_all=False).block(first, last), table.coding)
+            if table.of_all:
+                columns["dssl_probabilities"] = table.parts.rows("probabilities").read(first, last)
+            yield np.arange(first, last), columns
+
     assert table.cells is not None
-    write_cells(table.cells, out, _blocks_of_cells(table))
-
-
-def _blocks_of_cells(table: PredictionTable) -> Iterator[tuple[np.ndarray, Columns]]:
-    for first, last in row_ranges(len(table), table.parts.rows("predicted").chunk_rows):
-        columns = columns_of_cells(replace(table, names=None, of_all=False).block(first, last), table.coding)
-        if table.of_all:
-            columns["dssl_probabilities"] = table.parts.rows("probabilities").read(first, last)
-        yield np.arange(first, last), columns
+    write_cells(table.cells, out, blocks())
 
 
 def columns_of_cells(block: Mapping[str, np.ndarray], coding: Coding) -> dict[str, np.ndarray | pd.Categorical]:

@@ -83,8 +83,7 @@ def setting_findings(run: RunRecord, report_text: ReportText) -> list[Finding]:
              "model.n_landmarks to several times the number of labels.")
     missed = [i for i, n in enumerate(run.at("labels", "per_class") or []) if n == 0]
     if missed and not has_other_model(run):
-        classes = run.at("labels", "classes") or run.at("split", "classes") or []
-        names = [classes[i] if i < len(classes) else i for i in missed]
+        names = [run.classes[i] if i < len(run.classes) else i for i in missed]
         warn("classes without a label", listed(names, 10), "They are never predicted. Label at least one point of "
              "each class, for example with labels.per_class.")
     if run.at("labels", "target", "distinct") == 1:
@@ -189,9 +188,8 @@ def _of_clusters(run: RunRecord) -> list[NextStep]:
 
 def _more_evidence(run: RunRecord) -> str:
     """Return what gives a run without test points more to judge by."""
-    has_classes = run.at("labels", "classes") or run.at("split", "classes")
     enough = "add labels" if run.by_labels.get("n") else (
-        "label at least two points of each class" if has_classes else "compare them with values that you know")
+        "label at least two points of each class" if run.classes else "compare them with values that you know")
     return f"{enough}, or set test points aside (data.test)" if run.spec else enough
 
 

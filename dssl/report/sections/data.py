@@ -6,11 +6,11 @@ Of each column of the source: what it is, whether it is used, and why not.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from ..page import Level, Section, rendered
 from ..plots import MAX_CLASSES
-from ..record import RunRecord
+from ..record import Attributes, RunRecord
 from ..text import ABSENT, at, counted, listed, number, percent, plain_label
 
 SCALINGS = {
@@ -34,22 +34,9 @@ FINDINGS = {"constant": ("column is constant", "columns are constant"),
 WARNING = "warning: "  # what notes begin with that ask for attention
 
 
-class Scaling(TypedDict, total=False):
-    """How the features were scaled."""
-
-    kind: str
-    numbers: str
-    ranges: float
-    categories: int
-    level_distance: float
-    constant_columns: int
-    constant_column_names: Sequence[str]
-    zero_rows: int
-
-
 def data_section(run: RunRecord) -> Section | None:
     """Return what the stages from the source to the scaled points found; labels and test points where there are any."""
-    split, scaling = run.stage("split"), cast(Scaling, run.at("points", "scaling") or {})
+    split, scaling = run.stage("split"), run.at("points", "scaling") or {}
     classes, per_class = split.get("classes") or [], run.at("labels", "per_class") or []
     tags = split.get("tags") or []
     n_labeled, n_train = run.at("labels", "n_labeled"), split.get("n_train")
@@ -99,7 +86,7 @@ def _frequencies(run: RunRecord) -> str:
     return "as among the labels"
 
 
-def _scaling(scaling: Scaling) -> str | None:
+def _scaling(scaling: Attributes) -> str | None:
     """Return how features were scaled, and why, where that was chosen by their ranges."""
     kind = scaling.get("numbers", scaling.get("kind"))
     if not kind:
@@ -120,7 +107,7 @@ def _drift(drift: Mapping[str, Mapping[str, float]]) -> str | None:
             "last run is kept")
 
 
-def _categories(scaling: Scaling) -> str | None:
+def _categories(scaling: Attributes) -> str | None:
     """Return how columns of 0 and 1 were scaled where they were apart from the numbers."""
     if "categories" not in scaling:
         return None

@@ -1,11 +1,10 @@
 """How the graph was made, and what each figure of its health means."""
 
-from collections.abc import Mapping
-from typing import Any, TypedDict, cast
+from typing import Any
 
 from ...base.wilson import interval_of_share
 from ..page import Finding, Level, Section, rendered
-from ..record import RunRecord
+from ..record import Attributes, RunRecord
 from ..text import at, counted, finite, number, percent, with_interval
 
 RECALL = 0.95
@@ -13,38 +12,9 @@ FEW_EDGES = 20
 Assessment = tuple[str, Level, str] | None  # figures, level and meaning; None of what is not known
 
 
-class Health(TypedDict, total=False):
-    """The health of a graph, as its stage measures it: figures by what they are about."""
-
-    n: int
-    edges: int
-    labeled: int
-    recall: Mapping[str, Any]
-    components: Mapping[str, Any]
-    isolated: Mapping[str, Any]
-    degree: Mapping[str, float]
-    hubs: Mapping[str, Any]
-    vertices: Mapping[str, int]
-    duplicates: Mapping[str, float]
-    unreachable: Mapping[str, Any]
-    homophily: Mapping[str, Any]
-
-
-class Weights(TypedDict, total=False):
-    """The weights of a graph, as its stage made them."""
-
-    weights: str
-    bandwidth: float | None
-    width: float | None
-    symmetrize: str
-    raised: int
-    floor: float
-
-
 def graph_section(run: RunRecord) -> Section | None:
     """Return how the graph was made, a box of what asks for attention, and a table of what was looked at."""
-    made, lists = cast(Weights, run.stage("graph")), run.stage("neighbors")
-    health = cast(Health, run.stage("health"))
+    made, lists, health = run.stage("graph"), run.stage("neighbors"), run.stage("health")
     if not (made or lists or health):
         return None
     looked_at = {
@@ -60,7 +30,7 @@ def graph_section(run: RunRecord) -> Section | None:
         alarms=[item for item in findings if item.level == "warning"]))
 
 
-def _recall(health: Health) -> Assessment:
+def _recall(health: Attributes) -> Assessment:
     recall, lower = at(health, "recall", "recall"), finite(at(health, "recall", "lower"))
     if recall is None or lower is None:
         return None
@@ -75,7 +45,7 @@ def _recall(health: Health) -> Assessment:
                             "exact, or raise graph.n_neighbors.")
 
 
-def _effort(lists: Mapping[str, Any]) -> Assessment:
+def _effort(lists: Attributes) -> Assessment:
     effort, overlaps = lists.get("effort"), lists.get("overlaps", [])
     if effort is None:
         return None
@@ -91,7 +61,7 @@ def _effort(lists: Mapping[str, Any]) -> Assessment:
     return times, "note", f"{how} Few leaves find too few true neighbors here, as with noise in many columns."
 
 
-def _components(health: Health) -> Assessment:
+def _components(health: Attributes) -> Assessment:
     count, share = at(health, "components", "count"), finite(at(health, "components", "largest_share"))
     if count is None or share is None:
         return None
@@ -111,7 +81,7 @@ def _components(health: Health) -> Assessment:
                                 "graph.n_neighbors.")
 
 
-def _unreachable(health: Health) -> Assessment:
+def _unreachable(health: Attributes) -> Assessment:
     count = at(health, "unreachable", "count")
     if count is None:
         return None
@@ -129,7 +99,7 @@ def _unreachable(health: Health) -> Assessment:
         "one point of each component, or raise graph.n_neighbors.")
 
 
-def _degrees(health: Health) -> Assessment:
+def _degrees(health: Attributes) -> Assessment:
     degree = health.get("degree")
     if not degree:
         return None
@@ -139,7 +109,7 @@ def _degrees(health: Health) -> Assessment:
     return figures, "good", f"The graph has {counted(health.get('edges'), 'edge')}, and every point has a neighbor."
 
 
-def _hubs(health: Health) -> Assessment:
+def _hubs(health: Attributes) -> Assessment:
     count, rule = at(health, "hubs", "count"), at(health, "hubs", "rule") or "many more neighbors than other points"
     if count is None:
         return None
@@ -158,7 +128,7 @@ def _first(values: list[Any], limit: int, count: int) -> str:
     return ", ".join(map(str, values[:limit])) + (", …" if count > len(values[:limit]) else "")
 
 
-def _vertices(health: Health) -> Assessment:
+def _vertices(health: Attributes) -> Assessment:
     count, duplicated = at(health, "vertices", "count"), at(health, "vertices", "copied_points")
     if not duplicated or count is None:
         return None
@@ -168,7 +138,7 @@ def _vertices(health: Health) -> Assessment:
                              "not crowd out other neighbors. Set graph.duplicates to keep for one vertex per row.")
 
 
-def _duplicates(health: Health) -> Assessment:
+def _duplicates(health: Attributes) -> Assessment:
     count, share = at(health, "duplicates", "points"), finite(at(health, "duplicates", "share"))
     if count is None or share is None:
         return None
@@ -183,7 +153,7 @@ def _duplicates(health: Health) -> Assessment:
                                 "number of duplicates.")
 
 
-def _homophily(health: Health) -> Assessment:
+def _homophily(health: Attributes) -> Assessment:
     edges, share, chance = (at(health, "homophily", key) for key in ("edges", "share", "by_chance"))
     if edges is None:
         return None
@@ -209,7 +179,7 @@ def _homophily(health: Health) -> Assessment:
     return figures, "good", "Neighbors mostly share a class, which is what the method assumes."
 
 
-def _raised(graph: Weights) -> Assessment:
+def _raised(graph: Attributes) -> Assessment:
     raised = graph.get("raised")
     if raised is None:
         return None

@@ -93,7 +93,7 @@ def _predicted_drawing(run: RunRecord) -> tuple[Markup | None, str]:
 def _of_test_points(metrics: Scores) -> str:
     by, n_test = metric_of(metrics), counted(metrics.get("n_test"), "test point")
     if by == SHARE:
-        return f"{_share_right(metrics, by)} of the {n_test} are classified correctly."
+        return f"{_share_right(metrics['error'], interval_at(metrics))} of the {n_test} are classified correctly."
     text = f"On the {n_test}, the model has {by.noun} of {by.with_interval(metrics)}"
     if "error" in metrics:
         return f"{text}; {percent(1 - metrics['error'])} of them are classified correctly."
@@ -107,13 +107,16 @@ def _of_held_out_labels(run: RunRecord) -> str:
     scores, n = scores_at(run.by_labels, "scores", "model"), counted(run.by_labels["n"], "held-out label")
     by = metric_of(scores)
     if by == SHARE:
-        return f"{_share_right(scores, by)} of the {n} are predicted correctly."
+        return f"{_share_right(scores['error'], interval_at(scores))} of the {n} are predicted correctly."
     return f"On the {n}, the model has {by.noun} of {by.with_interval(scores)}."
 
 
-def _share_right(scores: Scores, by: ErrorMetric) -> str:
-    """Return the share that is right with its interval: 94.7 % (95 % interval 91.9 to 96.6 %)."""
-    right, ends = percent(1 - scores["error"]), by.interval_among(scores)
+def _share_right(error: float, ends: tuple[float, float] | None) -> str:
+    """Return the share that is right with its interval: 94.7 % (95 % interval 91.9 to 96.6 %).
+
+    ends : of the interval of the error.
+    """
+    right = percent(1 - error)
     if ends is None:
         return right
     return f"{right} (95 % interval {percent(1 - ends[1]).removesuffix(' %')} to {percent(1 - ends[0])})"
@@ -132,8 +135,8 @@ def _evidence(run: RunRecord) -> list[str]:
     if by == SHARE and finite(hidden.get("error")) is not None:
         n_hidden = hidden.get("n_test")
         known = "training points" if n_hidden is None else counted(n_hidden, "training point")
-        sentences.append(f"Of the {known} whose label is known but was not shown to it, {_share_right(hidden, by)} "
-                         "are classified correctly.")
+        sentences.append(f"Of the {known} whose label is known but was not shown to it, "
+                         f"{_share_right(hidden['error'], interval_at(hidden))} are classified correctly.")
     return sentences
 
 
@@ -194,20 +197,14 @@ class ClassRow:
         row, column = confusion[code], confusion[:, code]
         self.name, self.n = names[code], int(row.sum())
         self.right = float(row[code] / row.sum())
-        self.interval = interval_of(self.right, self.n)
+        self.interval = interval_of_share(self.right, self.n)
         self.precise = float(column[code] / column.sum()) if column.sum() else None
-        self.precise_interval = None if self.precise is None else interval_of(self.precise, int(column.sum()))
+        self.precise_interval = None if self.precise is None else interval_of_share(self.precise, int(column.sum()))
         wrong = row.copy()
         wrong[code] = 0
         self.n_taken = int(wrong.max())
-        self.min_share_taken = interval_of(self.n_taken / self.n, self.n)[0]
+        self.min_share_taken = interval_of_share(self.n_taken / self.n, self.n)[0]
         self.taken_for = names[int(wrong.argmax())] if self.n_taken else None
-
-
-def interval_of(share: float, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share of n points."""
-    low, high = interval_of_share(share, n)
-    return low, high
 
 
 def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[object]) -> list[ClassRow]:
@@ -220,7 +217,7 @@ def class_rows(confusion: Sequence[Sequence[int]], classes: Sequence[object]) ->
 def class_rows_of(run: RunRecord) -> list[ClassRow]:
     """Return the same of a run, of test points or without any of held-out labels; none without classes."""
     scores = run.metrics or scores_at(run.by_labels, "scores", "model")
-    return class_rows(scores.get("confusion") or [], run.at("labels", "classes") or run.at("split", "classes") or [])
+    return class_rows(scores.get("confusion") or [], run.classes)
 
 
 def _class_table(rows: list[ClassRow], points: str) -> Table:
@@ -245,7 +242,7 @@ def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled
     known = [tag for tag in model["by_tag"] if finite(tag["error"]) is not None]
     drawn = sorted(known, key=lambda tag: -tag["error"])[:MAX_CLASSES] if len(known) > MAX_CLASSES else known
     drawing = classes_plot([(plain_label(str(tag["tag"]), 40), 1 - tag["error"],
-                             interval_of(1 - tag["error"], tag["known"])) for tag in drawn]) if drawn else None
+                             interval_of_share(1 - tag["error"], tag["known"])) for tag in drawn]) if drawn else None
     few = f" The {MAX_CLASSES} lowest of {number(len(known))} tags are shown." if len(drawn) < len(known) else ""
     return Section("quality", TITLE, rendered(
         "tags.html", answer=_answer_of_tags(model, points),
@@ -261,10 +258,7 @@ def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled
 
 def _answer_of_tags(model: Mapping[str, Any], points: str) -> str:
     """Return the share of the single labels that is right, with its interval."""
-    right, ends = percent(1 - model["hamming_loss"]), interval_at(model, "hamming_loss_interval")
-    if ends is not None:
-        interval = f"{percent(1 - ends[1]).removesuffix(' %')} to {percent(1 - ends[0])}"
-        right = f"{right} (95 % interval {interval})"
+    right = _share_right(model["hamming_loss"], interval_at(model, "hamming_loss_interval"))
     n_known = counted(sum(tag["known"] for tag in model["by_tag"]), "label")
     return f"{right} of the {n_known} of single tags are predicted correctly, on {number(model['n'])} {points}."
 

@@ -8,14 +8,14 @@ from pathlib import PurePath
 
 from ...base.yaml import yaml_text
 from ..page import Section, rendered
-from ..record import RunRecord, StageRecord
+from ..record import Attributes, RunRecord
 from ..text import ABSENT, at, finite, percent
 
 MAX_STAGES = 200  # rows of the table
 MIN_COMPARED = 64_000_000  # bytes, of predictions that are compared with what was measured
 
 
-def _ratio(stage: StageRecord) -> str:
+def _ratio(stage: Attributes) -> str:
     ratio, predicted = finite(stage.get("ratio")), finite(stage.get("predicted_peak_bytes"))
     return ABSENT if ratio is None or predicted is None or predicted < MIN_COMPARED else percent(ratio, 0)
 

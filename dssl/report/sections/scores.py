@@ -33,7 +33,8 @@ def scores_section(run: RunRecord) -> Section | None:
         return None
     beside = {key: text for key, text in BESIDE.items() if key != by.key and finite(at(metrics, key)) is not None}
     rows = [(name, by.with_interval(each),
-             *(with_interval(shown, at(each, key), interval_at(each, _interval_key(key)))
+             *(with_interval(shown, at(each, key),
+                             interval_at(each, "interval" if key == "error" else f"{key}_interval"))
                for key, (_, shown) in beside.items()),
              *gain_over(name, metrics, gain), errors.shown(run.at("models", "models", name, f"training_{errors.key}")))
             for name, each in run.scores.items()]
@@ -44,17 +45,12 @@ def scores_section(run: RunRecord) -> Section | None:
         confused=_confused(run)))
 
 
-def _interval_key(key: str) -> str:
-    return "interval" if key == "error" else f"{key}_interval"
-
-
 def _confused(run: RunRecord) -> dict[str, object] | None:
     """Return the confusion matrix, or of many classes the pairs that are confused most; None where there is none."""
     confusion = run.metrics.get("confusion") or []
-    classes = run.at("labels", "classes") or run.at("split", "classes") or []
     if not confusion:
         return None
-    labels = [str(classes[i]) if i < len(classes) else str(i) for i in range(len(confusion))]
+    labels = [str(run.classes[i]) if i < len(run.classes) else str(i) for i in range(len(confusion))]
     wrong = sum(sum(row) for row in confusion) - sum(row[i] for i, row in enumerate(confusion))
     many = len(confusion) > MAX_CLASSES
     return {"many": many, "wrong": wrong, "absent": sum(not sum(row) for row in confusion),

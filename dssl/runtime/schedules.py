@@ -14,8 +14,8 @@ from typing import Self
 
 from cronsim import CronSim, CronSimError
 
-from ...base.errors import ClusterError, SpecError, require
-from ..engine import Engine, run_command
+from ..base.errors import ClusterError, SpecError, require
+from .engine import Engine, run_command
 
 FIELDS = {"minute": "0 to 59", "hour": "0 to 23", "day of the month": "1 to 31", "month": "1 to 12 or jan to dec",
           "weekday": "0 to 7 or sun to sat"}
