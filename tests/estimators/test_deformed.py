@@ -147,12 +147,6 @@ def test_points_of_the_fit_follow_the_graph_off_the_landmarks(power):
     assert_allclose(estimator.transduction_[S], base[S], rtol=1e-6, atol=1e-8)
 
 
-def test_where_all_points_are_landmarks_they_are_predicted_as_new_ones():
-    X, y, _ = blobs()
-    estimator = LapSVC(**SMALL).fit(X, y)
-    assert_array_equal(estimator.transduction_, estimator.predict(X))
-
-
 def test_a_pickle_without_transduction_holds_nothing_of_the_points():
     X, y, _ = blobs(n=200)
     estimator = LapSVC(**SMALL, n_landmarks=20).fit(X, y)

@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.datasets import make_blobs
-from sklearn.svm import SVC
 
 from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
@@ -94,16 +93,6 @@ def test_the_printed_algorithm_falls_short_where_the_corrected_one_does_not():
         return np.abs(F @ F.T - exact)[labeled].mean()
 
     assert off(corrected) < 0.75 * off(printed)
-
-
-def test_a_linear_machine_on_virtual_samples_is_the_machine_in_the_kernel(X):
-    """Proposition 1."""
-    y = np.where(X[:, 0] > np.median(X[:, 0]), 1, -1)
-    F, kept, new = basis(X, X[::3]).samples(TransferParams(), 9)(X), np.arange(0, 240, 4), np.arange(1, 240, 4)
-    K = F @ F.T
-    kernel = SVC(C=3, kernel="precomputed", tol=1e-8).fit(K[np.ix_(kept, kept)], y[kept])
-    linear = SVC(C=3, kernel="linear", tol=1e-8).fit(F[kept], y[kept])
-    assert_allclose(kernel.decision_function(K[np.ix_(new, kept)]), linear.decision_function(F[new]), atol=1e-6)
 
 
 def test_new_points_are_as_those_of_the_fit(X):

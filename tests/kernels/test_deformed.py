@@ -231,19 +231,6 @@ def test_copies_of_a_point_on_different_vertices():
     assert_allclose(ours(X, others()), expected, atol=1e-9)
 
 
-def test_ridge_regression_in_the_deformed_kernel_is_laprls():
-    """Belkin et al. 2006 and Sindhwani et al. 2005 describe the same function."""
-    X, L = problem(n=25, normalized=False)
-    y = np.sign(X[:, 0])
-    labeled = np.arange(25) < 6
-    ambient, manifold = 0.01, 3.0
-    ours = landmark_deformation(KERNEL, X, np.linalg.inv(L), manifold / (ambient * 25**2))
-    expected = reference.laprls(KERNEL(X, X), L, y, labeled, ambient, manifold)
-    assert_allclose(reference.ridge(ours(X, X), y, labeled, ambient), expected, rtol=1e-8, atol=1e-10)
-    M = manifold / (ambient * 25**2) * L
-    assert_allclose(ours(X, X), reference.deformed_gram(KERNEL(X, X), M), atol=1e-11)
-
-
 def test_an_expansion_in_the_base_kernel_is_the_same_function():
     X, Q = problem()
     S = np.arange(0, 30, 3)

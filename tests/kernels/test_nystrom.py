@@ -92,27 +92,6 @@ def test_matrices_that_no_kernel_makes(K, says):
         whiten(K)
 
 
-@pytest.mark.parametrize("copies", [0, 4])
-def test_whitened_nystrom_laprls_is_the_unwhitened_one(copies):
-    """(Phi_m' Phi_m + lambda_A I + lambda_I Phi' L Phi) b = Phi_m' y with alpha = T b solves eq. (4), and with copies
-    among the landmarks, where eq. (4) is singular, it is the function without them."""
-    X, lambda_A, lambda_I = points(40), 0.3, 0.05
-    labeled = np.arange(40) % 4 == 0
-    y = np.where(labeled[:, None], points(40, 2, 1), 0.0)
-    L = reference.laplacian(reference.knn_weights(X, 5))
-    kernel, S = RBF(0.6), np.arange(0, 40, 3)
-    Z = X[np.concatenate([S, S[:copies]])]
-    K_ns = kernel(X, Z)
-    T = whiten(kernel(Z, Z)).T
-    assert T.shape == (len(S) + copies, len(S))
-    Phi = K_ns @ T
-    b = np.linalg.solve(Phi[labeled].T @ Phi[labeled] + lambda_A * np.eye(len(S)) + lambda_I * Phi.T @ L @ Phi,
-                        Phi[labeled].T @ y[labeled])
-    K_nS = kernel(X, X[S])
-    alpha = reference.nystrom_laprls(K_nS, kernel(X[S], X[S]), L, y, labeled, lambda_A, lambda_I)
-    assert_allclose(K_ns @ (T @ b), K_nS @ alpha, rtol=1e-8, atol=1e-10)
-
-
 @settings(max_examples=25)
 @given(s=st.integers(1, 40), bandwidth=st.floats(0.1, 20.0))
 def test_the_lower_trapezoidal_basis_is_another_one_of_the_same_functions(s, bandwidth):

@@ -44,15 +44,6 @@ def test_values_are_the_formula():
     assert_array_equal(made.predict(NEW), np.array(["a", "b", "c"])[np.argmax(made.values(NEW), axis=1)])
 
 
-def test_values_do_not_depend_on_blocks():
-    made = model()
-    X = np.random.default_rng(1).normal(size=(500, 3))
-    whole = made.values(X)
-    small = made.values(ArrayRows(X), InProcess(2, memory_budget=20_000))  # some fifty rows a block
-    assert_allclose(small, whole, rtol=1e-12, atol=1e-14)
-    assert_array_equal(made.predict(X, InProcess(2, memory_budget=20_000)), made.predict(X))
-
-
 @pytest.mark.parametrize(("coding", "columns", "classes", "shape", "dtype"), [
     ("one_vs_one", 3, ["a", "b", "c"], (0,), "U"), ("one_vs_rest", 2, [4, 9], (0,), "i"),
     ("values", 1, [], (0,), "f"), ("values", 2, [], (0, 2), "f"),

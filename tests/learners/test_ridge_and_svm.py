@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris, make_blobs
+from sklearn.datasets import make_blobs
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC
 
@@ -138,14 +138,6 @@ def test_ridge_refuses_a_matrix_with_a_negative_eigenvalue():
 def test_parameters_are_checked_when_they_are_made(fields, message):
     with pytest.raises(ParameterError, match=message):
         LearnerParams(**fields)
-
-
-def test_iris_as_scikit_learn():
-    X, codes = load_iris(return_X_y=True)
-    K = RBF(1.0)(X, X)
-    model = KernelModel(RBF(1.0), X, *fit_labels(K, codes, 3, LearnerParams(C=10.0)))
-    machine = SVC(C=10.0, gamma=0.5, break_ties=True).fit(X, codes)
-    assert_array_equal(model.coding.codes(model.values(X)), machine.predict(X))
 
 
 def test_pairs_and_scale():

@@ -29,6 +29,8 @@ from tests.supported import predict_supported
 
 from .split_arrays import split_arrays
 
+LAPLACE = {"kind": "graph", "learner": "laplace"}  # of all models the one that takes least to fit
+
 
 @pytest.fixture
 def spec(tmp_path):
@@ -66,7 +68,7 @@ def test_duplicates_on_both_sides_of_the_split_are_told(spec, tmp_path, has_dupl
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
     save(spec, *((np.tile(X[:100], (3, 1)), np.tile(y[:100], 3)) if has_duplicates else (X, y)))
-    spec |= {"labels": {"given": True}, "model": {"kind": "graph"}}
+    spec |= {"labels": {"given": True}, "model": LAPLACE}
     del spec["solver"]
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     warnings = [note for note in result.notes if "test points equal a labeled training point" in note]
@@ -85,7 +87,7 @@ def test_labeled_duplicates_of_two_classes_are_noted(spec, tmp_path, n_test):
     X, y = blobs(120)
     X[:40], y[:40] = X[0], np.arange(40) % 2
     save(spec, X, y)
-    spec |= {"labels": {"given": True}, "model": {"kind": "graph"}}
+    spec |= {"labels": {"given": True}, "model": LAPLACE}
     del spec["solver"]
     spec["data"]["test"] = {"count": n_test} if n_test else {"none": True}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
@@ -97,7 +99,7 @@ def test_labeled_duplicates_of_two_classes_are_noted(spec, tmp_path, n_test):
 def test_labeled_duplicates_are_told_where_no_point_tests(spec, tmp_path):
     X, y = blobs(60)
     save(spec, np.tile(X, (2, 1)), np.tile(y, 2))
-    spec |= {"labels": {"given": True}, "model": {"kind": "graph"}}
+    spec |= {"labels": {"given": True}, "model": LAPLACE}
     del spec["solver"], spec["data"]["test"]
     result = run(spec, set=["data.test.none=true"], workspace=tmp_path / "work", execution=InProcess(2))
     assert "warning: 120 of 120 labeled points equal another labeled point" in "\n".join(result.notes)
@@ -135,8 +137,8 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     X, y = blobs(60)
     which = np.random.default_rng(1).integers(0, 60, size=200)
     save(spec, X[which], y[which])
-    run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     work = tmp_path / "work"
+    run(spec, workspace=work, execution=InProcess(2), until="covariance")
     split, labels = split_arrays(part(spec, work, "split")), part(spec, work, "labels").read(0)
     params = CovarianceParams(n_landmarks=30, solver=SolverParams(method="jacobi", tol=1e-10))
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
@@ -150,7 +152,7 @@ def test_neighbors_are_counted_among_distinct_rows(spec, tmp_path):
     X, y = blobs(6)
     save(spec, np.repeat(X, 30, axis=0), np.repeat(y, 30))
     with pytest.warns(UserWarning, match="n_neighbors=6 is lowered to 5, with 6 distinct training points"):
-        run(spec, set=["graph.n_neighbors=6"], workspace=tmp_path / "work", execution=InProcess(1))
+        run(spec, set=["graph.n_neighbors=6"], workspace=tmp_path / "work", execution=InProcess(1), until="neighbors")
     lists = part(spec, tmp_path / "work", "neighbors", "graph.n_neighbors=6")
     assert lists.rows("ids").shape == (6, 5)
 
@@ -216,10 +218,10 @@ def test_keys_that_a_given_graph_leaves_without_effect_change_no_artifact(spec, 
     save(spec, X, y)
     sp.save_npz(tmp_path / "W.npz", sp.csr_array(weights(neighbors(X, 5))))
     spec["graph"]["given"] = {"weights": str(tmp_path / "W.npz")}
-    spec = {name: spec[name] for name in ("name", "data", "labels", "graph")} | {"model": {"kind": "graph"}}
+    spec = {name: spec[name] for name in ("name", "data", "labels", "graph")} | {"model": LAPLACE}
 
     def run_with(*overrides):
-        return ran(run(spec, set=overrides, workspace=tmp_path / "work", execution=InProcess(2)))
+        return ran(run(spec, set=overrides, workspace=tmp_path / "work", execution=InProcess(2), until="models"))
 
     assert "models" in run_with()
     assert run_with("graph.method=exact", "graph.recall=0.5", "graph.symmetrize=mean") == set()
@@ -368,7 +370,7 @@ def test_points_that_no_label_reaches_are_named_by_the_identifier(tmp_path):
     table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(cell_id=[f"c{row:04d}" for row in range(200)], kind=kind)
     table.to_csv(tmp_path / "cells.csv", index=False)
     spec = {"name": "cells", "data": {"source": str(tmp_path / "cells.csv"), "read": {"target": "kind"}},
-            "labels": {"given": True}, "model": {"kind": "automatic"}}
+            "labels": {"given": True}, "model": LAPLACE}
     result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
     listed = pd.read_csv(result.unreachable["file"])
     assert listed.columns.tolist() == ["row", "cell_id", "component_size"]
@@ -376,11 +378,10 @@ def test_points_that_no_label_reaches_are_named_by_the_identifier(tmp_path):
     assert_array_equal(listed["cell_id"], table["cell_id"][y == 2])
 
 
-def test_without_islands_there_is_no_list(spec, tmp_path):
-    save(spec, *blobs(160))
-    result = run(spec, workspace=tmp_path / "work", execution=InProcess(2))
+def test_without_islands_there_is_no_list(finished):
+    workspace, result = finished
     assert result.unreachable == {"count": 0, "components": 0, "ids": [], "handled": "ambient kernel", "file": None}
-    assert not (tmp_path / "work" / "runs" / result.run / "unreachable.csv").exists()
+    assert not (workspace / "runs" / result.run / "unreachable.csv").exists()
 
 
 # Points beyond the support, vanishing weights, hubs

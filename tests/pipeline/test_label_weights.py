@@ -102,7 +102,8 @@ def test_quantities_weigh_what_they_weigh_in_the_estimator(table, tmp_path, mode
 
 
 @pytest.mark.parametrize(("estimator", "params"), [
-    (LapSVC, {}), (LapSVC, {"loss": "hinge"}), (LapRLSClassifier, {"landmarks": 50}), (LapSVM, {"landmarks": 50}),
+    (LapSVC, {}), (LapSVC, {"loss": "hinge"}), (LapSVM, {"landmarks": 50}),
+    (LapRLSClassifier, {"landmarks": 50, "gamma_A": "auto", "gamma_I": "auto", "bandwidth": "median"}),
     (TransductiveSVC, {}), (GraphKernelRidge, {}), (MultiscaleKernelClassifier, {"n_landmarks": 60}),
     (SemiSupervisedClassifier, {}), (SemiSupervisedClassifier, {"base_estimator": "logistic"}), (LaplaceLearning, {}),
     (ClusterKernelSVC, {"landmarks": 60})])
@@ -190,18 +191,6 @@ def test_files_of_labels_may_have_the_weights(table, tmp_path):
     table.fillna({"w": 1.0}).to_csv(path, index=False)
     labels.drop(columns="w").to_csv(beside, index=False)  # the source has them then
     assert_allclose(labels_made(path, tmp_path, file=str(beside))[1], weight)
-
-
-def test_the_file_of_rows_to_label_leaves_their_weights_to_the_source(table, tmp_path):
-    path, beside = tmp_path / "t.csv", tmp_path / "next.csv"
-    table.fillna({"w": 3.0}).to_csv(path, index=False)
-    done = run(spec_of(path, kind="graph", learner="laplace"), workspace=tmp_path / "work", execution=InProcess(1))
-    suggest_rows(done.folder, InProcess(1), count=2).write(beside)
-    asked = pd.read_csv(beside)
-    assert [*asked.columns[-3:]] == FEATURES
-    asked.assign(label=1).to_csv(beside, index=False)
-    rows, weight, _ = labels_made(path, tmp_path, file=str(beside))
-    assert_array_equal(weight[np.isin(rows, asked["row"])], 3.0)
 
 
 @pytest.mark.parametrize("in_source", [True, False])

@@ -108,18 +108,6 @@ def test_what_was_chosen_is_the_best_of_the_grid(chosen):
         assert set(item["seconds"]) == {"prepare", "cross_validation", "solve", *held_out}
 
 
-@pytest.mark.extended
-def test_refits_find_the_same(fields, chosen, tmp_path):
-    spec = {**fields, "selection": {**GRID, "held_out": "refit"}}
-    again = run(spec, workspace=tmp_path, execution=InProcess(2))
-    assert {item["held_out"]["method"] for item in selection_of(again)["evidence"]} == {"refit"}
-    for name, rows in selection_of(chosen[1])["grid"].items():
-        for row, other in zip(rows, selection_of(again)["grid"][name], strict=True):
-            for key in ("gamma_A", "gamma_I", "error"):
-                assert row[key] == other[key]
-            assert row["rmse"] == pytest.approx(other["rmse"], rel=1e-9)
-
-
 def test_penalties_and_bandwidth_are_chosen_by_default_with_a_label_a_class(fields, tmp_path):
     result = run({**fields, "labels": {"per_class": 1}}, workspace=tmp_path, execution=InProcess(2))
     selection = selection_of(result)

@@ -28,7 +28,8 @@ def models(tmp_path_factory):
     table = pd.DataFrame(X, columns=NAMES).assign(kind=np.array(["x", "y", "z"])[y])
     table.to_csv(folder / "train.csv", index=False)
     spec = {"name": "t", "data": {"source": str(folder / "train.csv"), "read": {"target": "kind"},
-                                  "test": {"count": 60}}, "labels": {"per_class": 4}, "model": {"kind": "svm"}}
+                                  "test": {"count": 60}}, "labels": {"per_class": 4},
+            "model": {"kind": "svm", "n_landmarks": 40}}
     results = [run(spec, set=[f"labels.per_class={n}"], workspace=folder / "work", execution=InProcess(1))
                for n in (4, 5)]
     return [str(result.folder / "result.json") for result in results], table

@@ -17,7 +17,6 @@ from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.plan.preflight import Room, price, refusal, refuse_what_cannot_fit
 from dssl.pipeline.plan.worker_budget import budget_that_fits, plan_on
 from dssl.pipeline.predict.model import open_model
-from dssl.pipeline.result import RunResult
 from dssl.pipeline.run import run
 from dssl.storage.blocks import STEP_BYTES
 
@@ -397,22 +396,6 @@ def test_from_makes_a_stage_and_its_dependents_anew(spec, finished, workspace):
     assert shown["columns"].status == "cached"
 
 
-@pytest.mark.extended
-def test_until_stops_and_the_next_run_goes_on(spec, finished, tmp_path):
-    stopped = run(spec, workspace=tmp_path, execution=InProcess(2), until="neighbors")
-    assert (stopped.status, stopped.until) == ("stopped", "neighbors")
-    assert [stage.name for stage in stopped.stages] == NAMES[:NAMES.index("neighbors") + 1]
-    assert (dict(stopped.metrics), stopped.model_path, stopped.report) == ({}, None, None)
-    file = tmp_path / "runs" / stopped.run / "result.json"
-    assert RunResult.open(file).to_dict() == stopped.to_dict()
-    with pytest.raises(Exception, match="was stopped before"):
-        open_model(file)
-    result = run(spec, workspace=tmp_path, execution=InProcess(2))
-    assert {name for name, status in statuses(result).items() if status == "cached"} == {
-        stage.name for stage in stopped.stages}
-    assert result.metrics == finished[1].metrics
-
-
 @pytest.mark.parametrize("option", ["from_stage", "until"])
 def test_a_stage_that_does_not_exist_lists_those_that_do(spec, tmp_path, option):
     with pytest.raises(SpecError, match="'colums' is not a stage") as error:
@@ -440,7 +423,7 @@ def test_the_source_is_hashed_once_for_plan_and_run(spec, tmp_path, monkeypatch)
     hashed = []
     monkeypatch.setattr("dssl.pipeline.plan.inputs.digested",
                         lambda source: hashed.append(source) or source_files.digested(source))
-    made = plan(spec, workspace=tmp_path)
+    made = plan(spec, workspace=tmp_path, until="points")
     run(made, execution=InProcess(2))
     assert len(hashed) == 1
 

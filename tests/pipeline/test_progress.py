@@ -1,10 +1,12 @@
-"""Lines of progress: one as a stage begins its tasks, few while it runs, one when it ends."""
+"""What a run says of itself while it goes on: lines of progress, its status, and how long it still takes."""
 
 import errno
 import io
+import json
 import os
 import pty
 import re
+import socket
 import sys
 import time
 import types
@@ -13,8 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from rich.console import Console
 
+from dssl.base.errors import DataError, NotConverged
 from dssl.cli.progress import EVERY, Activity, Reporter
+from dssl.execution.in_process import InProcess
+from dssl.pipeline.contents import inspect
+from dssl.pipeline.plan import inputs as rates
+from dssl.pipeline.plan.inputs import Rates, rates_of, slowness
+from dssl.pipeline.plan.plan import plan
 from dssl.pipeline.progress import BEAT, Board, in_notebook
+from dssl.pipeline.result import RunResult
+from dssl.pipeline.run import run
+from dssl.pipeline.status import Status, TimeLeft, read_status
+from dssl.storage.artifacts import Workspace
+from tests.memory import traced_peak
 
 
 def printed(events, **options):
@@ -202,3 +215,199 @@ def test_a_notebook_shows_one_output_that_is_replaced(monkeypatch):
     ipython.get_ipython = lambda: types.SimpleNamespace()  # of a terminal
     with in_notebook() as tell:
         assert tell is None
+
+
+# What a run says of itself while it goes on: its events, the heartbeat, and `status.json`
+
+
+def status_in(workspace):
+    return json.loads(next(workspace.glob("runs/*/status.json")).read_text())
+
+
+def quick(folder, tell):
+    return Status(folder, "one", "name", tell, look_every=0.02, beat=0.1)
+
+
+def test_a_heartbeat_comes_while_nothing_else_does(tmp_path):
+    events = []
+    with quick(tmp_path, events.append) as status:
+        time.sleep(0.25)
+        assert events == []  # no stage has begun
+        status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
+                     "later": 2.0})
+        status.tell({"event": "progress", "stage": "columns", "done": 4, "of": 10})
+        time.sleep(0.25)
+        status.tell({"event": "progress", "stage": "columns", "done": 6, "of": 10})
+        time.sleep(0.25)
+        seen = json.loads((tmp_path / "status.json").read_text())
+        status.end("done")
+    beats = [event for event in events if event["event"] == "heartbeat"]
+    assert 3 <= len(beats) <= 5
+    assert (beats[0]["stage"], beats[0]["done"], beats[0]["of"], beats[0]["rate"]) == ("columns", 4, 10, None)
+    progress = [event for event in events if event["event"] == "progress"]
+    assert progress[0]["time_left"] is None
+    assert 4 < progress[1]["rate"] < 8.1  # the four that were there are not of this run
+    assert progress[1]["time_left"] == pytest.approx(4 / progress[1]["rate"], abs=0.1)
+    assert (seen["state"], seen["stage"], seen["done"], seen["of"]) == ("running", "columns", 6, 10)
+    assert (seen["host"], seen["pid"]) == (socket.gethostname(), os.getpid())
+    ended = json.loads((tmp_path / "status.json").read_text())
+    assert (ended["state"], ended["stage"], ended["error"]) == ("done", None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_listener_that_fails_at_a_heartbeat_ends_the_run(tmp_path):
+    def listener(event):
+        if event["event"] == "heartbeat":
+            raise ValueError("enough")
+
+    def invoked():
+        with quick(tmp_path, listener) as status:
+            status.tell({"event": "stage", "stage": "columns", "status": "to run", "estimated": 1.0,
+                     "later": 2.0})
+            time.sleep(0.3)
+            status.tell({"event": "progress", "stage": "columns", "done": 1, "of": 2})
+
+    with pytest.raises(ValueError, match="enough"):
+        invoked()
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "failed"
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_status(spec, tmp_path):
+    run(spec, workspace=tmp_path / "done", execution=InProcess(1))
+    assert status_in(tmp_path / "done")["state"] == "done"
+    execution = InProcess(1)
+    with pytest.raises(NotConverged):
+        run(spec, set=["solver.max_iter=1"], workspace=tmp_path / "failed", execution=execution)
+    assert execution.counter is None  # whoever uses it next tells nothing to this run
+    failed = status_in(tmp_path / "failed")
+    assert (failed["state"], failed["stage"], failed["name"]) == ("failed", "columns", "small")
+    assert failed["error"]["type"] == "NotConverged"
+    assert all(failed["error"][key] for key in ("what", "why", "fix"))
+    assert [stage["name"] for stage in failed["stages"]][-1] == "system"
+    found = inspect(failed["run"], Workspace.at(tmp_path / "failed"))
+    assert (found["status"], found["progress"]["error"]) == ("unfinished", failed["error"])
+
+    def interrupt(event):
+        if event.get("stage") == "graph":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, workspace=tmp_path / "interrupted", execution=InProcess(1), events=interrupt)
+    assert status_in(tmp_path / "interrupted")["state"] == "interrupted"
+
+
+def test_a_run_whose_process_is_gone_is_lost(tmp_path):
+    workspace = Workspace.at(tmp_path)
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text("{}")
+    status = Status(folder, "one", "name", lambda event: None)
+    with workspace.lock(), status:
+        assert read_status(folder)["state"] == "running"
+        written = (folder / "status.json").read_text()
+        status.end("done")
+    assert read_status(folder)["state"] == "done"
+    (folder / "status.json").write_text(written)  # as a process leaves it that is killed
+    assert inspect("one", workspace)["progress"]["state"] == "lost"
+    with pytest.raises(DataError, match="its run is lost"):
+        RunResult.open(folder)
+    with workspace.lock():  # another run of the same process number on another host
+        (folder / "status.json").write_text(json.dumps({**json.loads(written), "host": "elsewhere"}))
+        assert read_status(folder)["error"]["what"] == f"process {os.getpid()} on elsewhere is gone"
+
+
+# How long a run still takes, and how fast a machine is: estimates that change nothing else
+
+
+def test_what_stages_took_corrects_what_the_plan_says():
+    now = [0.0]
+    left = TimeLeft(lambda: now[0])
+    left.begin(None, 100.0)
+    assert left.left() == 100
+    left.begin(30.0, 70.0)
+    assert left.left() == 100
+    now[0] = 10.0
+    assert left.left() == 90
+    left.end(90.0, made=True)  # three times as long
+    assert left.factor == pytest.approx(93 / 33)
+    left.begin(20.0, 50.0)
+    assert left.left() == pytest.approx(93 / 33 * 70)
+    assert left.left(time_left=7.0) == pytest.approx(7 + 93 / 33 * 50)
+    now[0] = 1010.0  # far beyond what was estimated
+    assert left.left() == pytest.approx(100 + 93 / 33 * 50)
+    left.end(0.01, made=False)
+    assert left.factor == pytest.approx(93 / 33)  # a stage that was there says nothing
+
+
+def test_probes_take_no_memory_whose_price_depends_on_what_was_imported():
+    """Where it comes from the system each time, the values of a kernel took eight times as long."""
+    probes = rates._probes()
+    for name in ("product", "kernel"):
+        assert traced_peak(probes[name], 2 * rates.SIZE**2) < 2 * rates.SIZE**2, name
+
+
+def test_a_speed_beside_other_references_is_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 2.5)
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 2.5
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 9.0)
+    monkeypatch.setattr(rates, "REFERENCE", {**rates.REFERENCE, "kernel": 1.0})
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 9.0
+    slowness.cache_clear()
+
+
+def test_the_speed_of_a_machine_is_measured_once(tmp_path, monkeypatch):
+    assert rates.measure_slowness(0.005) > 0
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 2.5)
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 2.5
+    monkeypatch.setattr(rates, "measure_slowness", lambda: 9.0)
+    slowness.cache_clear()
+    assert slowness(tmp_path) == 2.5
+    known = json.loads((tmp_path / rates.FILE).read_text())
+    for wrong in (known | {"host": "another"}, known | {"measured": 0}, [], "{"):
+        (tmp_path / rates.FILE).write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
+        slowness.cache_clear()
+        assert slowness(tmp_path) == 9.0
+    (tmp_path / "file").write_text("in the way")
+    assert slowness(tmp_path / "file" / "cache") == 9.0  # where nothing can be kept
+    slowness.cache_clear()
+
+
+def test_earlier_runs_say_how_long_their_stages_take(tmp_path, monkeypatch):
+    monkeypatch.setattr(rates, "slowness", lambda folder: 2.0)
+    assert rates_of(Workspace.at(tmp_path)) == Rates(2.0)
+    for number, (seconds, estimate) in enumerate([(60.0, 10.0), (50.0, 12.0), (1.0, None)]):
+        folder = tmp_path / "runs" / f"2026-{number}"
+        folder.mkdir(parents=True)
+        stage = {"name": "columns", "seconds": seconds, "estimated_seconds": estimate}
+        (folder / "result.json").write_text(json.dumps({"stages": [stage]}))
+    (folder / "result.json").write_text("{")
+    found = rates_of(Workspace.at(tmp_path))
+    assert found.of("columns") == pytest.approx((110 + 2 * 2) / (22 + 2))
+    assert found.of("graph") == 2.0
+
+
+def test_seconds_alone_follow_from_the_machine(spec, tmp_path, monkeypatch):
+    made = []
+    for slow in (1.0, 3.0):
+        monkeypatch.setattr(rates, "slowness", lambda folder, slow=slow: slow)
+        made.append(plan(spec, workspace=tmp_path).records())
+    for fast, slow in zip(*made, strict=True):
+        assert slow["core_seconds"] == pytest.approx(3 * fast["core_seconds"], abs=2e-3)
+        assert slow["wall_seconds"] == pytest.approx(3 * fast["wall_seconds"], abs=2e-3)
+        times = {"core_seconds", "wall_seconds"}
+        assert {key: value for key, value in slow.items() if key not in times} == {
+            key: value for key, value in fast.items() if key not in times}
+
+
+def test_a_run_notes_what_its_stages_were_estimated_at(finished, workspace):
+    _, result = finished
+    assert all(stage.estimated_seconds is not None and stage.estimated_seconds > 0 for stage in result.stages
+               if stage.name in ("dataset", "columns", "neighbors"))
+    assert set(rates_of(Workspace.at(workspace)).stages) >= {"dataset", "columns", "neighbors"}
+    status = json.loads((workspace / "runs" / result.run / "status.json").read_text())
+    assert (status["state"], status["run_left"]) == ("done", None)
+    assert [stage["name"] for stage in status["stages"]] == [stage.name for stage in result.stages]

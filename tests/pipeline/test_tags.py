@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,12 @@ def predicted(result):
 
 
 @pytest.fixture(scope="module")
+def whole(tables, tmp_path_factory):
+    """Return a function that returns the result of the run of a form of the table, made once."""
+    return cache(lambda form: result_of(spec_of(tables, form), tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture(scope="module")
 def tested(tables, tmp_path_factory):
     """A run with test points."""
     folder = tmp_path_factory.mktemp("tested")
@@ -88,9 +95,9 @@ def tested(tables, tmp_path_factory):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.extended_cases("columns.csv", "lists.parquet")
-def test_a_run_finds_what_the_estimator_finds_in_each_form(tables, form, tmp_path):
+def test_a_run_finds_what_the_estimator_finds_in_each_form(tables, whole, form):
     _, X, _, y = tables
-    probabilities, has, table = predicted(result_of(spec_of(tables, form), tmp_path))
+    probabilities, has, table = predicted(whole(form))
     model = LaplaceLearning().fit(X, y)
     assert_allclose(probabilities, model.predict_proba(X), atol=1e-8)
     assert_array_equal(has, model.transduction_)
@@ -136,10 +143,9 @@ def test_each_tag_is_learned_as_in_a_run_of_its_own(tables, kind, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_graph_is_that_of_a_run_of_one_tag(tables, tmp_path):
-    whole = result_of(spec_of(tables, "columns.csv"), tmp_path)
+def test_the_graph_is_that_of_a_run_of_one_tag(tables, whole, tmp_path):
     single = result_of(of_sky(tables), tmp_path)
-    _, _, table = predicted(whole)
+    _, _, table = predicted(whole("columns.csv"))
     other = pd.read_csv(single.predictions)
     assert_allclose(table["probability sky"], np.where(other["label"] == 1, other["probability"],
                                                        1 - other["probability"]), atol=1e-8)
@@ -388,7 +394,7 @@ def tags_by_init(table, path):
 
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
 @pytest.mark.extended_cases("feather")
-def test_lists_of_integers_are_tags_named_by_them(tables, tmp_path, ending):
+def test_lists_of_integers_are_tags_named_by_them(tables, whole, tmp_path, ending):
     _, X, tags, y = tables
     lists = [np.flatnonzero(row).tolist() if known else None for row, known in zip(tags, y[:, 0] >= 0, strict=True)]
     table = pd.DataFrame(X.astype(float), columns=FEATURES).assign(codes=lists)
@@ -398,9 +404,8 @@ def test_lists_of_integers_are_tags_named_by_them(tables, tmp_path, ending):
     spec = spec_of(tables)
     spec["data"] |= {"source": str(path), "tags": {"column": "codes"}}
     result = result_of(spec, tmp_path / "ws")
-    named = result_of(spec_of(tables), tmp_path / "ws")
     assert result.classes.tolist() == ["0", "1", "2"]
-    assert_array_equal(result.predict(path), named.predict(X))
+    assert_array_equal(result.predict(path), whole("text.csv").predict(X))
 
 
 @pytest.mark.slow

@@ -313,19 +313,6 @@ def test_laprls_with_any_number_of_ratios(gamma_I):
         assert_same_values(values("closed_form"), values("refit"))
 
 
-def test_leaving_one_out_of_laprls():
-    values = laprls([np.array([i]) for i in range(30)], 30, gamma_A=(0.01,))
-    for solver in ("nystrom-direct", "direct"):
-        assert_same_values(values("closed_form", solver), values("refit", solver))
-
-
-@pytest.mark.parametrize("solver", ["nystrom-direct", "direct"])
-def test_groups_of_laprls(solver):
-    groups = np.random.default_rng(2).integers(0, 9, 40)
-    values = laprls([test for _, test in GroupKFold(4).split(groups, groups=groups)])
-    assert_same_values(values("closed_form", solver), values("refit", solver))
-
-
 def test_the_control_and_penalties_of_the_paper():
     """Beside pairs of the graph: each has an energy of its own. The paper's penalties do not depend on the fold."""
     pairs = [Penalties(0.3, 0.4), Penalties(0.3, 0.4, control=True), Penalties(0.6, 0.8), Penalties(0.5, 0.0),

@@ -1,15 +1,14 @@
 """What the systems of Nystrom LapRLS are made of: parameters, labels with folds, block heights, rows in order."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.base.errors import BudgetError, DataError, ParameterError
+from dssl.base.errors import BudgetError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.kernels.base import RBF, Linear
+from dssl.learners.laprls.closed_form import label_features
 from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties
@@ -127,16 +126,28 @@ def test_right_sides_leave_out_the_held_fold_and_the_mean():
             assert_allclose(right, Phi.T @ (w * (target - mean)), rtol=1e-8, atol=1e-9)
 
 
-def test_the_cutoff_drops_directions():
-    ranks = [case(kernel=RBF(3.0), whitening=cutoff).system.r for cutoff in (1e-10, 1e-4, 1e-2)]
-    assert ranks[0] > ranks[1] > ranks[2]
-    assert case(kernel=Linear()).system.r == 3
-    assert case(X=np.ones((30, 2)), n=30, s=5, graph=False).system.r == 1
+# The features of labeled points: in the order of their lines, some of which share a point
 
 
-def test_kernels_of_landmarks_that_are_none_are_refused():
-    for kernel, says in ((lambda X, Z: np.full((len(X), len(Z)), np.nan), "NaN"),
-                         (lambda X, Z: np.zeros((len(X), len(Z))), "zero"),
-                         (lambda X, Z: -RBF(1.0)(X, Z), "below zero")):
-        with pytest.raises(DataError, match=says):
-            case(kernel=kernel)
+@pytest.mark.parametrize("whitening", ["auto", None])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_features_are_those_of_the_points_of_the_lines(whitening, threads):
+    made = case(whitening=whitening)
+    assert len(np.unique(made.lines.row)) < len(made.lines.row)
+    K = made.K[made.lines.row]
+    expected = K if made.system.T is None else K @ made.system.T
+    found = label_features(made.system, InProcess(threads))
+    assert found.dtype == np.float64
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_features_of_float32_are_rounded_alone():
+    made, exact = case(precision="float32"), case(whitening=1e-6)
+    assert_allclose(label_features(made.system, made.execution), label_features(exact.system, exact.execution),
+                    atol=1e-3)
+
+
+def test_features_that_do_not_fit_are_refused():
+    made = case(m=45)
+    with pytest.raises(BudgetError, match="45 labels and 20 landmarks"):
+        label_features(made.system, InProcess(1, memory_budget=20_000))
