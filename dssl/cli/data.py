@@ -370,11 +370,11 @@ def _print_nothing_new(out: Path, n: int, as_json: bool) -> None:
 
 def _print_filled(attributes: JsonObject) -> tuple[int, JsonObject]:
     """Print and return the number of missing cells that were filled, and the texts that match no level."""
+    from ..data.columns import unseen_note
+
     imputed, unseen = attributes.get("imputed", 0), attributes.get("unseen", {})
     for column, filled in unseen.items():
-        texts = ", ".join("(missing)" if text is None else repr(text) for text in filled["texts"])
-        click.echo(f"{filled['rows']} rows have a text in column {column!r} that did not occur in the training data, "
-                   f"such as {texts}; it counts as none of the known categories", err=True)
+        click.echo(unseen_note(column, filled["rows"], filled["texts"]), err=True)
     if imputed:
         click.echo(f"{imputed} missing cells were filled as in the training data", err=True)
     return imputed, unseen

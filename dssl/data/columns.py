@@ -283,3 +283,10 @@ def cells_of(column: pd.Series, label: str) -> np.ndarray:
     cells = np.empty(len(values), object)
     cells[~missing] = [str(value) for value in values[~missing]]
     return cells
+
+
+def unseen_note(column: str | int, n_rows: int, texts: Sequence[str | None]) -> str:
+    """Return a sentence about rows with a text in a column that training did not have; texts : some of these."""
+    shown = ", ".join("(missing)" if text is None else repr(text) for text in texts)
+    return (f"{n_rows} rows have a text in column {column!r} that did not occur in the training data, such as {shown}; "
+            "it counts as none of the known categories")

@@ -11,12 +11,14 @@ from ..base.errors import DataError, explain, require
 from ..base.types import MatrixLike
 from ..data.dataset import Dataset
 from ..data.scaling.drift import Drift
+from ..data.scaling.out_of_range import warn_out_of_range
 from ..execution.current import current_execution
 from ..execution.tasks import Execution
 from ..methods.step import Context
 from ..report.record import Attributes, Scores, Unreachable
 from ..selection.suggest import Criterion
 from ..storage.artifacts import Workspace
+from ..storage.blocks import Rows
 from ..storage.files import named_in, path_at
 from .dataset import dataset_of
 from .predict.model import FittedPipeline, open_model
@@ -246,10 +248,17 @@ class RunResult(ShownResult):
         -------
         ndarray, shape (m,)
             The classes or quantities.
+
+        Warns
+        -----
+        OutOfRange
+            Values are out of the range of the training points.
+        UserWarning
+            A category did not occur in the training data.
         """
         execution = execution or current_execution()
         fitted = self.model(model)
-        return fitted.predict(fitted.rows_of(X, execution), execution)
+        return fitted.predict(_compared(fitted, X, execution), execution)
 
     def predict_proba(self, X: str | Path | MatrixLike, *, model: str = "model",
                       execution: Execution | None = None) -> np.ndarray:
@@ -276,7 +285,7 @@ class RunResult(ShownResult):
         """
         execution = execution or current_execution()
         fitted = self.model(model)
-        return fitted.predict_proba(fitted.rows_of(X, execution), execution)
+        return fitted.predict_proba(_compared(fitted, X, execution), execution)
 
     def drift(self, X: str | Path | MatrixLike, *, execution: Execution | None = None) -> Drift:
         """Return how the distribution of new points differs from that of the training points.
@@ -369,3 +378,11 @@ class RunResult(ShownResult):
             raise DataError(explain(f"the run {self.run} has no model", why=f"it was stopped after {self.until}",
                                     fix="run the pipeline without --until"))
         return self.model_path
+
+
+def _compared(fitted: FittedPipeline, X: str | Path | MatrixLike, execution: Execution) -> Rows:
+    """Return points as rows that the model predicts; warn of values that are out of the range of the training points.
+    """
+    rows = fitted.rows_of(X, execution)
+    warn_out_of_range(fitted.ranges, rows, execution, fitted.dataset.get("feature_names"), stacklevel=4)
+    return rows

@@ -59,7 +59,7 @@ class NystromSections(LinearSections):
 
     @cached_property
     def params(self) -> "NystromParams":
-        return NystromParams(n_landmarks=self.model.n_landmarks, **self.shared())
+        return self.linear_params(NystromParams, n_landmarks=self.model.n_landmarks)
 
 
 @dataclass(frozen=True, kw_only=True)

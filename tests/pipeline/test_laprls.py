@@ -305,7 +305,7 @@ def test_a_change_moves_what_depends_on_it(fields, override, expected):
      "'auto' or 'sqrt' (given: 'many')\n  why"),
     (["selection.cv=leave_one"], "  selection.cv: Input should be a valid integer or 'leave_one_out' (given: "
      "'leave_one')\n  why"),
-    (["data.source=[a.npz, 3]"], "  data.source.list[str].1: YAML reads 3 as a number"),
+    (["data.source=[a.npz, 3]"], "  data.source.1: YAML reads 3 as a number"),
     (["model.landmarks.n_landmarks=0"], "model.landmarks.n_landmarks=0"),
     (["model.landmarks.method=best"], "model.landmarks.method"),
     (["model.solver=amg"], "model.solver"), (["model.whitening=2"], "model.whitening=2"),

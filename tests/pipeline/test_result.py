@@ -55,6 +55,24 @@ def test_a_result_is_what_was_stored_and_what_json_prints(finished):
         RunResult.open(workspace)
 
 
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_prediction_warns_of_new_categories_and_of_values_out_of_range(mixed, tmp_path, as_file):
+    table, result = mixed
+    usual, new = table.drop(columns="kind"), table.drop(columns="kind").assign(size=1e7)
+    new.loc[[3, 5], "color"] = "violet"
+    for points, path in ((usual, tmp_path / "usual.csv"), (new, tmp_path / "new.csv")):
+        points.to_csv(path, index=False)
+    result.predict(tmp_path / "usual.csv" if as_file else usual)  # warnings are errors here
+    for predict in (result.predict, result.predict_proba):
+        with pytest.warns(UserWarning) as noted:
+            predict(tmp_path / "new.csv" if as_file else new)
+        categories, ranges = map(str, (warning.message for warning in noted))
+        assert categories.startswith("2 rows have a text in column 'color' that did not occur in the training data, such "
+                                     "as 'violet'")
+        assert ranges.startswith("240 of 240 values of column 'size' are out of the range of the training points")
+        assert {warning.filename for warning in noted} == {__file__}
+
+
 def test_a_result_opens_where_its_workspace_was_moved_to(finished, tmp_path):
     moved = shutil.copytree(finished[0], tmp_path / "moved")
     result = RunResult.open(moved / "runs" / finished[1].run)

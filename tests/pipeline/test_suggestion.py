@@ -151,7 +151,7 @@ def test_quantities_are_suggested_by_the_graph_alone(tmp_path):
 def test_labels_that_were_suggested_are_noted_as_no_random_draw():
     note, = labels_notes({"from_file": 8, "n_labeled": 14, "classes": [0, 1]})
     assert "8 of the 14 labels come from labels.file" in note
-    assert "probabilities can be overconfident" in note
+    assert "probabilities overconfident" in note
     assert "probabilities" not in labels_notes({"from_file": 8, "n_labeled": 14})[0]
     assert labels_notes({"n_labeled": 14, "classes": [0, 1]}) == []
     assert LABELS.notes is labels_notes

@@ -95,16 +95,18 @@ class Ranges:
                           [columns[j] for j in sorted(columns)], sum(receipt["out"] for receipt in receipts), up_to)
 
 
-def warn_out_of_range(ranges: Ranges, rows: Rows, execution: Execution, names: Sequence[str] | None) -> None:
+def warn_out_of_range(ranges: Ranges, rows: Rows, execution: Execution, names: Sequence[str] | None, *,
+                      stacklevel: int = 5) -> None:
     """Warn about columns in which new points are out of the ranges of the training points.
 
-    Their distribution is not compared: nothing is counted by the quartiles.
+    Their distribution is not compared: nothing is counted by the quartiles. stacklevel : of the warning, whose place is
+    a line of the user.
     """
     notes = ranges.compare(rows, execution, drift=False).notes(names)
     if notes:
         warnings.warn(explain("; ".join(notes), why="predictions for such points are extrapolations",
                               fix="check that the columns are those of the fit, in the same units"),
-                      OutOfRange, stacklevel=5)
+                      OutOfRange, stacklevel=stacklevel)
 
 
 @dataclass(frozen=True)

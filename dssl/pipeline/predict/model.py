@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 
 from ...base.errors import DataError, SpecError, explain, require
 from ...base.types import MatrixLike
-from ...data.columns import Columns
+from ...data.columns import Columns, unseen_note
 from ...data.dataset import Dataset
 from ...data.findings import SurveyRecord
 from ...data.frames import as_pandas, column_of, with_elements
@@ -252,9 +253,16 @@ class FittedPipeline:
             own, or an array or sparse matrix (n, d) of what these became.
 
         Raises DataError: columns are missing, or there are others; cells are missing, and were an error in training.
+
+        Warns
+        -----
+        UserWarning : a category did not occur in the training data.
         """
         if isinstance(X, (str, Path)):
-            return self.dataset_of(X, execution).X
+            dataset = self.dataset_of(X, execution)
+            for column, texts in dataset.attributes.get("unseen", {}).items():
+                warnings.warn(unseen_note(column, texts["rows"], texts["texts"]), UserWarning, stacklevel=4)
+            return dataset.X
         X = as_pandas(X)
         if isinstance(X, pd.DataFrame):
             X, columns = with_elements(X), Columns.of(self.dataset)
@@ -266,7 +274,10 @@ class FittedPipeline:
             if names or X.shape[1] == read_as.n_columns:
                 X = as_read(X, read_as.read_as(), self.read, self.dataset.get("decimal"))
             if columns is not None:
-                X = columns.apply(X, columns.order(None, X.shape[1], "X")).X
+                encoded = columns.apply(X, columns.order(None, X.shape[1], "X"))
+                for j, (n_rows, texts) in encoded.unseen.items():
+                    warnings.warn(unseen_note(names[j] if names else j, n_rows, texts), UserWarning, stacklevel=4)
+                X = encoded.X
         rows = Dataset.from_arrays(X).X
         if not rows.is_sparse:
             rows = as_rows(rows.read_all().astype(self.read.dtype, copy=False))  # as a file of them would be read
