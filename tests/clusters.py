@@ -7,7 +7,7 @@ import dask
 from distributed import Client, LocalCluster
 
 from dssl.runtime.description import WATCHED
-from dssl.runtime.local import forked_workers
+from dssl.runtime.fork_server import forked_workers
 
 
 @contextmanager

@@ -72,7 +72,8 @@ def _runtime_of_run(ctx: click.Context, parameter: click.Parameter, text: str | 
     It takes two seconds, in which the run is read and planned. A run that needs no worker ends it.
     """
     if (runtime := _described(text)) is not None:
-        from ..runtime.local import LocalRuntime, start_fork_server
+        from ..runtime.fork_server import start_fork_server
+        from ..runtime.local import LocalRuntime
 
         if isinstance(runtime, LocalRuntime):
             start_fork_server()
@@ -215,7 +216,7 @@ def opened(runtime: str | None, memory_budget: int | None) -> Iterator[tuple[Exe
         yield threads, threads.in_words
     else:
         if runtime is None:
-            from ..runtime.local import start_fork_server
+            from ..runtime.fork_server import start_fork_server
 
             start_fork_server()
         from ..runtime.start import open_runtime  # takes a second

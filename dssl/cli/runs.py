@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..pipeline.plan.plan import Plan
     from ..pipeline.progress import Event
     from ..pipeline.result import RunResult
+    from ..pipeline.suggested_rows import SuggestedRows
 
 
 @click.command("run")
@@ -154,9 +155,6 @@ def report_command(name: str | None, workspace: str) -> None:
             why="a report is written at the end of a run", fix="run a pipeline first, or check --workspace")
     click.echo(str(reports[-1]))
 
-
-if TYPE_CHECKING:
-    from ..pipeline.suggested_rows import SuggestedRows
 
 SHOWN = 20  # rows of the table
 WIDTH, MAX_CELL = 80, 16  # characters of the table without a terminal, and of a cell; the file has the whole cells

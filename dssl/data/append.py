@@ -180,8 +180,7 @@ def joined_labels(current: Dataset, added: Dataset) -> tuple[Rows | None, list[s
 
 def _joined_labels(current: Dataset, added: Dataset, before: Rows,
                    after: Rows) -> tuple[np.ndarray | None, bool, list[str] | None]:
-    """Return (y to write, or None if the new rows' y needs no change; whether it covers all rows; names of codes).
-    """
+    """Return (y to write, or None if the new rows' y needs no change; whether it covers all rows; names of codes)."""
     old = current.attributes.get("label_names")
     new = added.attributes.get("label_names")
     y = after.read_all()

@@ -150,8 +150,7 @@ class Columns:
         return replace(self, fill=np.clip(self.fill, -limit, limit).astype(dtype).astype(np.float64))
 
     def order(self, names: Sequence[str] | None, n_columns: int, source: str) -> np.ndarray:
-        """Return the file's column number of each input column: by name if both have the same names, else in order.
-        """
+        """Return the file's column number of each input column: by name if both have the same names, else in order."""
         require(n_columns == self.n_columns, f"{source} has {n_columns} columns of features, expected "
                 f"{self.n_columns}", why="fills and levels belong to the columns of the training data",
                 fix="pass the same columns", error=DataError)

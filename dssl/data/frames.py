@@ -42,8 +42,7 @@ def refuse_ragged(source: str, name: object, lengths: np.ndarray, width: int, fi
 
 
 def with_elements(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with one column per element of a column of numeric lists, NaN if the list is missing.
-    """
+    """Return a table with one column per element of a column of numeric lists, NaN if the list is missing."""
     elements = {j: columns for j in range(frame.shape[1]) if (columns := _elements(frame, j)) is not None}
     if not elements:
         return frame

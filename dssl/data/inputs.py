@@ -135,8 +135,7 @@ def labels_of(y: PointsLike) -> Any:
 
 
 def float_dtype(dtype: DTypeLike) -> np.dtype:
-    """Return the type that values of `dtype` are read as: float64 for float64 and wider, float32 for other numbers.
-    """
+    """Return the type that values of `dtype` are read as: float64 for float64 and wider, float32 for other numbers."""
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"X holds values of type {dtype}, expected real numbers", error=DataError,
             why="a distance is a number, and text, objects and complex numbers have none",

@@ -109,7 +109,8 @@ def require_naming_columns(paths: Sequence[Path], columns: Collection[str]) -> N
         require(header.count(LABEL) == 1 and named, f"{path} has the columns {', '.join(header) or '(none)'}",
                 why=f"{LABEL} is read from it, and which row has that label: {ROW}, its number, or the column of the "
                 "source's identifiers", error=DataError, fix="name the columns in its first line, separated by "
-                "commas, as in row,label" + (", or by the name that identifiers have in the source" if beside else ""))
+                "commas, as in row,label" + (", or by the name that identifiers have in the source" if beside else "")
+                + _in_capitals(header))
 
 
 def label_texts(paths: Sequence[Path]) -> set[str]:
@@ -192,21 +193,27 @@ def _some_lines(paths: Sequence[Path], column: str | None, weight: str | None) -
 
 
 def _cells(path: Path) -> list[list[str]]:
-    """Return the cells of a file, one list per line; semicolons separate them where the first line has no comma."""
+    """Return the cells of a file, one list per line; semicolons separate them where they separate the name `label`."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
-            return list(csv.reader(file, delimiter=";" if ";" in first and "," not in first else ","))
+            by_comma, by_semicolon = (_header(list(csv.reader([first], delimiter=mark))) for mark in ",;")
+            return list(csv.reader(file, delimiter=";" if LABEL in by_semicolon and LABEL not in by_comma else ","))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(explain(f"{path} is no CSV file: {error}", why="labels are read from it",
                                 fix="write it as comma-separated text in UTF-8")) from error
 
 
 def _header(lines: list[list[str]]) -> list[str]:
-    """Return the names of the columns of a file; those of rows and labels in any case."""
-    names = [name.strip() for name in lines[0]] if lines else []
-    return [name.lower() if name.lower() in (ROW, LABEL) and name.lower() not in names else name for name in names]
+    """Return the names of the columns of a file."""
+    return [name.strip() for name in lines[0]] if lines else []
+
+
+def _in_capitals(header: Sequence[str]) -> str:
+    """Return what to write for the names of rows and labels that have capitals, for a hint."""
+    return "".join(f"; write {name.lower()} for {name}" for name in header
+                   if name.lower() in (ROW, LABEL) and name.lower() not in header)
 
 
 def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[LabelLine]:
@@ -221,7 +228,7 @@ def _lines(path: Path, column: str | None, weight: str | None) -> Iterator[Label
     require(all(header.count(name) == 1 for name in (naming, LABEL)),
             f"{path} has the columns {', '.join(header) or '(none)'}",
             why=f"{ROW if column is None else f'{ROW} or {column}'} and {LABEL} are read from it", error=DataError,
-            fix="put these names into its first line, separated by commas, as dssl suggest does")
+            fix=f"put these names into its first line, separated by commas, as dssl suggest does{_in_capitals(header)}")
     name = header.index(naming)
     label = header.index(LABEL)
     numbered = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]

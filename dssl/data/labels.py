@@ -244,8 +244,7 @@ def split_test(blocks: CodeBlocks, *, count: int | None = None, fraction: float 
 
 
 def official_test(blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield for each block of an official split (0 training, 1 test) which points are tested, (n,) bool.
-    """
+    """Yield for each block of an official split (0 training, 1 test) which points are tested, (n,) bool."""
     for official in blocks:
         require(bool(np.isin(official, (0, 1)).all()), error=DataError,
                 what=f"the official split has values {np.unique(official)[:5].tolist()}",

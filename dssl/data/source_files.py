@@ -137,8 +137,7 @@ class Source:
 
 
 def digested(source: Source) -> Source:
-    """Return a source whose files know their digests; each file is read, except for objects with a known digest.
-    """
+    """Return a source whose files know their digests; each file is read, except for objects with a known digest."""
     return joined([replace(file, digest=_checked_digest(file)) for file in source.files], source.name)
 
 

@@ -158,8 +158,7 @@ def task_bytes(scan: Scan, params: IngestParams, width: int | None = None, *, is
 
 def block_height(scan: Scan, params: IngestParams, memory_budget: int, width: int | None = None, *,
                  is_sparse: bool | None = None) -> int:
-    """Return the number of rows in a block, which is a chunk of the stored arrays; see `task_bytes`.
-    """
+    """Return the number of rows in a block, which is a chunk of the stored arrays; see `task_bytes`."""
     require(scan.unit_bytes < memory_budget, f"the largest row group or chunk of the file needs {scan.unit_bytes:,} "
             f"bytes, the memory budget is {memory_budget:,} bytes", why="it is read whole for any of its rows",
             fix="raise memory_budget, or write the file in smaller row groups or chunks", error=BudgetError)

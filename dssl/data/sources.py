@@ -226,8 +226,7 @@ def _openml(name: str) -> Path:
 
 def table_of_frame(frame: pd.DataFrame, target: pd.Series | None,
                    name: str) -> tuple[np.ndarray, np.ndarray | None, list[str]]:
-    """Return (X, y, names of the labels) of a pandas table; labels that are numbers as text become numbers.
-    """
+    """Return (X, y, names of the labels) of a pandas table; labels that are numbers as text become numbers."""
     for column in frame.columns:
         require(pd.api.types.is_numeric_dtype(frame[column]), error=DataError,
                 what=f"{name}: column {column!r} holds text: {str(frame[column].iloc[0])!r}",

@@ -125,8 +125,7 @@ def _add_rows(X, present, high, low):
 
 def choose_columns(survey: Survey, names: Sequence[str] | None, source: str, *, impute: bool,
                    readings: Mapping[int, Reading] | None = None) -> Columns:
-    """Return the encoding of the columns of a whole file; readings : of columns of yes and no, or with a unit.
-    """
+    """Return the encoding of the columns of a whole file; readings : of columns of yes and no, or with a unit."""
     d = len(survey.present)
     empty = [column_label(names, j) for j in np.flatnonzero(survey.present == 0).tolist()]
     require(not (impute and empty), f"{source}: all cells of {', '.join(empty[:EXAMPLES])} are missing",

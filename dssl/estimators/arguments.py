@@ -24,8 +24,7 @@ from ..methods.sections import ModelSection
 from .saved import SavedEstimator
 
 __all__ = ["Folds", "GraphLike", "LabelsLike", "Learnable", "NumbersLike", "OtherModel", "PointsLike", "PriorLike",
-           "SizesLike", "WeightLike",
-           "base_kernels"]
+           "SizesLike", "WeightLike", "base_kernels"]
 
 
 class Splitter(Protocol):

@@ -23,8 +23,7 @@ from .arguments import Learnable, NumbersLike, PriorLike, SizesLike
 
 
 def classes_of(y: MatrixLike, unlabeled: object, n: int, *, occurs: bool = True) -> Classes:
-    """Return the labels of n points; occurs : whether a marker that does not occur is refused, several warned of.
-    """
+    """Return the labels of n points; occurs : whether a marker that does not occur is refused, several warned of."""
     column = getattr(y, "shape", ())[1:] == (1,)
     codes, names = encode_labels(column_or_1d(y, warn=True) if column else y, unlabeled, occurs=occurs)
     require(len(codes) == n, f"y has {len(codes)} labels for {n} points", error=DataError,

@@ -26,8 +26,7 @@ LARGEST_DISTANCE = np.float64(1e150)  # whose square is still a float64
 
 
 def checked_weights(W: sp.sparray | sp.spmatrix, n: int) -> sp.csr_array:
-    """Return given weights (n, n) as float64 CSR with sorted indices, without diagonal and stored zeros.
-    """
+    """Return given weights (n, n) as float64 CSR with sorted indices, without diagonal and stored zeros."""
     require(sp.issparse(W) and W.dtype.kind in "biuf", error=DataError,
             what=f"the weights are {type(W).__name__} of {getattr(W, 'dtype', 'no dtype')}, expected a sparse matrix",
             why="a graph of n points has far fewer than n^2 edges", fix="pass scipy.sparse.csr_array(W)")
@@ -123,8 +122,7 @@ def _shown(values: np.ndarray, entries: np.ndarray) -> str:
 
 
 def compacted(ids: np.ndarray, distances: np.ndarray, keep: np.ndarray) -> Neighbors:
-    """Return the entries `keep` (n, k) bool of neighbor lists, ascending by (distance, id), padded with -1.
-    """
+    """Return the entries `keep` (n, k) bool of neighbor lists, ascending by (distance, id), padded with -1."""
     distances = np.where(keep, distances, np.inf).astype(distances.dtype, copy=False)
     ids = np.where(keep, ids, NO_NEIGHBOR)
     order = np.lexsort((ids, distances), axis=1)

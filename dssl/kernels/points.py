@@ -18,8 +18,7 @@ VALUES_AT_ONCE = 1 << 10  # of these, with an array beside them
 
 
 def as_points(X: MatrixLike, dtype: DTypeLike = np.float64) -> Matrix:
-    """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied.
-    """
+    """Return `X` as points of type `dtype`, shape (n, d), sparse if `X` is; input of that type is not copied."""
     points: Any = as_csr(X) if sparse.issparse(X) else np.asarray(X)
     require(points.ndim == 2 and points.dtype.kind in "biuf",
             f"points have shape {points.shape} and dtype {points.dtype}, expected two dimensions of numbers",
@@ -38,8 +37,7 @@ def require_finite(points: Matrix, what: str) -> None:
 
 
 def matching_points(X: MatrixLike, Z: MatrixLike, dtype: DTypeLike = np.float64) -> tuple[Matrix, Matrix]:
-    """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z.
-    """
+    """Return both sets as points of type `dtype`, both sparse if one of them is; the same object twice if X is Z."""
     points = as_points(X, dtype)
     others = points if X is Z else as_points(Z, dtype)
     require(points.shape[1] == others.shape[1], f"X has {points.shape[1]} features and Z has {others.shape[1]}",

@@ -178,8 +178,7 @@ def _changed(context: Context, target: Target, places: np.ndarray, rows: np.ndar
 
 
 def labels_notes(attributes: Attributes) -> list[str]:
-    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring or change.
-    """
+    """Return what labels weigh, what those from a file mean for the figures, and which classes they bring or change."""
     notes = [*attributes.get("not_learned", ())]
     if opinion := attributes.get("opinion"):
         what = "soft labels" if opinion["kind"] == SOFT_LABELS else "class vectors"

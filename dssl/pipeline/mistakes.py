@@ -14,6 +14,7 @@ from .validation import UNKNOWN, key_of, section_of, types_of
 
 Place = tuple[str, ...]
 CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydantic's names of a value's types
+NESTED = re.compile(r"(list|tuple|dict)\[.*\]")
 SHOULD = "Input should be "
 NEAR_KIND = 0.6  # how alike a misspelt kind is to the one that is meant
 TARGET = ("data", "read", "target")
@@ -95,8 +96,8 @@ def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _without_choices(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return a path without pydantic's names of types, which stand behind the key of a value."""
-    return tuple(part for part in place if CHOICE.fullmatch(str(part)) is None)
+    """Return a path without pydantic's names of the types of values that have others within."""
+    return tuple(part for part in place if NESTED.fullmatch(str(part)) is None)
 
 
 def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:

@@ -254,8 +254,7 @@ def transductive_scores(context: Context, values: np.ndarray, unreachable: np.nd
 
 
 def scores_with(cost: Callable[[PlanInputs, Any], Cost], method: Method) -> Stage:
-    """Return the stage of a method's kind, which scores the training points too where the method knows their values.
-    """
+    """Return the stage of a method's kind, which scores the training points too where the method knows their values."""
     at_training = values_at_training(method)
 
     def make(context: Context, params: ScoreParams) -> Compared:

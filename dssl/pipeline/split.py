@@ -213,8 +213,7 @@ def alike_classes(classes: Sequence[Any]) -> list[list[str]]:
 
 
 def classes_joined(classes: Sequence[Any]) -> dict[Any, list[Any]]:
-    """Return `data.classes` that joins those that differ in capitals and spaces alone under the first of each group.
-    """
+    """Return `data.classes` that joins those that differ in capitals and spaces alone under the first of each group."""
     groups = {group[0]: group for group in alike_classes(classes)}
     joined = {name for group in groups.values() for name in group[1:]}
     return {name: groups.get(name, [name]) for name in classes if name not in joined}

@@ -1,13 +1,10 @@
 """Worker processes on this machine."""
 
 import logging
-import multiprocessing
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +13,6 @@ import psutil
 from distributed import Client, LocalCluster
 from distributed.security import Security
 from distributed.system import memory_limit
-from distributed.utils import get_mp_context
 from pydantic import Field, field_validator
 
 from ..base.errors import SpecError, require
@@ -25,6 +21,7 @@ from ..execution.on_dask import OnDask
 from ..execution.tasks import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
 from .engine import Detached
+from .fork_server import forked_workers
 
 CONTAINER_USES, CONTAINER_STAT = Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory.stat")
 
@@ -95,42 +92,3 @@ class LocalRuntime(RankedRuntime):
             link = f", dashboard at {cluster.dashboard_link}" if self.dashboard else ""
             yield (OnDask(client, memory_budget, self.patience),
                    f"{self.workers} local processes, {self.threads_per_worker} thread(s) each{link}")
-
-
-# ---- the process of which workers are copies
-
-
-PRELOADED = ["distributed", "dssl.pipeline.run"]
-
-
-def start_fork_server() -> None:
-    """Start the process on a machine of several cores, so that it imports while this one reads and plans.
-
-    It gets the variables that Dask sets for its workers, such as those that limit BLAS to one thread, unless the user
-    has set them: glibc and BLAS read them when they are loaded. And it imports no file of the working directory in
-    place of a module of the same name.
-    """
-    if not sys.platform.startswith("linux") or available_cores() == 1:
-        return
-    multiprocessing.set_forkserver_preload(PRELOADED)
-    settings = {**dask.config.get("distributed.nanny.pre-spawn-environ"), "PYTHONSAFEPATH": 1}
-    variables = {name: str(value) for name, value in settings.items() if name not in os.environ}
-    os.environ.update(variables)
-    try:
-        with interrupts_not_inherited():
-            forkserver.ensure_running()
-    finally:
-        for name in variables:
-            del os.environ[name]
-
-
-@contextmanager
-def forked_workers() -> Iterator[None]:
-    """Start the workers of clusters as copies of that process, where this is safe."""
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context()  # the first call names Dask's own modules, in place of all that were named before
-        multiprocessing.set_forkserver_preload(PRELOADED)
-        yield

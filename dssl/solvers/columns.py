@@ -85,8 +85,7 @@ def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.nd
 
 
 def factor_raised(A: np.ndarray) -> Any:
-    """Return the Cholesky factor of a positive semi-definite matrix, with the smallest sufficient jitter.
-    """
+    """Return the Cholesky factor of a positive semi-definite matrix, with the smallest sufficient jitter."""
     require(bool(np.isfinite(A).all()), f"a system of {len(A)} coefficients holds NaN or infinite values",
             error=DataError, why="the kernel is NaN or infinite at some points",
             fix="drop or impute points that are not finite; scale the features if the kernel overflows, in float32 "

@@ -238,8 +238,7 @@ def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
 
 
 def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return (component, near_null, image, energy) of `A = I + off`, for a positive y with `y >= |off| y`.
-    """
+    """Return (component, near_null, image, energy) of `A = I + off`, for a positive y with `y >= |off| y`."""
     excess = float(((y - abs(off) @ y) / y).min())
     require(excess >= -1e-8, "the matrix is not diagonally dominant: in one row the other entries exceed the diagonal "
             f"by {-excess:.3g} of it", error=DataError,

@@ -51,8 +51,7 @@ CHUNK_BYTES = 16 << 20  # the maximum chunk size of a part's array
 
 def described_array(shape: tuple[int, ...], dtype: DTypeLike, chunk_rows: int, chunk_columns: int | None = None,
                     attributes: JsonObject | None = None) -> tuple[zarr.Array, bytes]:
-    """Return a Zarr 3 array of numbers or booleans with checksummed chunks, and the bytes of its description file.
-    """
+    """Return a Zarr 3 array of numbers or booleans with checksummed chunks, and the bytes of its description file."""
     dtype = np.dtype(dtype)
     require(dtype.kind in "biuf", f"cannot store dtype {dtype}", error=DataError,
             why="only numbers and booleans have one meaning on every machine",
@@ -218,8 +217,7 @@ def chunk_files(array: zarr.Array, name: str, axis: int, start: int, block: np.n
 
 
 def _decoded(array: zarr.Array, path: Path, name: str, out: np.ndarray | None = None) -> np.ndarray:
-    """Return one whole chunk, in the contiguous array `out` if there is one, of its shape and type.
-    """
+    """Return one whole chunk, in the contiguous array `out` if there is one, of its shape and type."""
     file = path / name
     try:
         stored = read_once(file)

@@ -308,8 +308,7 @@ class Workspace:
 
     @classmethod
     def at(cls, url: str | Path) -> "Workspace":
-        """Return the workspace in a folder or at a URL of an object store; it is created by the first write.
-        """
+        """Return the workspace in a folder or at a URL of an object store; it is created by the first write."""
         require(isinstance(url, (str, os.PathLike)) and str(url) != "", f"workspace={url!r}", error=ParameterError,
                 why="artifacts and runs are kept in a folder", fix="name a folder, such as dssl-work")
         root = resolved_path(url) if isinstance(url, ObjectPath) else resolved_path(os.fspath(url))

@@ -38,8 +38,7 @@ class Description(TypedDict):
 @retrying
 def write_buckets(file: Path, part: int, order: np.ndarray, starts: np.ndarray, arrays: Mapping[str, np.ndarray]
                   ) -> None:
-    """Write rows `order[starts[b]:starts[b + 1]]` of each array as bucket b; holds one bucket twice.
-    """
+    """Write rows `order[starts[b]:starts[b + 1]]` of each array as bucket b; holds one bucket twice."""
     for name, array in arrays.items():
         require(array.dtype.kind in "biuf", f"cannot store {name} of dtype {array.dtype}", error=DataError,
                 why="only numbers and booleans have one meaning on every machine", fix="encode it as integers first")

@@ -66,8 +66,7 @@ class CsrRows(Rows):
 
 
 def as_rows(X: Rows | MatrixLike) -> Rows:
-    """Return `X` as Rows: Rows unchanged, a sparse matrix as CSR, anything array-like as an array.
-    """
+    """Return `X` as Rows: Rows unchanged, a sparse matrix as CSR, anything array-like as an array."""
     if isinstance(X, Rows):
         return X
     if sparse.issparse(X):

@@ -138,8 +138,7 @@ class Original:
 
     @contextmanager
     def changed_copy(self, out: Path) -> Iterator["File"]:
-        """Yield a copy, open for changes, which becomes `out` at the end; after an error, nothing is left.
-        """
+        """Yield a copy, open for changes, which becomes `out` at the end; after an error, nothing is left."""
         with draft_of(out) as draft:
             self._require_unchanged()
             shutil.copy(self.path, draft)

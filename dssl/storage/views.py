@@ -162,10 +162,6 @@ def take_by_chunk(rows: Rows, ids: np.ndarray, height: int) -> Any:
     return take_by_group(rows, ids, np.asarray(ids, np.int64) // height, read)
 
 
-if TYPE_CHECKING:  # scipy, which a scheduler does without
-    from ..base.types import Matrix
-
-
 def pieces_of(starts: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield (piece, from, to) for the rows [start, stop) where piece i holds rows [starts[i], starts[i + 1])."""
     first = np.searchsorted(starts, start, side="right") - 1

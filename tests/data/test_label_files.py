@@ -1,5 +1,7 @@
 """Labels in a file beside the data."""
 
+from functools import partial
+
 import pytest
 
 from dssl.base.errors import DataError
@@ -117,8 +119,14 @@ def test_a_file_that_names_no_rows_is_refused_by_its_header(tmp_path):
     assert not names_rows([path], "id")
 
 
-def test_a_spreadsheet_may_write_semicolons_and_capitals(tmp_path):
+def test_a_spreadsheet_may_write_semicolons_and_no_capitals(tmp_path):
     path = tmp_path / "labels.csv"
-    path.write_text("Row;Label\n7;up\n3;\"down; left\"\n", encoding="utf-8")
+    path.write_text("row;label\n7;up\n3;\"down; left\"\n", encoding="utf-8")
     assert {row: line.label for row, line in read_label_files([path]).items()} == {3: "down; left", 7: "up"}
-    require_naming_columns([path], [])
+    path.write_text("Row;Label\n7;up\n", encoding="utf-8")
+    for read in (read_label_files, partial(require_naming_columns, columns=[])):
+        with pytest.raises(DataError, match="write row for Row; write label for Label"):
+            read([path])
+    path.write_text("Row,label\nu2,up\n", encoding="utf-8")  # a name of identifiers
+    named = Identifiers("Row", lambda asked: {"u2": [5]})
+    assert {row: line.label for row, line in read_label_files([path], named).items()} == {5: "up"}

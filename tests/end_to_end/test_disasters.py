@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow]
 CLUSTER = """
 import sys
 from distributed import LocalCluster
-from dssl.runtime.local import forked_workers
+from dssl.runtime.fork_server import forked_workers
 if __name__ == "__main__":
     with forked_workers(), LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50,

@@ -194,7 +194,7 @@ def test_negative_predictions_are_noted_where_no_label_is_negative(tmp_path, shi
     noted = [note for note in result.notes if note.startswith("predictions go down to")]
     assert noted == ([] if shift else [
         f"predictions go down to {smallest:.6g}, and no label is negative: if the target cannot be, clip them at 0, or "
-        "let the source hold its logarithm"])
+        "let the source hold a logarithm of it"])
 
 
 # Text that a spreadsheet would compute, in the files that dssl writes

@@ -344,7 +344,7 @@ def test_probes_take_no_memory_whose_price_depends_on_what_was_imported():
     """Where it comes from the system each time, the values of a kernel took eight times as long."""
     probes = rates._probes()
     for name in ("product", "kernel"):
-        assert traced_peak(probes[name], 2 * rates.SIZE**2) < 2 * rates.SIZE**2, name
+        assert traced_peak(probes[name], 2 * rates.PROBE_SIZE**2) < 2 * rates.PROBE_SIZE**2, name
 
 
 def test_a_speed_beside_other_references_is_measured_again(tmp_path, monkeypatch):
@@ -366,9 +366,9 @@ def test_the_speed_of_a_machine_is_measured_once(tmp_path, monkeypatch):
     monkeypatch.setattr(rates, "measure_slowness", lambda: 9.0)
     slowness.cache_clear()
     assert slowness(tmp_path) == 2.5
-    known = json.loads((tmp_path / rates.FILE).read_text())
+    known = json.loads((tmp_path / rates.SPEED_FILE).read_text())
     for wrong in (known | {"host": "another"}, known | {"measured": 0}, [], "{"):
-        (tmp_path / rates.FILE).write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
+        (tmp_path / rates.SPEED_FILE).write_text(wrong if isinstance(wrong, str) else json.dumps(wrong))
         slowness.cache_clear()
         assert slowness(tmp_path) == 9.0
     (tmp_path / "file").write_text("in the way")

@@ -230,7 +230,7 @@ def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypat
 STARTED = """
 import multiprocessing.forkserver, os, signal, sys
 from dssl.execution.tasks import available_cores
-from dssl.runtime.local import start_fork_server
+from dssl.runtime.fork_server import start_fork_server
 from dssl.runtime.start import open_runtime
 
 def seen():

@@ -154,8 +154,7 @@ class ArrayReader(Reader):
 
 
 def table_shape(array: OnDisk, name: str) -> tuple[int, int]:
-    """Return the shape (n, d) of an array of numbers as a table: one axis is one column, further axes are flattened.
-    """
+    """Return the shape (n, d) of an array of numbers as a table: one axis is one column, further axes are flattened."""
     require(len(array.shape) >= 1, f"{name} holds one number, expected an array of shape (rows, columns)",
             why="points are rows", fix="save an array of two dimensions", error=DataError)
     require_numbers(array, name)

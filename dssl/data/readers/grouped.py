@@ -215,8 +215,7 @@ class GroupedReader(TableReader):
             return arrays
 
     def _elements(self, name: str, column: pa.Array, start: int) -> np.ndarray:
-        """Return the lists of rows from `start` on as an array (rows, width), with NaN for null lists and elements.
-        """
+        """Return the lists of rows from `start` on as an array (rows, width), with NaN for null lists and elements."""
         width = sum(place[0] == name for place in self._fields)
         lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
         refuse_ragged(self.name, name, lengths, width, start, f"`drop: [{name}]`")

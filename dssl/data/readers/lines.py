@@ -64,8 +64,7 @@ class LineReader(Reader):
         return small
 
     def _stretch(self, start: int, stop: int) -> tuple[int, int, bytes]:
-        """Return (first row, its byte, text) of a stretch that holds rows [start, stop) and few others.
-        """
+        """Return (first row, its byte, text) of a stretch that holds rows [start, stop) and few others."""
         around = self._index.narrow(start, stop)
         begin, end = int(around.offsets[0]), int(around.offsets[-1])
         with open(self.path, "rb") as file:

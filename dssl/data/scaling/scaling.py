@@ -331,8 +331,7 @@ class ScaledRows(Rows):
 
 
 def scaled(rows: Rows, scaling: Scaling, execution: Execution) -> Rows:
-    """Return scaled rows, readable by every task; the rows themselves if the scaling changes nothing.
-    """
+    """Return scaled rows, readable by every task; the rows themselves if the scaling changes nothing."""
     require_columns(rows.shape, scaling.attributes["n_columns"])
     rows = execution.share_rows(rows)
     unchanged = scaling.kind == "none" and not scaling.cuts and rows.dtype.kind == "f"

@@ -281,19 +281,19 @@ def require_rows(spec: Spec, n_rows: int) -> None:
 # ---- the speed of this machine
 
 
-FILE = "speed.json"
+SPEED_FILE = "speed.json"
 PROBE_SECONDS = 0.1  # running time of each probe
 VALID_SECONDS = 30 * 86400  # a stored measurement is used for so long
-SIZE = 256
+PROBE_SIZE = 256
 # Seconds of the probes on one idle core of the reference machine of `execution.cost`.
 REFERENCE = {"product": 7.5e-4, "kernel": 6.8e-5, "storage": 5.8e-4}
-RUNS = 20  # the newest that are learned from
+LEARNED_RUNS = 20  # the newest that are learned from
 PRIOR_SECONDS = 2.0  # for which the machine's speed counts as much as what a stage took
 
 
 def _probes() -> dict[str, Callable[[], object]]:
     """Return the operations that dominate stages: a matrix product, kernel values, and storing and reading a block."""
-    X = np.random.default_rng(0).normal(size=(SIZE, SIZE))
+    X = np.random.default_rng(0).normal(size=(PROBE_SIZE, PROBE_SIZE))
     block = X.astype(np.float32)
     out = np.empty_like(X)
 
@@ -328,7 +328,7 @@ def measure_slowness(seconds: float = PROBE_SECONDS) -> float:
 @lru_cache(maxsize=8)
 def slowness(folder: Path) -> float:
     """Return `measure_slowness`, measured once per host and stored in a folder if it is writable."""
-    path = folder / FILE
+    path = folder / SPEED_FILE
     host = socket.gethostname()
     with suppress(OSError, IntegrityError, KeyError, TypeError):
         known = read_json(path)
@@ -357,7 +357,7 @@ def rates_of(workspace: Workspace) -> Rates:
     """Return the rates of this machine, and of the stages that the newest runs of a workspace made."""
     rule = slowness(cache_folder())
     took, estimated = defaultdict[str, float](float), defaultdict[str, float](float)
-    for path in sorted(workspace.root.glob("runs/*/result.json"))[-RUNS:]:
+    for path in sorted(workspace.root.glob("runs/*/result.json"))[-LEARNED_RUNS:]:
         for name, seconds, estimate in _measured(path):
             took[name] += seconds
             estimated[name] += estimate

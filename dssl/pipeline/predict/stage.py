@@ -54,6 +54,9 @@ ROLES = np.array(["unlabeled", "test", "unused", "labeled"])
 LABELED = 3  # the place of that role
 
 
+CLOSE = 0.01  # of the range of the labels
+
+
 @dataclass(frozen=True)
 class PredictionParams:
     """limit : rows up to which all of them are predicted; None for any number."""
@@ -68,7 +71,7 @@ class PredictionParams:
 class PredictionsMade(TypedDict, total=False):
     """Whether the n rows were predicted, which a limit may forbid, and the classes and how many rows are of each.
 
-    negative : the smallest prediction of a quantity, if it is negative and no label is.
+    negative : the smallest prediction of a quantity, if no label is negative, and it is by more than `CLOSE`.
     """
 
     n: int
@@ -115,7 +118,8 @@ def make_predictions(context: Context, params: PredictionParams,
         counts = np.sum([receipt["summary"]["counts"] for receipt in receipts], axis=0).tolist()
     else:
         smallest = model.coding.total([receipt["summary"] for receipt in receipts])["values"]["min"]
-        if smallest is not None and smallest < 0 <= context.target().columns().min():
+        labels = context.target().columns()
+        if smallest is not None and labels.min() >= 0 > smallest + CLOSE * np.ptp(labels):
             negative = smallest
     return {"n": n, "made": True, "counts": counts, "negative": negative, "calibrated": calibration is not None,
             "coding": model.coding.name, "classes": model.coding.classes.tolist()}
@@ -176,7 +180,7 @@ def _notes(attributes: Attributes) -> list[str]:
         smallest = attributes["negative"]
         return [] if smallest is None else [
             f"predictions go down to {smallest:.6g}, and no label is negative: if the target cannot be, clip them at "
-            "0, or let the source hold its logarithm"]
+            "0, or let the source hold a logarithm of it"]
     if attributes["limit"] == 0:
         return []
     return [f"the source has {attributes['n']:,} rows, more than the {attributes['limit']:,} that are predicted "
