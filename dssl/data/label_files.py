@@ -198,7 +198,7 @@ def _cells(path: Path) -> list[list[str]]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             first = file.readline()
             file.seek(0)
-            by_comma, by_semicolon = (_header(list(csv.reader([first], delimiter=mark))) for mark in ",;")
+            by_comma, by_semicolon = (_header(list(csv.reader([first.lower()], delimiter=mark))) for mark in ",;")
             return list(csv.reader(file, delimiter=";" if LABEL in by_semicolon and LABEL not in by_comma else ","))
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(explain(f"{path} is no CSV file: {error}", why="labels are read from it",

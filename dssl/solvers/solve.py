@@ -163,22 +163,25 @@ class Solver:
             # A column that a whole correction does not improve is at the level of rounding.
             active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iter)
             current = after
-        # Columns that float32 does not improve continue in float64, few at a time to use no more memory.
-        late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
+        # Columns that float32 does not improve continue in float64, few at a time to use no more memory, as long as each
+        # correction halves what it lowers: the residual of the scaled system.
+        late, ones = np.flatnonzero((current > goal) & (iterations < params.max_iter)), np.ones_like(weight)
+        before = column_norms(R, ones)
         while len(late):
             for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
                 some = late[first:last]
-                E, used = self.method.correct(R[:, some], current[some], goal[some] / current[some],
-                                              params.max_iter - iterations[some], precise=True)
+                needed = np.minimum(goal[some] / current[some], 0.5)
+                E, used = self.method.correct(R[:, some], current[some], needed, params.max_iter - iterations[some],
+                                              precise=True)
                 X[:, some] += E * current[some]
                 iterations[some] += used
                 del E
             A.residual(X, B, R)
-            A.correct_components(X, R, current > goal)
-            before = current[late]
-            current[late] = column_norms(R, weight)[late]
-            late = late[(current[late] > goal[late]) & (current[late] <= 0.5 * before)
+            A.correct_components(X, R, np.isin(np.arange(len(goal)), late))
+            current[late], after = column_norms(R, weight)[late], column_norms(R, ones)
+            late = late[(current[late] > goal[late]) & (after[late] <= 0.5 * before[late])
                         & (iterations[late] < params.max_iter)]
+            before = after
         return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
 
 

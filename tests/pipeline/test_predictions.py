@@ -183,12 +183,12 @@ def test_the_command_that_the_report_prints_works_as_printed(tmp_path, monkeypat
 
 @pytest.mark.parametrize("shift", [0.0, -1.0])
 def test_negative_predictions_are_noted_where_no_label_is_negative(tmp_path, shift):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (80, 2))
-    y = np.where(X[:, 0] > 0, X[:, 0], 0.0) + shift
-    y[rng.permutation(80)[20:]] = np.nan
+    X = np.random.default_rng(0).uniform(-1, 1, (80, 2))
+    y = np.maximum(X[:, 0], 0.0) + shift
+    y[np.random.default_rng(1).permutation(80)[12:]] = np.nan
     np.savez(tmp_path / "z.npz", X=X, y=y)
-    result, table = predicted(tmp_path, str(tmp_path / "z.npz"), {"task": "regression", "test": {"none": True}})
+    result, table = predicted(tmp_path, str(tmp_path / "z.npz"), {"task": "regression", "test": {"none": True}},
+                              labels={"given": True}, model={"kind": "automatic"})
     smallest = table["value"].astype(float).min()
     assert smallest < 0
     noted = [note for note in result.notes if note.startswith("predictions go down to")]
