@@ -259,6 +259,9 @@ def join_ranges(weights: Parts, arrays: ComponentArrays, execution: Execution, p
     return [down[index] for index in range(len(graph.ranges))]
 
 
+# ---- of a whole graph
+
+
 FEW_VERTICES = 4096  # which SciPy joins as fast as compiled code is loaded
 WHOLE_BYTES = 40  # of one task, a vertex, where each is a component: its number, two counts, one of these sorted
 

@@ -59,6 +59,9 @@ def number_components(parent):
     return count
 
 
+# ---- what is known of components
+
+
 MAX_LISTED = 10  # of the largest components
 
 

@@ -138,6 +138,9 @@ def candidate_distances(X: Matrix, Z: Matrix, candidates: np.ndarray) -> np.ndar
     return squared
 
 
+# ---- heaps of the nearest rows
+
+
 EMPTY = np.int64(2**63 - 1)  # id of an entry that holds no neighbor yet: it gives way to any other
 
 

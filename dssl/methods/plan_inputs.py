@@ -65,6 +65,7 @@ class AtBound:
         self.name = name
 
     def __get__(self, inputs: "PlanInputs", owner: type) -> int:
+        assert inputs is not None, f"{self.name} is of an instance"
         number: Bounded = getattr(inputs, self.name)
         return number.at(inputs.bound)
 

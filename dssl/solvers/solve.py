@@ -163,8 +163,8 @@ class Solver:
             # A column that a whole correction does not improve is at the level of rounding.
             active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iter)
             current = after
-        # Columns that float32 does not improve continue in float64, few at a time to use no more memory, as long as each
-        # correction halves what it lowers: the residual of the scaled system.
+        # Columns that float32 does not improve continue in float64, few at a time to use no more memory, as long as
+        # each correction halves what it lowers: the residual of the scaled system.
         late, ones = np.flatnonzero((current > goal) & (iterations < params.max_iter)), np.ones_like(weight)
         before = column_norms(R, ones)
         while len(late):

@@ -138,6 +138,9 @@ def nearest_by_tree(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, 
                        layout.low, layout.high, seen.scale, slack, relative, distances, ids, order, max_visits)
 
 
+# ---- by tiles
+
+
 QUERY_TILE = 512
 POINT_TILE = 1024
 FIRST_TILES = 8

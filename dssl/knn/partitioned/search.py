@@ -282,6 +282,9 @@ def _largest_and_all(receipts: list[Receipt]) -> Receipt:
     return {"largest": int(counts.max()), "all": int(counts.sum())}
 
 
+# ---- the search
+
+
 MAX_OUTLIERS = 500  # outliers are searched exactly if there are no more than these
 
 

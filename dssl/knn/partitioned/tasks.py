@@ -156,6 +156,9 @@ class SearchTask:
                        flag=(members["home"] != self.leaf).astype(np.uint8))
 
 
+# ---- joins
+
+
 DRAWN = 16  # new, and as many old, candidates of a row in a join across borders
 FILL_SAMPLE = 2048  # rows of a sample for the axes of an exact search
 SENT = 16  # improvements a row of a block after which a join stops; the last run may send a few more

@@ -144,7 +144,8 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
     supervised = fit_nearest(rows, target, knn.distance, execution, k=N_NEAREST).shifted(nearest_shift.columns)
     if attributes["chosen"] == "nearest_labels":
         return AutomaticFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
-                            attributes, None, nearest_shift.calibration, nearest_shift.calibration)
+                            attributes, calibration=nearest_shift.calibration,
+                            calibration_supervised=nearest_shift.calibration)
     harmonic = harmonic or fit_harmonic(graph, target, weight, solver, execution)
     model = graph_model(graph, harmonic, target, knn, index()).shifted(graph_shift.columns)
     unreachable = np.flatnonzero(~harmonic.reachable)
@@ -154,7 +155,8 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
         model.reachable[unreachable] = True
     attributes |= {**harmonic.attributes, "unreachable": int(graph.vertices.multiplicity[unreachable].sum())}
     return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], test, by_graph, by_nearest,
-                        attributes, None, graph_shift.calibration, nearest_shift.calibration)
+                        attributes, calibration=graph_shift.calibration,
+                        calibration_supervised=nearest_shift.calibration)
 
 
 def metric_of(target: Target) -> PointMetric:
@@ -280,4 +282,5 @@ def pooled_automatic(fit: AutomaticFit | None, soft: SoftLabels, graph: Graph, t
         supervised, of_supervised = fit.supervised, fit.calibration_supervised
         held_out_supervised = fit.held_out_supervised[np.isin(fit.positions, pooled.positions)]
     return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.positions, pooled.held_out,
-                        held_out_supervised, attributes, None, calibration, of_supervised, pooled)
+                        held_out_supervised, attributes, calibration=calibration,
+                        calibration_supervised=of_supervised, pooled=pooled)
