@@ -78,14 +78,11 @@ def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
     Of a value with a mistake within it, such as an entry of a list, only these are returned.
     """
     merged: dict[tuple[int | str, ...], dict[str, Any]] = {}
-    within = {_without_choices(item["loc"]) for item in items}
-    for item in items:
-        place, is_choice = item["loc"], bool(item["loc"]) and CHOICE.fullmatch(str(item["loc"][-1])) is not None
-        if is_choice and any(other[:len(place) - 1] == place[:-1] and len(other) > len(place) - 1 for other in within):
+    places = [_without_choices(item["loc"]) for item in items]
+    keys = [place[:-1] if _is_choice(place, item["msg"]) else place for place, item in zip(places, items, strict=True)]
+    for item, place, key in zip(items, places, keys, strict=True):
+        if key != place and any(other[:len(key)] == key and len(other) > len(key) for other in keys):
             continue
-        if not is_choice:
-            place = _without_choices(place)
-        key = place[:-1] if is_choice and item["msg"].startswith(SHOULD) else place
         if key in merged and key != place:
             # The first sentence says what is expected, what follows a comma how it was read.
             expected = [choice["msg"].removeprefix(SHOULD).split(", ")[0] for choice in (merged[key], item)]
@@ -95,9 +92,14 @@ def one_of_each(items: Sequence[Any]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
+def _is_choice(place: tuple[int | str, ...], message: str) -> bool:
+    """Return whether the last part of a path is pydantic's name of one of the types that a value may have."""
+    return bool(place) and CHOICE.fullmatch(str(place[-1])) is not None and message.startswith(SHOULD)
+
+
 def _without_choices(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return a path without pydantic's names of the types of values that have others within."""
-    return tuple(part for part in place if NESTED.fullmatch(str(part)) is None)
+    return tuple(part for part in place[:-1] if NESTED.fullmatch(str(part)) is None) + place[-1:]
 
 
 def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[str, type[Spec]]) -> str:
