@@ -165,8 +165,9 @@ class Solver:
             current = after
         # Columns that float32 does not improve continue in float64, few at a time to use no more memory, as long as
         # each correction halves what it lowers: the residual of the scaled system.
-        late, ones = np.flatnonzero((current > goal) & (iterations < params.max_iter)), np.ones_like(weight)
-        before = column_norms(R, ones)
+        late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
+        ones = np.ones_like(weight)
+        before = column_norms(R, ones) if len(late) else current
         while len(late):
             for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
                 some = late[first:last]
