@@ -6,8 +6,9 @@ a ridge, and p solves a column. With 3,000 points of six columns factors take th
 process, with 1,800 images of digits about as long.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
 from ..solvers.block_tridiagonal import Functions
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
-from ..solvers.krylov import Krylov, combined, krylov, krylov_bytes, null_part
+from ..solvers.krylov import Krylov, krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
 from ..solvers.method import MAX_DIRECT, Direct
 from ..solvers.solve import Solver, prepare
@@ -25,14 +26,13 @@ from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .laplacian import Laplacian
-from .regularizer import FORMED_SECONDS, LaplacianKind, require_laplacian, system_cost
+from .regularizer import FORMED_SECONDS, LaplacianKind, require_laplacian, solve_cost, system_cost
 from .weights.build import read_graph
 
 MAX_FACTORED = 2_000  # vertices, up to which the matrix of each ridge is factored
 # Measured on one core: a vertex and column of all ridges and powers by factors, and a column by the Lanczos process.
 FACTORED_SECONDS, COLUMN_SECONDS = 4e-6, 0.012
 EXACT = 0.1  # share of the tolerance of functions that a sum of polynomials may differ from theirs at the rows
-ROUNDED = 1e-6  # of a sum of functions in float32, relative to its terms
 FIRST_BLOCKS = 2  # blocks of columns that are computed before the others, to see which functions converge
 
 
@@ -110,7 +110,7 @@ class SingularTask:
 
 @dataclass(frozen=True)
 class KrylovTask:
-    """Write the first pass of the Lanczos process on some columns; see `krylov` for its memory beside the matrix."""
+    """Write the Lanczos process on some columns; see `krylov` for its memory beside the matrix."""
 
     matrix: Arrays
     vertices: Arrays  # `columns` (t,) and `rows` (r,)
@@ -128,11 +128,8 @@ class KrylovTask:
 
 
 @dataclass(frozen=True)
-class WeightsTask:
-    """Write the combination of functions of some columns in the two bases of `chebyshev.py`.
-
-    `weights` (k, t, c) : in that of the Lanczos process. `polynomial` (k, t, c) : in Chebyshev polynomials.
-    """
+class PolynomialTask:
+    """Write `polynomial` (k, t, c), the combination of functions of some columns in Chebyshev polynomials."""
 
     krylov: Arrays
     functions: Functions
@@ -143,22 +140,7 @@ class WeightsTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         T, coef = Krylov.from_arrays(self.krylov.load()).T, self.coef.load()["coef"][:, self.first:self.last]
-        weights = T.combined(self.functions, coef)
-        return out.write(weights=weights, polynomial=chebyshev_coefficients(T, weights, self.high))
-
-
-@dataclass(frozen=True)
-class CombineKrylovTask:
-    """Write `total` (v, c), the share of some columns in the combination, by a second pass."""
-
-    matrix: Arrays
-    krylov: Arrays
-    weights: Arrays
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        A = SingularMatrix.from_arrays(self.matrix.load())
-        return out.write(total=A.leave(combined(A, Krylov.from_arrays(self.krylov.load()),
-                                                self.weights.load()["weights"])))
+        return out.write(polynomial=chebyshev_coefficients(T, T.combined(self.functions, coef), self.high))
 
 
 @dataclass(frozen=True)
@@ -188,9 +170,9 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
 
     again : whether the functions are there, and only further combinations are computed.
 
-    The Lanczos process takes its matrix, then the first pass over a block of columns (`krylov_bytes`), then the second
-    with two arrays (n, c), which exceeds that of polynomials. Small graphs are factored; up to `MAX_DIRECT` vertices so
-    are functions for which the process does not converge.
+    The Lanczos process takes its matrix, then `krylov_bytes` for a block of columns; a combination by polynomials takes
+    five arrays (n, c), and one by solvers `solve_cost`. Small graphs are factored; up to `MAX_DIRECT` vertices so are
+    functions for which the process does not converge.
     """
     block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
     prepared = system_cost(n, nnz, t, [Direct], guess=guess)
@@ -203,9 +185,10 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
         return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
                        n_ridges * prepared.written, peak, prepared.smallest_peak, FACTORED_SECONDS * n * (t + c))
     first = stored + krylov_bytes(n, r, block, m, params.max_steps, max_power)
-    second = stored + 8 * nnz + 12 * n * block + (8 * params.max_steps * t + 32 * n + 8 * m * t) * c
+    polynomial = stored + 8 * nnz + (8 * params.max_steps * t + 40 * n + 8 * m * t) * c
+    combining = max(polynomial, solve_cost(n, nnz, c, guess=guess).peak)
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
-    peak = max(70 * nnz + 60 * n, first, second, factored if n <= MAX_DIRECT else 0)
+    peak = max(70 * nnz + 60 * n, first, combining, factored if n <= MAX_DIRECT else 0)
     if again:
         return cost_of(tasks + FIRST_BLOCKS, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
     return cost_of(1 + 2 * tasks + FIRST_BLOCKS, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,
@@ -241,36 +224,43 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     used, A = functions.take(converged), SingularMatrix.from_arrays(matrix.load())
     places, high = A.place[columns], largest_eigenvalue_bound(A, params.random_state)
 
+    @cache
+    def solves(c: int) -> Solves:
+        return Solves.prepared(graph, columns, rows, functions, params, execution, n_columns=max(functions.power) * c)
+
+    def by_polynomials(coef: np.ndarray) -> np.ndarray | None:
+        """Return the combination of the functions that have converged; None where rounding makes it too inaccurate.
+
+        What the first blocks of columns round is known before the others are computed.
+        """
+        null = A.leave(null_part(A, places, used, coef))
+        at_rows = np.einsum("mrt,mtc->rc", values[converged], coef, optimize=True) - null[rows]
+        allowed = EXACT * params.tol * np.abs(at_rows).max(axis=0)
+        shared, of_blocks, results = execution.share(coef=coef), execution.scratch(), execution.scratch()
+        polynomial = np.zeros((max(item.steps for item in computed), *coef.shape[1:]))
+        tasks = [PolynomialTask(parts.arrays(index), used, high, shared, *span) for index, span in enumerate(ranges)]
+        for some in (tasks[:FIRST_BLOCKS], tasks):
+            execution.map(some, of_blocks)
+            for index, task in enumerate(some):
+                polynomial[:computed[index].steps, task.first:task.last] = of_blocks.read(index)["polynomial"]
+            if not (rounding(polynomial) <= allowed).all():
+                return None
+        shared, blocks = execution.share(columns=columns, polynomial=polynomial), _even_ranges(
+            coef.shape[2], params.block_columns, FIRST_BLOCKS)
+        execution.map([CombinePolynomialTask(matrix, shared, high, *block) for block in blocks], results)
+        total = np.concatenate([results.read(index)["total"] for index in range(len(blocks))], axis=1)
+        is_accurate = (np.abs(total[rows] - at_rows).max(axis=0) <= allowed).all()
+        return total + null if is_accurate else None
+
     def combine(coef: np.ndarray) -> np.ndarray:
-        """Return the combination, by polynomials, or where their errors at the rows are too large by a second pass."""
+        """Return the combination, by polynomials, or by solvers where these round too much."""
         whole = np.zeros((len(graph.vertices), coef.shape[2]))
         filled = np.flatnonzero(coef[converged].any(axis=(0, 1)))
         if len(filled):
-            of_column, results = coef[converged][:, :, filled], execution.scratch()
-            shared, weights = execution.share(coef=of_column), execution.scratch()
-            execution.map([WeightsTask(parts.arrays(index), used, high, shared, first, last)
-                           for index, (first, last) in enumerate(ranges)], weights)
-            polynomial = np.zeros((max(item.steps for item in computed), *of_column.shape[1:]))
-            for index, (first, last) in enumerate(ranges):
-                polynomial[:computed[index].steps, first:last] = weights.read(index)["polynomial"]
-            null = A.leave(null_part(A, places, used, of_column))
-            at_rows = np.einsum("mrt,mtc->rc", values[converged], of_column, optimize=True) - null[rows]
-            allowed = EXACT * params.tol * np.abs(at_rows).max(axis=0)
-            rounded = ROUNDED * np.einsum("mrt,mtc->rc", np.abs(values[converged]), np.abs(of_column)).max(axis=0)
-            by_polynomial = bool((rounding(polynomial) <= allowed).all())
-            if by_polynomial:
-                shared = execution.share(columns=columns, polynomial=polynomial)
-                blocks = _even_ranges(len(filled), params.block_columns, FIRST_BLOCKS)
-                execution.map([CombinePolynomialTask(matrix, shared, high, *block) for block in blocks], results)
-                total = np.concatenate([results.read(index)["total"] for index in range(len(blocks))], axis=1)
-                by_polynomial = bool((np.abs(total[rows] - at_rows).max(axis=0) <= allowed).all())
-            if not by_polynomial:
-                total = execution.reduce(sums([CombineKrylovTask(matrix, parts.arrays(index), weights.arrays(index))
-                                               for index in range(len(ranges))]))["total"]
-                # A second pass that rounds differently from the first gives another basis after many steps.
-                if not (np.abs(total[rows] - at_rows).max(axis=0) <= np.maximum(allowed, rounded) / EXACT).all():
-                    return _by_solves(graph, columns, rows, functions, params, execution).combined(coef)
-            whole[:, filled] = total + null
+            total = by_polynomials(coef[converged][:, :, filled])
+            if total is None:
+                return solves(coef.shape[2]).combined(coef)
+            whole[:, filled] = total
         return whole if solved is None else whole + solved.combined(coef[others])
 
     return GraphFunctions(values, combine, {
@@ -338,35 +328,60 @@ class CombinePowersTask:
         return out.write(total=Z)
 
 
+@dataclass(frozen=True)
+class Solves:
+    """Functions of a Laplacian by solvers.
+
+    vertices : `columns` (t,) and `rows` (r,). solvers : those of `L + r I`, prepared, by the ridge r.
+    """
+
+    functions: Functions
+    vertices: Arrays
+    solvers: Mapping[float, tuple[Arrays, SolverParams]]
+    execution: Execution
+
+    @classmethod
+    def prepared(cls, graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions,
+                 params: FunctionParams, execution: Execution, *, n_columns: int) -> "Solves":
+        """Prepare the solvers for `n_columns` columns."""
+        ridges, parts = sorted(set(functions.ridge)), execution.scratch()
+        solver = SolverParams(tol=min(1e-6, params.tol), block_columns=params.block_columns,
+                              random_state=params.random_state)
+        receipts = execution.map([
+            SystemTask(graph.stored, graph.shared_vertices(execution), params.laplacian, ridge, n_columns, solver)
+            for ridge in ridges], parts)
+        return cls(functions, execution.share(columns=columns, rows=rows), {
+            ridge: (parts.arrays(number), replace(solver, method=receipt["method"]))
+            for number, (ridge, receipt) in enumerate(zip(ridges, receipts, strict=True))}, execution)
+
+    def values(self, ranges: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
+        """Return the functions at the rows, (m, r, t), of columns in these ranges, and the iterations."""
+        parts, max_power = self.execution.scratch(), max(self.functions.power)
+        receipts = self.execution.map([PowersTask(*solver, self.vertices, first, last, max_power)
+                                       for solver in self.solvers.values() for first, last in ranges], parts)
+        of_ridge = {ridge: np.concatenate([parts.read(number * len(ranges) + index)["values"]
+                                           for index in range(len(ranges))], 2)
+                    for number, ridge in enumerate(self.solvers)}
+        parts.remove()
+        return np.array([of_ridge[ridge][power - 1] for ridge, power in zip(
+            self.functions.ridge, self.functions.power, strict=True)]), max(one["iterations"] for one in receipts)
+
+    def combined(self, coef: np.ndarray) -> np.ndarray:
+        """Return the sum over functions and columns (v, c) for coef (m, t, c), see `GraphFunctions`."""
+        by_power = {ridge: np.zeros((max(self.functions.power), *coef.shape[1:])) for ridge in self.solvers}
+        for ridge, power, weights in zip(self.functions.ridge, self.functions.power, coef, strict=True):
+            by_power[ridge][power - 1] += weights
+        return self.execution.reduce(sums([
+            CombinePowersTask(*solver, self.vertices, self.execution.share(coef=by_power[ridge]))
+            for ridge, solver in self.solvers.items()]))["total"]
+
+
 def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
                execution: Execution) -> GraphFunctions:
     """Return the functions by a solver of each ridge."""
-    ridges, max_power = sorted(set(functions.ridge)), max(functions.power)
-    solver = SolverParams(tol=min(1e-6, params.tol), block_columns=params.block_columns,
-                          random_state=params.random_state)
-    prepared, vertices = execution.scratch(), execution.share(columns=columns, rows=rows)
-    receipts = execution.map([
-        SystemTask(graph.stored, graph.shared_vertices(execution), params.laplacian, ridge,
-                   max_power * len(columns), solver)
-        for ridge in ridges], prepared)
-    solvers = [replace(solver, method=receipt["method"]) for receipt in receipts]
-    ranges, parts = row_ranges(len(columns), params.block_columns), execution.scratch()
-    solved = execution.map([PowersTask(prepared.arrays(number), solvers[number], vertices, first, last, max_power)
-                            for number in range(len(ridges)) for first, last in ranges], parts)
-    of_ridge = [np.concatenate([parts.read(number * len(ranges) + index)["values"] for index in range(len(ranges))], 2)
-                for number in range(len(ridges))]
-    parts.remove()
-    indices = [(ridges.index(ridge), power - 1) for ridge, power in zip(functions.ridge, functions.power, strict=True)]
-
-    def combine(coef: np.ndarray) -> np.ndarray:
-        by_power = np.zeros((len(ridges), max_power, *coef.shape[1:]))
-        for (number, power), weights in zip(indices, coef, strict=True):
-            by_power[number, power] += weights
-        return execution.reduce(sums([
-            CombinePowersTask(prepared.arrays(number), solvers[number], vertices,
-                              execution.share(coef=by_power[number]))
-            for number in range(len(ridges))]))["total"]
-
-    return GraphFunctions(np.array([of_ridge[number][power] for number, power in indices]), combine, {
-        "method": sorted({params.method for params in solvers}), "tol": solver.tol,
-        "iterations": max(receipt["iterations"] for receipt in solved)})
+    solves = Solves.prepared(graph, columns, rows, functions, params, execution,
+                             n_columns=max(functions.power) * len(columns))
+    values, iterations = solves.values(row_ranges(len(columns), params.block_columns))
+    methods = sorted({params.method for _, params in solves.solvers.values()})
+    return GraphFunctions(values, solves.combined, {"method": methods, "tol": min(1e-6, params.tol),
+                                                    "iterations": iterations})

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..base.digest import JsonObject
 from ..base.errors import require
-from ..execution.cost import Cost, cost_of
+from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
 from ..solvers.method import SolverMethod
-from ..solvers.solve import prepare
+from ..solvers.solve import possible_solvers, prepare
 from ..solvers.solver_params import SolverParams
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .laplacian import Laplacian
@@ -119,3 +119,15 @@ def system_cost(n: int, nnz: int, n_columns: int, solvers: Collection[type[Solve
     written = max(solver.solver_bytes(n, nnz, n_columns, guess=guess) for solver in solvers)
     return cost_of(1, 12 * nnz + 8 * n, written, max(forming, stored + preparing), forming,
                    FORMED_SECONDS * nnz + n * max(solver.prepare_seconds for solver in solvers))
+
+
+def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
+    """Return the cost of a task that prepares a system of n vertices and nnz weights, and solves c columns.
+
+    The weights, the prepared system, and eight arrays (n, c).
+    """
+    solvers = possible_solvers(n, guess=guess, n_columns=c)
+    prepared = system_cost(n, nnz, c, solvers, guess=guess)
+    solving = max(solver.opened_bytes(n, nnz, guess=guess) + solver.solve_bytes(n, c, c) for solver in solvers)
+    peak = prepared.peak + 16 * nnz + solving + 64 * n * c
+    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.smallest_peak, prepared.seconds + solve_seconds(nnz, c))

@@ -13,8 +13,8 @@ from ..base.digest import JsonObject
 from ..base.errors import DataError, DsslError, ParameterError, SpecError, explain, require
 from ..execution.cost import FLOP_RATE, Cost, cost_of
 from ..graph.graph import Graph
+from ..graph.regularizer import solve_cost
 from ..learners.on_graph.automatic import metric_of
-from ..learners.on_graph.cost import solve_cost
 from ..learners.on_graph.model import scored, signed
 from ..learners.on_graph.pooled import Pooled
 from ..learners.soft_labels import SIMILAR_NUMBERS, SoftLabels, require_soft_labels

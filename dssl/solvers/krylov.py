@@ -11,8 +11,8 @@ column profits from the directions of the others: 50 columns take some 30 steps,
 `E'f(L)E` lie between this and the same with T changed so that it has an eigenvalue below those of L (Gauss-Radau),
 which tells when to stop: an eigenvalue that was not found yet, as of a cluster behind a weak edge, keeps them apart.
 
-Q is not stored. A first pass stores T and the rows of Q at a few vertices, for the matrix of the labeled points;
-`chebyshev.py` adds up a combination of all functions of all columns at every vertex.
+T is stored, and of Q the rows at a few vertices, for the matrix of the labeled points; `chebyshev.py` adds up a
+combination of all functions of all columns at every vertex.
 
 The null space of L, one vector a component, is projected out in every step and added exactly, since a small ridge makes
 it larger than the precision of the basis.
@@ -43,7 +43,7 @@ RESOLVED = 1e-6  # the smallest that a Gram matrix in float32 resolves
 
 @dataclass(frozen=True)
 class Krylov(FieldArrays):
-    """The result of the first pass for t columns.
+    """The result of the process for t columns.
 
     columns (t,): rows of the matrix. alpha, beta (k, t, t) : see `BlockTridiagonal`. values (m, rows, t): of m
     functions at some rows. converged (m, t).
@@ -70,7 +70,7 @@ class Krylov(FieldArrays):
 
 def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tol: float,
            max_steps: int) -> Krylov:
-    """Return the entries of functions of A in some rows and columns, and the matrix T for a second pass.
+    """Return the entries of functions of A in some rows and columns, and the matrix T.
 
     A function of a column has converged when its entry at the column's own row, off the null space, is known to `tol`
     squared (`BlockTridiagonal.errors`), and when rounding and dropped directions change it by less than `tol`
@@ -149,17 +149,6 @@ def _add_at_rows(seen: list[np.ndarray], weights: list[np.ndarray], values: list
         first = last
     for of_weights, unit in zip(values, units, strict=True):
         of_weights *= unit
-
-
-def combined(A: SingularMatrix, process: Krylov, weights: np.ndarray) -> np.ndarray:
-    """Return the sum over the steps of `Q_k weights[k]`, (n, c) float64, for weights (k, t, c), by a second pass.
-
-    Memory: the basis, and two arrays of n x c.
-    """
-    total = np.zeros((A.n, weights.shape[2]))
-    for weight, (Q, _, _) in zip(weights.astype(np.float32), basis(A, process.columns), strict=False):
-        total += Q @ weight
-    return total
 
 
 def null_part(A: SingularMatrix, columns: np.ndarray, functions: Functions, coef: np.ndarray) -> np.ndarray:

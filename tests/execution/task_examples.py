@@ -322,7 +322,7 @@ def estimators(execution: Execution, folder: Path) -> Found:
 
 @example()
 def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
-    """Some columns are by the Lanczos process, on whose second pass a polynomial or the basis is combined, or solved.
+    """Some columns are by the Lanczos process, combined by polynomials or solvers, and others solved.
 
     Graphs of so few points would all be factored, were it not for a largest size of 0.
     """
@@ -347,7 +347,7 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
         coef = np.random.default_rng(1).normal(size=(2, len(columns), 1))
         actual |= {"functions": whole.values, "combined": whole.combined(coef)}
         with patch.object(functions_module, "rounding", lambda polynomial: np.full(polynomial.shape[2], np.inf)):
-            actual["combined by a second pass"] = whole.combined(coef)
+            actual["combined by solvers"] = whole.combined(coef)
     return actual
 
 

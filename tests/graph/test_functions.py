@@ -13,7 +13,7 @@ from dssl.execution.in_process import InProcess
 from dssl.graph import functions as module
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
 from dssl.solvers.block_tridiagonal import Functions
-from dssl.solvers.krylov import combined
+from dssl.solvers.chebyshev import chebyshev_sum
 from tests.learners.on_graph.problems import graph_of_weights
 
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1), (1, 2)), strict=True))
@@ -58,15 +58,18 @@ def test_threads_do_not_change_a_bit_and_blocks_no_more_than_the_tolerance(facto
     assert_allclose(other.values, first.values, atol=1e-3 * np.abs(first.values).max())
 
 
-def test_solvers_take_over_where_the_second_pass_differs_from_the_first(monkeypatch):
+@pytest.mark.parametrize(("name", "inaccurate"), [
+    ("rounding", lambda polynomial: np.full(2, np.inf)),
+    ("chebyshev_sum", lambda A, columns, D, high: 1.1 * chebyshev_sum(A, columns, D, high))])
+def test_solvers_take_over_where_polynomials_round_too_much(name, inaccurate, monkeypatch):
     made, coef = graph(), np.random.default_rng(1).normal(size=(4, 4, 2))
     expected = np.einsum("mij,mjc->ic", exact(made, "normalized")[:, :, COLUMNS], coef)
-    monkeypatch.setattr(module, "rounding", lambda polynomial: np.full(2, np.inf))
-    for second_pass in (module.combined, lambda *given: 1.1 * combined(*given)):
-        monkeypatch.setattr(module, "combined", second_pass)
-        found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, FunctionParams(tol=1e-3), InProcess(1), factored=False)
-        assert "steps" in found.attributes
-        assert_allclose(found.combined(coef), expected, atol=1e-3 * np.abs(expected).max())
+    monkeypatch.setattr(module, name, inaccurate)
+    params = FunctionParams(tol=1e-3, block_columns=1)
+    found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(1), factored=False)
+    assert "steps" in found.attributes
+    for _ in range(2):  # the second time with the solvers that were prepared for the first
+        assert_allclose(found.combined(coef), expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("columns", [[0, 3], [0, 5], [5]])

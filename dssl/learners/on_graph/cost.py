@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from ...execution.cost import Cost, block_count, cost_of, kernel_seconds, solve_seconds
+from ...execution.cost import Cost, block_count, cost_of, kernel_seconds
 from ...graph.functions import functions_cost
-from ...graph.regularizer import system_cost
+from ...graph.regularizer import solve_cost
 from ...kernels.gram import BLOCK_BYTES
 from ...knn.exact.inverted_index import measured_row_bytes
 from ...knn.index import index_bytes, indexing_bytes, require_index
 from ...knn.metric import AnyMetric
-from ...solvers.solve import possible_solvers
 from ...storage.blocks import Rows
 from ...storage.store import whole_bytes
 from ..average import GROUPS
@@ -22,18 +21,6 @@ from .model import caller_bytes
 
 PRODUCT_SECONDS = 2e-9  # of an entry and a column of a product in a round of a cut, with what follows it
 INDEXED_SECONDS, QUERY_SECONDS = 1e-5, 1e-4  # to index a point, and to query an index, on one core
-
-
-def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
-    """Return the cost of a task that prepares a system of n vertices and nnz weights, and solves c columns.
-
-    `HarmonicTask`, `PoissonTask`: the weights, the prepared system, and eight arrays (n, c).
-    """
-    solvers = possible_solvers(n, guess=guess, n_columns=c)
-    prepared = system_cost(n, nnz, c, solvers, guess=guess)
-    solving = max(solver.opened_bytes(n, nnz, guess=guess) + solver.solve_bytes(n, c, c) for solver in solvers)
-    peak = prepared.peak + 16 * nnz + solving + 64 * n * c
-    return cost_of(1, prepared.read, 8 * n * c, peak, prepared.smallest_peak, prepared.seconds + solve_seconds(nnz, c))
 
 
 def cut_cost(n: int, nnz: int, c: int) -> Cost:

@@ -352,7 +352,7 @@ GRAPH_LEARNER = Method(
         Step("selection", 15, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("vertex_values", 25, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 26, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
         Step("models", 16, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
