@@ -16,9 +16,9 @@ from ..base.digest import JsonObject
 from ..base.errors import require
 from ..execution.cost import Cost, block_count, cost_of, solve_seconds
 from ..execution.tasks import Execution, sums
-from ..solvers.block_tridiagonal import Functions
+from ..solvers.block_tridiagonal import BlockTridiagonal, Functions
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
-from ..solvers.krylov import Krylov, krylov, krylov_bytes, null_part
+from ..solvers.krylov import krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
 from ..solvers.method import MAX_DIRECT, Direct
 from ..solvers.solve import Solver, prepare
@@ -131,7 +131,7 @@ class KrylovTask:
 class PolynomialTask:
     """Write `polynomial` (k, t, c), the combination of functions of some columns in Chebyshev polynomials."""
 
-    krylov: Arrays
+    T: Arrays
     functions: Functions
     high: float
     coef: Arrays
@@ -139,7 +139,7 @@ class PolynomialTask:
     last: int
 
     def __call__(self, out: PartWriter) -> Receipt:
-        T, coef = Krylov.from_arrays(self.krylov.load()).T, self.coef.load()["coef"][:, self.first:self.last]
+        T, coef = BlockTridiagonal(**self.T.load()), self.coef.load()["coef"][:, self.first:self.last]
         return out.write(polynomial=chebyshev_coefficients(T, T.combined(self.functions, coef), self.high))
 
 
@@ -210,18 +210,22 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         tried += [converged] * (len(ranges) - FIRST_BLOCKS if tried else min(FIRST_BLOCKS, len(ranges)))
         receipts = execution.map([KrylovTask(matrix, vertices, *span, functions.take(known), params)
                                   for span, known in zip(ranges, tried, strict=False)], parts)
-        computed = [Krylov.from_arrays(parts.read(index)) for index in range(len(tried))]
+        flags = [np.all(parts.read(index, ["converged"])["converged"], axis=1) for index in range(len(tried))]
         converged = np.array([function for function in converged if all(
-            item.converged[list(known).index(function)].all()
-            for item, known in zip(computed, tried, strict=True))], np.int64)
-    computed = [item.take(np.searchsorted(known, converged)) for item, known in zip(computed, tried, strict=True)]
+            of_block[list(known).index(function)] for of_block, known in zip(flags, tried, strict=True))], np.int64)
     others = np.setdiff1d(np.arange(len(functions)), converged)
+    values, matrices = np.empty((len(functions), len(rows), len(columns))), list[Arrays]()
+    for index, ((first, last), known) in enumerate(zip(ranges, tried, strict=True)):
+        item = parts.read(index, ["alpha", "beta", "values"])
+        for function in converged:
+            values[function, :, first:last] = item["values"][list(known).index(function)]
+        matrices.append(execution.share(alpha=item["alpha"], beta=item["beta"]))
+    parts.remove()  # the values, of which one copy is enough
     solved = _by_solves(graph, columns, rows, functions.take(others), params, execution) if len(others) else None
-    values = np.empty((len(functions), len(rows), len(columns)))
-    values[converged] = np.concatenate([item.values for item in computed], axis=2)
     if solved is not None:
         values[others] = solved.values
     used, A = functions.take(converged), SingularMatrix.from_arrays(matrix.load())
+    n_steps = max(receipt["steps"] for receipt in receipts)
     places, high = A.place[columns], largest_eigenvalue_bound(A, params.random_state)
 
     @cache
@@ -234,15 +238,18 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         What the first blocks of columns round is known before the others are computed.
         """
         null = A.leave(null_part(A, places, used, coef))
-        at_rows = np.einsum("mrt,mtc->rc", values[converged], coef, optimize=True) - null[rows]
+        at_rows = -null[rows]
+        for function, of_function in zip(converged, coef, strict=True):
+            at_rows += values[function] @ of_function
         allowed = EXACT * params.tol * np.abs(at_rows).max(axis=0)
         shared, of_blocks, results = execution.share(coef=coef), execution.scratch(), execution.scratch()
-        polynomial = np.zeros((max(item.steps for item in computed), *coef.shape[1:]))
-        tasks = [PolynomialTask(parts.arrays(index), used, high, shared, *span) for index, span in enumerate(ranges)]
+        polynomial = np.zeros((n_steps, *coef.shape[1:]))
+        tasks = [PolynomialTask(T, used, high, shared, *span) for T, span in zip(matrices, ranges, strict=True)]
         for some in (tasks[:FIRST_BLOCKS], tasks):
             execution.map(some, of_blocks)
             for index, task in enumerate(some):
-                polynomial[:computed[index].steps, task.first:task.last] = of_blocks.read(index)["polynomial"]
+                block = of_blocks.read(index)["polynomial"]
+                polynomial[:len(block), task.first:task.last] = block
             if not (rounding(polynomial) <= allowed).all():
                 return None
         shared, blocks = execution.share(columns=columns, polynomial=polynomial), _even_ranges(
@@ -264,7 +271,7 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         return whole if solved is None else whole + solved.combined(coef[others])
 
     return GraphFunctions(values, combine, {
-        "method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tol": params.tol,
+        "method": "lanczos", "steps": n_steps, "tol": params.tol,
         **({} if solved is None else {"solved": solved.attributes | {"functions": len(others)}})})
 
 
@@ -359,12 +366,15 @@ class Solves:
         parts, max_power = self.execution.scratch(), max(self.functions.power)
         receipts = self.execution.map([PowersTask(*solver, self.vertices, first, last, max_power)
                                        for solver in self.solvers.values() for first, last in ranges], parts)
-        of_ridge = {ridge: np.concatenate([parts.read(number * len(ranges) + index)["values"]
-                                           for index in range(len(ranges))], 2)
-                    for number, ridge in enumerate(self.solvers)}
-        parts.remove()
-        return np.array([of_ridge[ridge][power - 1] for ridge, power in zip(
-            self.functions.ridge, self.functions.power, strict=True)]), max(one["iterations"] for one in receipts)
+        n_rows, t = (len(self.vertices.load()[name]) for name in ("rows", "columns"))
+        values, by_ridge = np.empty((len(self.functions), n_rows, t)), self.functions.by_ridge()
+        for number, ridge in enumerate(self.solvers):
+            for index, (first, last) in enumerate(ranges):
+                of_powers = parts.read(number * len(ranges) + index)["values"]
+                for place in by_ridge[ridge]:
+                    values[place, :, first:last] = of_powers[self.functions.power[place] - 1]
+        parts.remove()  # the values, of which one copy is enough
+        return values, max(receipt["iterations"] for receipt in receipts)
 
     def combined(self, coef: np.ndarray) -> np.ndarray:
         """Return the sum over functions and columns (v, c) for coef (m, t, c), see `GraphFunctions`."""

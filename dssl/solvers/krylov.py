@@ -19,7 +19,7 @@ it larger than the precision of the basis.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -62,10 +62,6 @@ class Krylov(FieldArrays):
     @property
     def steps(self) -> int:
         return len(self.alpha)
-
-    def take(self, functions: np.ndarray) -> "Krylov":
-        """Return the same of some of the functions."""
-        return replace(self, values=self.values[functions], converged=self.converged[functions])
 
 
 def krylov(A: SingularMatrix, columns: np.ndarray, rows: np.ndarray, functions: Functions, tol: float,

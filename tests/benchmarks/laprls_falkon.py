@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from dssl.base.units import size_of
+
 from .falkon_peer import peak_bytes
 
 HERE = Path(__file__).parent
@@ -53,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=20, help="of Falkon's conjugate gradients")
     parser.add_argument("--runs", type=int, default=3, help="fits of each solver; run r has seed r")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--budget", type=size_of, default=1 << 30, help="memory budget of ours, such as 8GB")
     parser.add_argument("--store-kernel", action="store_true", help="measure Falkon with its kernel kept in memory too")
     parser.add_argument("--fit-ours", type=Path, help=argparse.SUPPRESS)  # the process of one fit of ours: its data
     parser.add_argument("--random-state", type=int, default=0, help=argparse.SUPPRESS)
@@ -110,7 +113,7 @@ def one_fit(name: str, data: Path, M: int, random_state: int, given: argparse.Na
                    f"--iterations={given.iterations}", *["--store-kernel"] * (name == STORED)]
     else:
         command = [sys.executable, "-m", "tests.benchmarks.laprls_falkon", "--fit-ours", data, "--solvers", name,
-                   f"--landmarks={M}", *common]
+                   f"--landmarks={M}", f"--budget={given.budget}", *common]
     environment = {**os.environ, **dict.fromkeys(THREADS, str(given.threads))}
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=True,
                           cwd=HERE.parents[1], env=environment)
@@ -129,6 +132,7 @@ def fit_ours(given: argparse.Namespace) -> None:
     def model(M: int) -> Any:
         return dssl.LapRLSClassifier(
             bandwidth=given.sigma, gamma_A=given.penalty, gamma_I=0.0, landmarks=M, random_state=given.random_state,
+            memory_budget=given.budget,
             solver=dssl.SystemParams(solver=solver, precision=precision or "float64", random_state=given.random_state))
 
     few = np.sort(np.concatenate([np.flatnonzero(y == code)[:100] for code in np.unique(y)]))

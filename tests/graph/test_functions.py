@@ -14,7 +14,9 @@ from dssl.graph import functions as module
 from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
 from dssl.solvers.block_tridiagonal import Functions
 from dssl.solvers.chebyshev import chebyshev_sum
+from dssl.solvers.krylov import krylov_bytes
 from tests.learners.on_graph.problems import graph_of_weights
+from tests.memory import traced_peak
 
 FUNCTIONS = Functions(*zip(*product((0.01, 0.1), (1, 2)), strict=True))
 COLUMNS, ROWS = np.array([9, 2, 100, 57]), np.array([100, 3, 2])
@@ -105,3 +107,15 @@ def test_solvers_take_over_where_the_process_does_not_converge():
 def test_parameters_are_checked(changes):
     with pytest.raises(ParameterError, match=next(iter(changes))):
         FunctionParams(**changes)
+
+
+def test_the_values_are_held_twice_at_most():
+    made = KNNGraph(n_neighbors=6).build(np.random.default_rng(0).normal(size=(1500, 3)))
+    functions = Functions(*zip(*product((0.001, 0.01, 0.03, 0.1, 0.3), (1, 2, 3)), strict=True))
+    columns, rows = np.arange(600), np.arange(1500)
+    params = FunctionParams(block_columns=32)
+    twice = 2 * 8 * len(functions) * len(rows) * len(columns)
+    block = krylov_bytes(1500, len(rows), 32, len(functions), params.max_steps, 3)
+    peak = traced_peak(lambda: graph_functions(made, columns, rows, functions, params, InProcess(1), False),
+                       twice + block)
+    assert twice < peak < twice + block

@@ -89,7 +89,7 @@ def test_a_stage_that_cannot_fit_is_refused_before_anything_runs(spec, workspace
     assert f"stage {stage} needs " in said
     assert f"the memory budget is {size_setting(budget, up=False)}" in said
     assert hint in said
-    enough = size_of(said.split("or raise memory_budget to ")[1].split(", in the spec or by --memory-budget")[0])
+    enough = size_of(said.split("raise memory_budget to ")[1].split(", in the spec or by --memory-budget")[0])
     assert enough > budget
     # It is enough for all stages, and hardly more than is needed.
     assert not plan(spec, set=[change], workspace=workspace, memory_budget=enough).refused

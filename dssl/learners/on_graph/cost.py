@@ -37,14 +37,21 @@ def n_ridges(families: Sequence[GraphRidgeParams]) -> int:
     return len({ridge for family in families for ridge, *_ in family.kernels})
 
 
+def written_bytes(m: int, families: Sequence[GraphRidgeParams]) -> int:
+    """Return the bytes of what tasks write of the kernels of m labeled and the sampled points: all powers of a ridge.
+    """
+    max_power = max(power for family in families for _, power, _ in family.kernels)
+    return members_bytes(m, n_ridges(families) * max_power)
+
+
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
                  sized: bool, min_columns: int = 0, again: bool = False) -> Cost:
     """Return the cost of a learner on n vertices with nnz weights and m labels of c columns.
 
     family : of ridge in graph kernels; None for a learner that solves one system. sized : whether class sizes are
     known. min_columns : a lower bound of the vertices with columns. again : whether the kernels of the same labeled
-    points are there. The caller holds three copies of the weights, to
-    find components, and the kernels of a family at labeled and sampled points.
+    points are there. The caller holds three copies of the weights, to find components, and the kernels of a family at
+    labeled and sampled points: as tasks wrote them while they are put together, then with six arrays of a kernel.
     """
     caller, solved = caller_bytes(n, nnz) + 32 * n * c, solve_cost(n, nnz, c, guess=guess)
     cut = cut_cost(n, nnz, max(c, 2)) if sized else cost_of(0, 0, 0, 0)
@@ -55,9 +62,8 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
                                n_ridges([family]), max(power for _, power, _ in family.kernels), guess=guess,
                                again=again)
-    matrices = members_bytes(m, kernels)  # four copies while they are concatenated
-    peak = max(caller + max(4 * matrices, 2 * matrices + 48 * m * (m + sampled)), functions.peak,
-               cut.peak)
+    matrices, written = members_bytes(m, kernels), written_bytes(m, [family])
+    peak = max(caller + matrices + max(written, 48 * m * (m + sampled)), functions.peak, cut.peak)
     return cost_of(functions.tasks + cut.tasks, functions.read + cut.read, 9 * n * c, peak,
                    max(matrices, functions.smallest_peak, cut.smallest_peak), functions.seconds + cut.seconds)
 
@@ -66,7 +72,7 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
                   budget: int, guess: bool) -> Cost:
     """Return the cost of held-out values of m labeled points, by ridge in families and by `systems` systems.
 
-    The caller holds the columns of all kernels, four copies while they are concatenated, and an eigendecomposition. A
+    The caller holds the columns of all kernels, also as tasks wrote them, and an eigendecomposition. A
     system has the columns of all folds or one for each label, whichever are fewer, in blocks of `columns_at_once`.
     """
     caller, costs = 40 * nnz + 60 * n, list[Cost]()
@@ -75,7 +81,8 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         sampled, matrices = min(n, m + SAMPLE), members_bytes(m, len(kernels))
         functions = functions_cost(n, nnz, min(m, n), sampled, len(kernels), c, families[0].functions,
                                    n_ridges(families), max(power for _, power, _ in kernels), guess=guess)
-        peak = max(functions.peak, caller + max(4 * matrices, 2 * matrices + 72 * m * (m + sampled)))
+        written = written_bytes(m, families)
+        peak = max(functions.peak, caller + matrices + max(written, 72 * m * (m + sampled)))
         costs.append(cost_of(functions.tasks, functions.read, 0, peak, max(matrices, functions.smallest_peak),
                              functions.seconds))
     # With fewer columns of folds than labels, folds may be fitted one after the other.

@@ -244,8 +244,10 @@ class Plan:
             notes.append(f"<: an upper bound, until a stage has found it: {', '.join(sorted(estimated - guesses))}")
         if guesses:
             notes.append(f"~: a guess, which may be too low, until a stage has found it: {', '.join(sorted(guesses))}")
-        if any(stage["bound"] == "lower" for stage in stages):
-            notes.append(">: a lower bound, since the upper one does not fit the memory budget or a worker")
+        lower = [stage["name"] for stage in stages if stage["bound"] == "lower"]
+        if lower:
+            notes.append(">: a lower bound, since the upper one does not fit the memory budget or a worker; a run "
+                         f"stops before {' or '.join(lower)} if what the stages before find does not fit")
         return [*notes, *(f"refused: {item.refused}" for item in self.refused)]
 
     def __repr__(self) -> str:
