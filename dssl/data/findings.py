@@ -31,6 +31,10 @@ FEWEST_APART = 10  # rows in which a column is at neither end of its range; with
 MAX_DISTANCE = 1e-3  # between the directions of two centered columns: a correlation above 1 - 1e-6
 DETERMINED = 1e-6  # the share of a target's variance that a column does not explain
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
+ROWS_OF_GROUP = 2  # in the mean, from which codes may name groups of rows
+GROUPS = ("; if they name groups of rows, such as patients, rows of the same group are among the labels and the test "
+          "points, and errors are too low for new groups: compare what `dssl predict` says of a file of other groups "
+          "with their labels")
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that identifies a row
 EXCLUDED: dict[str, tuple[str, str]] = {  # by finding: the plural of what is left out, and how to learn from it
@@ -116,7 +120,9 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
-            finding = ("codes", f"{count} {said}, each a single word") if words else ("free text", f"{count} {said}")
+            grouped = GROUPS if n >= ROWS_OF_GROUP * len(levels[j]) else ""
+            finding = ("codes", f"{count} {said}, each a single word{grouped}") if words else (
+                "free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
         if finding is None and j in duplicates:
             original, exact = duplicates[j]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..base.digest import JsonObject
+from ..base.digest import JsonObject, is_real
 from ..base.errors import DataError, require
 from ..base.units import size_of
 from ..data.dataset import Dataset
@@ -61,13 +61,14 @@ class PointReader(GroupedParams):
         """
         X = as_pandas(X)
         if not reset:
-            X = in_order(X, getattr(self, "feature_names_in_", ()))
+            X = in_order(X, getattr(self, "feature_names_in_", getattr(self, "_column_numbers", ())))
         header = header_of(X)
         if header is not None:  # names are compared before anything is computed
             twice = [*dict.fromkeys(header.columns[header.columns.duplicated()])]
             require(not twice, f"X has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
                     why="columns of new points are found by their names", fix="rename them, or pass X.to_numpy()")
             validate_data(self, header, reset=reset, skip_check_array=True)
+        self._compare_numbers([] if header is None else [*header.columns], reset=reset)
         rows = rows_of(X, execution, type(self).__name__)
         if header is None:
             validate_data(self, np.empty((0, *rows.shape[1:])), reset=reset, skip_check_array=True)
@@ -75,6 +76,18 @@ class PointReader(GroupedParams):
             warn_out_of_range(self.scaling_.seen, rows, InProcess(memory_budget=execution.memory_budget),
                               self._column_names or None)
         return execution.share_rows(rows)
+
+    def _compare_numbers(self, columns: list[object], *, reset: bool) -> None:
+        """Keep the names of the columns of the fit where they are numbers, or compare those of new points with them."""
+        numbers = columns if all(is_real(name) for name in columns) else []
+        if reset:
+            self._column_numbers = numbers
+            return
+        other = next((pair for pair in zip(numbers, getattr(self, "_column_numbers", []), strict=False)
+                      if pair[0] != pair[1]), None)
+        require(other is None, "" if other is None else f"X has a column {other[0]} where the points of the fit had "
+                f"{other[1]}", error=DataError, why="columns of new points are found by their names, also by numbers",
+                fix="pass the columns of the fit, or X.to_numpy() with the columns in their order")
 
     def _scaling_of(self, X: PointsLike, rows: Rows, execution: Execution, graph: GraphLike | None = None) -> Scaling:
         """Return the scaling of all points of a fit: that of the features of which a graph was made, or of their own.

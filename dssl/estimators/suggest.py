@@ -104,7 +104,7 @@ def suggest_labels(X: PointsLike, y: LabelsLike | None = None, *, count: int = 1
             fix="pass model.estimators_[0] and y[:, 0] for the first tag, or leave model out")
     params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
-    X = in_order(as_pandas(X), getattr(model, "feature_names_in_", ()))
+    X = in_order(as_pandas(X), getattr(model, "feature_names_in_", getattr(model, "_column_numbers", ())))
     rows = rows_of(X, execution, "suggest_labels")
     known = getattr(model, "scaling_", None) or getattr(graph, "scaling", None)
     params_of_scale = graph.scaling("auto") if isinstance(graph, KNNGraph) else ScalingParams()

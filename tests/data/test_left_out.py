@@ -70,6 +70,15 @@ def test_codes_of_which_one_comes_twice_late_are_no_free_text(tmp_path, ending):
     assert data["key"]["why"].endswith("each a single word")
 
 
+def test_codes_of_several_rows_each_may_name_groups(tmp_path):
+    table = frame(n=1500)
+    table["key"] = [f"k{number // 3}" for number in range(1500)]
+    table.to_csv(tmp_path / "points.csv", index=False)
+    data = {record["name"]: record for record in open_dataset(tmp_path / "points.csv").attributes["survey"]}
+    assert (data["key"]["finding"], data["key"]["used"]) == ("codes", False)
+    assert "500 different texts in 1,500 cells, each a single word; if they name groups of rows" in data["key"]["why"]
+
+
 def test_identifiers_beside_categories_and_missing_cells(tmp_path):
     table = frame().assign(color=["red", "blue", None] * (N // 3))
     table.loc[5, "id"] = None

@@ -311,6 +311,19 @@ def test_names_of_columns_are_those_of_fit():
     assert not hasattr(estimator, "feature_names_in_")
 
 
+def test_numbers_that_name_columns_are_those_of_fit():
+    X, y, new = blobs(n_features=3)
+    numbered = pd.DataFrame(new)
+    estimator = LapSVC(**SMALL).fit(pd.DataFrame(X), y)
+    expected = estimator.predict(new)
+    for given in (numbered, numbered[[2, 0, 1]], dd.from_pandas(numbered[[1, 0, 2]], npartitions=2)):
+        assert_array_equal(estimator.predict(given), expected)
+    with pytest.raises(DataError, match="X has a column 1 where the points of the fit had 0"):
+        estimator.predict(numbered.rename(columns=lambda number: number + 1))
+    estimator.fit(X, y)
+    assert (estimator.decision_function(numbered[[2, 0, 1]]) != estimator.decision_function(new)).any()
+
+
 def test_columns_of_one_name_are_an_error_that_says_what_to_do():
     X = pd.DataFrame(np.arange(24.0).reshape(8, 3), columns=["a", "b", "a"])
     with pytest.raises(DataError, match=r"(?s)several columns named 'a'.*X.to_numpy\(\)"):

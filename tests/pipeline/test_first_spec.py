@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, make_blobs
 
-from dssl.base.errors import DataError
+from dssl.base.errors import DataError, SpecError
 from dssl.cli.init.first_look import Labels, Look, joined_labels, labels_in
 from dssl.cli.init.first_spec import first_spec
 from dssl.cli.init.first_target import NO_TARGETS, likely_target
@@ -358,6 +358,17 @@ def test_what_marks_rows_without_a_label(here, labels, unlabeled):
         "t.csv", index=False)
     assert init("t.csv").exit_code == 0
     assert load_spec("t.yaml").data.unlabeled == unlabeled
+
+
+def test_several_labels_that_may_stand_for_none_are_told(here):
+    pd.DataFrame({"a": np.arange(60.0) % 7, "label": ["yes", "no", "unknown", "-"] * 15}).to_csv("t.csv", index=False)
+    done = init("t.csv", "--json")
+    said = "-: 15 rows, unknown: 15 rows; if they stand for no label, data.read.missing: ['-', unknown] marks them"
+    assert said in " ".join(json.loads(done.stdout)["chosen"])
+    assert "# -: 15 rows, unknown: 15 rows" in (here / "t.yaml").read_text()
+    assert load_spec("t.yaml").data.unlabeled is None
+    with pytest.raises(SpecError, match=r"several texts of a table that mark empty cells are data\.read\.missing"):
+        load_spec("t.yaml", ['data.unlabeled=[unknown, "-"]'])
 
 
 def arrays(here, y, X=None):
