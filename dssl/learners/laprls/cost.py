@@ -144,7 +144,7 @@ class SystemSizes:
 def systems_seconds(of: SystemSizes, method: str, halo: float) -> float:
     """Return the estimated seconds of systems of landmarks, for one kernel on one core."""
     v, s, systems, d = of.v, of.s, of.pairs + of.held_out_systems, of.row_bytes / 4
-    beside = halo / 2 if method == "nystrom-direct" and of.params.precision == "float64" else halo
+    beside = halo / 2 if method == "nystrom-direct" and of.params.dtype == "float64" else halo
     kernel = kernel_seconds(v * (1 + beside) * s, d) + WHITEN_FLOPS * s**3 / FLOP_RATE
     steps = NEWTON_STEPS if of.smooth else 1
     solved = systems * steps * gram_seconds(s / 6 + of.m * of.smooth, s)

@@ -37,13 +37,14 @@ from ..losses import SQUARES, SmoothLoss
 from ..target.target import Target
 from .dense import DenseTask
 from .gram import GramSystem
-from .params import LabelLines, SystemParams
+from .params import FLOAT32_POINTS, LabelLines, SystemParams
 from .penalties import PENALTIES, Penalties, Penalty, PenaltyScale, require_penalties, with_folds
 from .smooth import SmoothSolver, smooth_solver
 from .solve import DenseSolver, StoredGramSolver, SystemSolver, least_squares_solver
 from .system import BlockedPoints, assemble, block_budget
 
 DENSE = ("pcg", "cg", "direct")  # solvers on all points
+FLOAT32_GAMMA = 1e-6  # of "auto", below which the rounding of kernel blocks may be seen in a function
 WITHOUT_LANDMARKS = ("cg", "direct")  # of these
 
 
@@ -82,6 +83,15 @@ class LapRLSParams:
         require(self.loss != SQUARES or "influence" not in self.system.held_out,
                 f"held_out={self.system.held_out!r} with the squared loss", why="its closed form is exact, and as fast",
                 fix='use held_out "auto" or "closed_form"')
+
+    def of_points(self, n: int) -> "LapRLSParams":
+        """Return the same with the precision for n distinct points, see `SystemParams.precision`."""
+        if self.system.precision != "auto":
+            return self
+        is_coarse = self.system.whitening == "auto" and all(
+            isinstance(gamma, str) or gamma >= FLOAT32_GAMMA for gamma in self.gamma_A)
+        coarse = is_coarse and n >= FLOAT32_POINTS and self.system.solver not in DENSE
+        return replace(self, system=replace(self.system, precision="float32" if coarse else "float64"))
 
     def max_landmarks(self, n: int, row_bytes: int) -> int:
         """Return the number of landmarks of n points that the budget allows, with blocks beside them."""
@@ -146,8 +156,9 @@ class LapRLSProblem:
         multiplicity = execution.share_rows(ArrayRows(points.multiplicity)) if points.joined else None
         weight = np.ones(len(target.labeled)) if weight is None else weight
         lines = LabelLines.of(points.vertex[target.labeled], weight, target.columns(), folds)
-        return cls(distinct_rows(rows, points, execution), target, lines, None if graph is None else graph.stored,
-                   params, len(rows), multiplicity, graph.order if graph is not None else None, folds, tuple(names))
+        distinct = distinct_rows(rows, points, execution)
+        return cls(distinct, target, lines, None if graph is None else graph.stored, params.of_points(len(distinct)),
+                   len(rows), multiplicity, graph.order if graph is not None else None, folds, tuple(names))
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
         lines = self.lines
@@ -337,6 +348,7 @@ def _solver(problem: LapRLSProblem, kernel: Kernel, landmarks: Landmarks | None,
     blocks = system.blocks
     evidence |= {
         "landmarks": {"count": system.s, **landmarks.attributes},
+        "precision": params.system.dtype,
         "whitening": None if system.whitening is None else {"cutoff": params.system.cutoff, **system.whitening},
         "blocks": {"count": len(blocks.ranges), "rows": blocks.block_rows, "halo": blocks.halo}}
     if params.loss != SQUARES:

@@ -234,10 +234,10 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
     whitened, Z = execution.scratch(), point_arrays("Z", points)
     receipt, = execution.map([WhitenTask(kernel, execution.share(**Z), params.cutoff)], whitened)
     arrays = whitened.read(0)
-    features = LandmarkMap(kernel, points, arrays.get("T"), params.precision)
+    features = LandmarkMap(kernel, points, arrays.get("T"), params.dtype)
     T = {} if features.T is None else {"T": features.T}
     problem = BlockedProblem(kernel, moved, execution.share(**Z, **T), shared, blocks, lines.n_folds,
-                         params.precision, uuid.uuid4().hex, known[key].halos)
+                         params.dtype, uuid.uuid4().hex, known[key].halos)
     landmark_positions = None if landmarks.rows is None or graph is None else blocks.positions.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
     return NystromSystem(arrays["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, permutation,

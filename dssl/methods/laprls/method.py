@@ -96,12 +96,13 @@ def _n_folds(f: PlanInputs, p: PenaltyParams) -> int:
 def _systems(f: PlanInputs, p: PenaltyParams) -> SystemSizes:
     """Return what the costs of the systems follow from."""
     params, tried = p.laprls, _tried(f, p)
+    system = params.of_points(f.distinct_points.lower).system  # of fewer points float64, which takes more memory
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
     return SystemSizes(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes,
                        columns=columns, folds=_n_folds(f, p) + 1, pairs=len(tried) + params.n_pairs,
                        held_out_systems=_n_held_out_systems(f, p), kernels=len(p.numbers), written=written,
-                       params=params.system, budget=f.budget, smooth=params.loss != SQUARES,
+                       params=system, budget=f.budget, smooth=params.loss != SQUARES,
                        ratios=len(by_ratio(tried)),
                        repetitions=p.cv.repetitions if isinstance(p.cv, FoldParams) else 1)
 

@@ -10,7 +10,7 @@ from ...base.errors import DsslError, SpecError, explain, raised, require
 from ...base.units import MEMORY_BUDGET
 from ...graph.regularizer import LaplacianKind
 from ...kernels.landmarks import LandmarkParams
-from ...learners.laprls.params import HeldOut, HeldOutPoints, Preconditioner, Solver, SystemParams
+from ...learners.laprls.params import HeldOut, HeldOutPoints, Precision, Preconditioner, Solver, SystemParams
 from ...learners.laprls.penalties import CHOSEN, Penalty, bandwidth_candidates, penalty_candidates, require_penalties
 from ...learners.laprls.problem import WITHOUT_LANDMARKS, LapRLSParams
 from ...learners.losses import SQUARES, HuberHinge, LossName, SmoothLoss, SquaredHinge, smooth_loss
@@ -64,9 +64,9 @@ class LapRLSModel(ClassModel):
     whitening : float, "auto" or None
         The share of the largest eigenvalue of the landmarks' kernel below which
         eigenvalues are dropped; null drops none.
-    precision : "float64" or "float32"
+    precision : "auto", "float64" or "float32"
         The precision of kernel blocks, whose products are added in float64 either
-        way.
+        way; "auto" is float32 from 10,000 distinct points on, see `SystemParams`.
     tol : float
         The residual, relative to the right-hand side, at which a column ends.
     max_iter : int
@@ -86,7 +86,7 @@ class LapRLSModel(ClassModel):
     solver: Solver = SystemParams.solver
     preconditioner: Preconditioner = SystemParams.preconditioner
     whitening: float | Literal["auto"] | None = SystemParams.whitening
-    precision: Literal["float64", "float32"] = SystemParams.precision
+    precision: Precision = SystemParams.precision
     tol: float = SystemParams.tol
     max_iter: int = SystemParams.max_iter
     fit_intercept: bool = LapRLSParams.fit_intercept

@@ -94,9 +94,10 @@ class PenaltyParams:
         lines = LabelLines.of(vertices.vertex_of(target.labeled),
                               np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())
         has_graph = context.has_graph and (laprls.uses_graph or laprls.system.solver in DENSE)
+        rows = vertices.distinct(context.points("train"))
         problem = LapRLSProblem(
-            vertices.distinct(context.points("train")), target, lines, context.weights() if has_graph else None, laprls,
-            vertices.n, vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
+            rows, target, lines, context.weights() if has_graph else None, laprls.of_points(len(rows)), vertices.n,
+            vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
             block_parts=None if context.fit else blocks_in(context))
         asked = isinstance(self.cv, GivenFolds)
         return problem.with_folds(self.repetitions(target)[0]) if asked or problem.has_choice or len(

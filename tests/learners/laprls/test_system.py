@@ -12,6 +12,7 @@ from dssl.learners.laprls.closed_form import label_features
 from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines, SystemParams
 from dssl.learners.laprls.penalties import Penalties
+from dssl.learners.laprls.problem import LapRLSParams
 from dssl.learners.laprls.products import block_bytes
 from dssl.learners.laprls.system import MIN_BLOCK_ROWS, block_vertices
 
@@ -34,7 +35,17 @@ def test_the_cutoff_follows_the_precision():
     assert [SystemParams(precision=p).cutoff for p in ("float64", "float32")] == [1e-10, 1e-6]
     assert SystemParams(whitening=1e-4).cutoff == 1e-4
     assert SystemParams(whitening=None).cutoff is None
-    assert [SystemParams(precision=p).itemsize for p in ("float64", "float32")] == [8, 4]
+    assert [SystemParams(precision=p).itemsize for p in ("float64", "float32", "auto")] == [8, 4, 8]
+
+
+@pytest.mark.parametrize(("changes", "gamma_A", "n", "precision"), [
+    ({}, ("auto", 1e-6), 10_000, "float32"), ({}, ("auto",), 9_999, "float64"), ({}, (1e-7, 1.0), 10_000, "float64"),
+    ({"whitening": 1e-8}, ("auto",), 10_000, "float64"), ({"whitening": None}, ("auto",), 10_000, "float64"),
+    ({"solver": "pcg"}, ("auto",), 10_000, "float64"), ({"precision": "float32"}, (1e-9,), 5, "float32"),
+    ({"precision": "float64"}, ("auto",), 10_000, "float64")])
+def test_the_precision_follows_points_and_penalties(changes, gamma_A, n, precision):
+    params = LapRLSParams(gamma_A=gamma_A, system=SystemParams(**changes)).of_points(n)
+    assert params.system.precision == params.system.dtype == precision
 
 
 def test_label_lines_know_which_folds_are_held():
