@@ -120,7 +120,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
-            grouped = GROUPS if n >= ROWS_OF_GROUP * len(levels[j]) else ""
+            grouped = GROUPS if ROWS_OF_GROUP * len(texts) <= n and len(levels[j]) <= MAX_LEVELS else ""
             finding = ("codes", f"{count} {said}, each a single word{grouped}") if words else (
                 "free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)

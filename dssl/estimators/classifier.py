@@ -31,7 +31,8 @@ from .arguments import GraphLike, LabelsLike, Learnable, NumbersLike, PointsLike
 from .base import PointEstimator
 from .targets import classes_of, prior_of, require_classes, require_per_class, tags_of
 
-OF_ALL = ("scaling_", "n_features_in_", "feature_names_in_", "_fit_X")  # what the fits of all tags share
+# What the fits of all tags share.
+OF_ALL = ("scaling_", "n_features_in_", "feature_names_in_", "_fit_columns", "_fit_X")
 
 
 class PointClassifier(ClassifierMixin, PointEstimator):

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data.scaling.scaling import ScalingKind
-from ..graph.functions import FunctionParams
 from ..graph.knn_graph import KNNGraph
+from ..graph.solved_functions import FunctionParams
 from ..learners.on_graph.graph_ridge import GraphRidgeParams
 from ..methods.graph.learner import GraphLearner
 from ..solvers.solver_params import SolverParams

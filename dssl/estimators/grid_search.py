@@ -273,7 +273,7 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
         if self.refit:
             self.best_estimator_ = best.fit(X, y, sample_weight, graph=graph)
             self.evidence_ = {**self.best_estimator_.evidence_, **self.evidence_}
-            for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            for name in ("classes_", "n_features_in_", "feature_names_in_", "_fit_columns"):
                 if hasattr(self.best_estimator_, name):
                     setattr(self, name, getattr(self.best_estimator_, name))
         return self

@@ -1,5 +1,6 @@
 """What reads points of any input, and predicts them by its model."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base.digest import JsonObject, is_real
-from ..base.errors import DataError, require
+from ..base.errors import DataError, explain, require
 from ..base.units import size_of
 from ..data.dataset import Dataset
 from ..data.findings import warn_identifiers
@@ -28,6 +29,12 @@ from ..learners.model import Model
 from ..storage.blocks import ArrayRows, Rows
 from .arguments import GraphLike, GroupedParams, PointsLike
 from .predict_to import predict_to_zarr
+
+
+def fitted_columns(model: object) -> Sequence[object]:
+    """Return the names of the columns of a model's fit, texts or numbers; none where they had no names."""
+    names: Sequence[object] = getattr(model, "_fit_columns", ())
+    return names
 
 
 class PointReader(GroupedParams):
@@ -61,7 +68,7 @@ class PointReader(GroupedParams):
         """
         X = as_pandas(X)
         if not reset:
-            X = in_order(X, getattr(self, "feature_names_in_", getattr(self, "_column_numbers", ())))
+            X = in_order(X, fitted_columns(self))
         header = header_of(X)
         if header is not None:  # names are compared before anything is computed
             twice = [*dict.fromkeys(header.columns[header.columns.duplicated()])]
@@ -78,16 +85,16 @@ class PointReader(GroupedParams):
         return execution.share_rows(rows)
 
     def _compare_numbers(self, columns: list[object], *, reset: bool) -> None:
-        """Keep the names of the columns of the fit where they are numbers, or compare those of new points with them."""
-        numbers = columns if all(is_real(name) for name in columns) else []
+        """Keep the names of the columns of the fit, or compare numbers that are names with those of new points."""
         if reset:
-            self._column_numbers = numbers
+            self._fit_columns = columns
             return
-        other = next((pair for pair in zip(numbers, getattr(self, "_column_numbers", []), strict=False)
-                      if pair[0] != pair[1]), None)
-        require(other is None, "" if other is None else f"X has a column {other[0]} where the points of the fit had "
-                f"{other[1]}", error=DataError, why="columns of new points are found by their names, also by numbers",
-                fix="pass the columns of the fit, or X.to_numpy() with the columns in their order")
+        for new, known in zip(columns, fitted_columns(self), strict=False):
+            if is_real(new) and is_real(known) and new != known and new == new:
+                raise DataError(explain(
+                    f"X has a column {new} where the points of the fit had {known}",
+                    why="columns of new points are found by their names, also by numbers",
+                    fix="pass the columns of the fit, or X.to_numpy() with the columns in their order"))
 
     def _scaling_of(self, X: PointsLike, rows: Rows, execution: Execution, graph: GraphLike | None = None) -> Scaling:
         """Return the scaling of all points of a fit: that of the features of which a graph was made, or of their own.

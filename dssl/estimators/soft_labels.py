@@ -18,6 +18,7 @@ from ..storage.blocks import Rows
 from .arguments import GraphLike, LabelsLike, Learnable, NumbersLike, OtherModel, PointsLike
 from .classifier import CalibratedClassifier
 from .method import MethodEstimator
+from .points import fitted_columns
 
 
 def names_of(table: object, axis: str) -> list[Any] | None:
@@ -145,7 +146,7 @@ class SoftLabelsEstimator(MethodEstimator):
             return values if names is None else self._in_order(values, names)
         if self.class_embeddings is None:
             return None
-        table = in_order(self._embeddings(), getattr(self, "feature_names_in_", ()))
+        table = in_order(self._embeddings(), fitted_columns(self))
         embeddings = require_embeddings(table, rows.shape[1])
         vectors = np.asarray(self.scaling_.transform(embeddings), np.float64)
         assert isinstance(target, Classes)

@@ -19,6 +19,7 @@ from ..learners.tags import TagModel, is_indicator
 from ..selection.suggest import Criterion, Suggestion, SuggestParams, suggest
 from ..storage.blocks import Rows
 from .arguments import GraphLike, LabelsLike, PointsLike
+from .points import fitted_columns
 from .targets import classes_of, quantities_of, tags_of
 
 
@@ -104,7 +105,7 @@ def suggest_labels(X: PointsLike, y: LabelsLike | None = None, *, count: int = 1
             fix="pass model.estimators_[0] and y[:, 0] for the first tag, or leave model out")
     params = params or SuggestParams(count=count, criterion=criterion, random_state=random_state)
     execution = current_execution(None if memory_budget is None else size_of(memory_budget))
-    X = in_order(as_pandas(X), getattr(model, "feature_names_in_", getattr(model, "_column_numbers", ())))
+    X = in_order(as_pandas(X), fitted_columns(model))
     rows = rows_of(X, execution, "suggest_labels")
     known = getattr(model, "scaling_", None) or getattr(graph, "scaling", None)
     params_of_scale = graph.scaling("auto") if isinstance(graph, KNNGraph) else ScalingParams()

@@ -121,13 +121,15 @@ def system_cost(n: int, nnz: int, n_columns: int, solvers: Collection[type[Solve
                    FORMED_SECONDS * nnz + n * max(solver.prepare_seconds for solver in solvers))
 
 
-def solve_cost(n: int, nnz: int, c: int, *, guess: bool) -> Cost:
+def solve_cost(n: int, nnz: int, c: int, *, guess: bool, prepared_for: int | None = None) -> Cost:
     """Return the cost of a task that prepares a system of n vertices and nnz weights, and solves c columns.
 
-    The weights, the prepared system, and eight arrays (n, c).
+    The weights, the prepared system, and eight arrays (n, c). prepared_for : the columns that it is prepared for, where
+    these are others.
     """
-    solvers = possible_solvers(n, guess=guess, n_columns=c)
-    prepared = system_cost(n, nnz, c, solvers, guess=guess)
+    columns = prepared_for or c
+    solvers = possible_solvers(n, guess=guess, n_columns=columns)
+    prepared = system_cost(n, nnz, columns, solvers, guess=guess)
     solving = max(solver.opened_bytes(n, nnz, guess=guess) + solver.solve_bytes(n, c, c) for solver in solvers)
     peak = prepared.peak + 16 * nnz + solving + 64 * n * c
     return cost_of(1, prepared.read, 8 * n * c, peak, prepared.smallest_peak, prepared.seconds + solve_seconds(nnz, c))

@@ -10,9 +10,9 @@ from ..execution.tasks import Execution
 from ..solvers.eigen import EigenMethod, lowest_eigenpairs
 from ..solvers.warm_start import extended
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
-from .functions import laplacian_of
 from .graph import Graph, require_graph
 from .regularizer import LaplacianKind, require_laplacian
+from .solved_functions import laplacian_of
 
 
 @dataclass(frozen=True, kw_only=True)

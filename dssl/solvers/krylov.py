@@ -56,10 +56,6 @@ class Krylov(FieldArrays):
     converged: np.ndarray
 
     @property
-    def T(self) -> BlockTridiagonal:
-        return BlockTridiagonal(self.alpha, self.beta)
-
-    @property
     def steps(self) -> int:
         return len(self.alpha)
 

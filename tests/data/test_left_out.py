@@ -79,6 +79,15 @@ def test_codes_of_several_rows_each_may_name_groups(tmp_path):
     assert "500 different texts in 1,500 cells, each a single word; if they name groups of rows" in data["key"]["why"]
 
 
+@pytest.mark.parametrize("n", [600, 3000])  # fewer codes than are counted, and more
+def test_codes_of_hardly_two_rows_each_name_no_groups(tmp_path, n):
+    codes = np.repeat(np.arange(n), np.resize([1, 2], n))[:n]
+    frame(n=n).assign(key=[f"k{code}" for code in codes]).to_csv(tmp_path / "points.csv", index=False)
+    data = {record["name"]: record for record in open_dataset(tmp_path / "points.csv").attributes["survey"]}
+    assert data["key"]["finding"] == "codes"
+    assert data["key"]["why"].endswith("each a single word")
+
+
 def test_identifiers_beside_categories_and_missing_cells(tmp_path):
     table = frame().assign(color=["red", "blue", None] * (N // 3))
     table.loc[5, "id"] = None

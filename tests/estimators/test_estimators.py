@@ -34,6 +34,7 @@ from dssl import (
     GridSearch,
     KNNGraph,
     LapKernelRidge,
+    LaplaceLearning,
     LaplaceLearningRegressor,
     LapRLSClassifier,
     LapRLSRegressor,
@@ -322,6 +323,19 @@ def test_numbers_that_name_columns_are_those_of_fit():
         estimator.predict(numbered.rename(columns=lambda number: number + 1))
     estimator.fit(X, y)
     assert (estimator.decision_function(numbered[[2, 0, 1]]) != estimator.decision_function(new)).any()
+    named = numbered.set_axis([1.0, 2.0, np.nan], axis=1)
+    assert_array_equal(estimator.fit(named, y[:len(new)]).predict(named), estimator.predict(new))
+
+
+def test_numbers_that_name_columns_are_those_of_fit_for_single_tags_and_for_vectors_of_classes():
+    X, y, _ = blobs(n_features=3)
+    numbered = pd.DataFrame(X)
+    tags = LaplaceLearning().fit(numbered, np.stack([y, np.where(y >= 0, y > 0, -1)], axis=1).clip(-1, 1))
+    assert_array_equal(tags.estimators_[0].predict(numbered[[2, 0, 1]]), tags.estimators_[0].predict(numbered))
+    vectors = pd.DataFrame([X[y == code].mean(axis=0) for code in (0, 1)])
+    fits = [LaplaceLearning(class_embeddings=of_classes).fit(numbered, y)
+            for of_classes in (vectors, vectors[[1, 2, 0]])]
+    assert_array_equal(fits[0].predict_proba(numbered), fits[1].predict_proba(numbered))
 
 
 def test_columns_of_one_name_are_an_error_that_says_what_to_do():

@@ -35,8 +35,9 @@ from dssl.graph import functions as functions_module
 from dssl.graph.components import find_components
 from dssl.graph.energy.blocks import StoredGraph
 from dssl.graph.energy.permuted_blocks import energy_blocks
-from dssl.graph.functions import FunctionParams, graph_functions
+from dssl.graph.functions import graph_functions
 from dssl.graph.health import stored_health, unreachable_points
+from dssl.graph.solved_functions import FunctionParams
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.graph.vertices import VertexRows, find_vertex_rows
 from dssl.graph.weights.build import weigh, weights

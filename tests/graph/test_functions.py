@@ -11,7 +11,8 @@ from dssl import KNNGraph
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import functions as module
-from dssl.graph.functions import FunctionParams, graph_functions, laplacian_of
+from dssl.graph.functions import graph_functions
+from dssl.graph.solved_functions import FunctionParams, laplacian_of
 from dssl.solvers.block_tridiagonal import Functions
 from dssl.solvers.chebyshev import chebyshev_sum
 from dssl.solvers.krylov import krylov_bytes
@@ -87,6 +88,19 @@ def test_blocks_of_isolated_vertices_take_no_step(columns):
     assert "solved" not in found.attributes
     coef = np.ones((len(FUNCTIONS), len(columns), 2))
     assert_allclose(found.combined(coef), np.einsum("mij,mjc->ic", expected, coef), rtol=1e-5, atol=1e-2)
+
+
+def test_a_column_in_the_null_space_alone_needs_no_solver():
+    W = np.diag(np.ones(29), 1) + np.diag(np.ones(29), -1)
+    W[5] = W[:, 5] = 0
+    made = graph_of_weights(W)
+    found = graph_functions(made, np.array([3, 5]), np.array([3, 5]), FUNCTIONS, FunctionParams(tol=1e-3),
+                            InProcess(1), factored=False)
+    coef = np.zeros((len(FUNCTIONS), 2, 2))
+    coef[:, 0, 0] = coef[:, 1, 1] = 1
+    expected = np.einsum("mij,mjc->ic", exact(made, "normalized")[:, :, [3, 5]], coef)
+    assert_allclose(found.combined(coef), expected, rtol=1e-5, atol=1e-2)
+    assert "solves" not in vars(found.combined)
 
 
 def test_solvers_take_over_where_the_process_does_not_converge():

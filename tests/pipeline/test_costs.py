@@ -187,7 +187,7 @@ def test_more_landmarks_take_more_and_too_many_do_not_fit():
     few, many = (laprls_planned(landmarks={"n_landmarks": count}).cost("models") for count in (1000, 3000))
     assert many.peak > few.peak
     assert many.written > few.written
-    plan_of = laprls_planned(landmarks={"n_landmarks": 40_000})
+    plan_of = laprls_planned(landmarks={"n_landmarks": 40_000}, precision="float64")
     with pytest.raises(BudgetError, match="fewer landmarks"):
         plan_of.cost("models")
     assert laprls_planned(landmarks={"n_landmarks": 6000}).cost("models").smallest_peak > 1 << 30

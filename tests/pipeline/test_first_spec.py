@@ -360,10 +360,10 @@ def test_what_marks_rows_without_a_label(here, labels, unlabeled):
     assert load_spec("t.yaml").data.unlabeled == unlabeled
 
 
-def test_several_labels_that_may_stand_for_none_are_told(here):
+def test_several_labels_that_may_stand_for_none_are_named(here):
     pd.DataFrame({"a": np.arange(60.0) % 7, "label": ["yes", "no", "unknown", "-"] * 15}).to_csv("t.csv", index=False)
     done = init("t.csv", "--json")
-    said = "-: 15 rows, unknown: 15 rows; if they stand for no label, data.read.missing: ['-', unknown] marks them"
+    said = "-: 15 rows, unknown: 15 rows; if they stand for no label, add ['-', unknown] to data.read.missing"
     assert said in " ".join(json.loads(done.stdout)["chosen"])
     assert "# -: 15 rows, unknown: 15 rows" in (here / "t.yaml").read_text()
     assert load_spec("t.yaml").data.unlabeled is None

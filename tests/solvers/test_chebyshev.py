@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.graph.laplacian import Laplacian
-from dssl.solvers.block_tridiagonal import Functions
+from dssl.solvers.block_tridiagonal import BlockTridiagonal, Functions
 from dssl.solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
 from dssl.solvers.krylov import krylov, null_part
 from dssl.solvers.lanczos import SingularMatrix
@@ -24,7 +24,8 @@ TOLERANCE = 1e-2
 def prepared(L, columns, coef, max_steps=400):
     """Return the matrix, and coefficients with an interval for a combination."""
     A = SingularMatrix.of(L.matrix(), L.vector)
-    T = krylov(A, A.place[columns], A.place[columns], FUNCTIONS, TOLERANCE, max_steps).T
+    process = krylov(A, A.place[columns], A.place[columns], FUNCTIONS, TOLERANCE, max_steps)
+    T = BlockTridiagonal(process.alpha, process.beta)
     high = largest_eigenvalue_bound(A, 0)
     return A, chebyshev_coefficients(T, T.combined(FUNCTIONS, coef), high), high
 
@@ -80,7 +81,8 @@ def test_isolated_vertices_have_their_null_part_alone():
 def test_polynomials_of_a_high_degree_have_a_large_rounding_error():
     L, coef = laplacian(200), np.ones((len(FUNCTIONS), 1, 1))
     A = SingularMatrix.of(L.matrix(), L.vector)
-    T = krylov(A, np.array([0]), np.array([0]), FUNCTIONS, 1e-12, 150).T
+    process = krylov(A, np.array([0]), np.array([0]), FUNCTIONS, 1e-12, 150)
+    T = BlockTridiagonal(process.alpha, process.beta)
     few, many = (rounding(chebyshev_coefficients(part, part.combined(FUNCTIONS, coef), 2.0))
                  for part in (T.first(12), T))
     assert many[0] > 1e3 * few[0]

@@ -33,7 +33,7 @@ def exact(L, functions, columns):
 
 
 def combined(A, process, functions, coef):
-    weights = process.T.combined(functions, coef)
+    weights = BlockTridiagonal(process.alpha, process.beta).combined(functions, coef)
     off_null = sum((Q @ weight for weight, (Q, _, _) in zip(weights, basis(A, process.columns), strict=False)), 0)
     return off_null + null_part(A, process.columns, functions, coef)
 
@@ -265,7 +265,7 @@ def test_isolated_vertices_alone_take_no_step():
     assert found.steps == 0
     assert found.converged.all()
     assert_allclose(found.values, exact(L, FUNCTIONS, [0]), rtol=1e-5)
-    values = dict(found.T.functions(FUNCTIONS))
+    values = dict(BlockTridiagonal(found.alpha, found.beta).functions(FUNCTIONS))
     assert [value.shape for value in values.values()] == [(0, 1, 1)] * len(FUNCTIONS)
     coef = np.ones((len(FUNCTIONS), 1, 2))
     assert_allclose(combined(A, found, FUNCTIONS, coef)[A.place, 1], exact(L, FUNCTIONS, [0]).sum(axis=(0, 2)),

@@ -369,13 +369,13 @@ def marker_of(labels: Labels, *, has_nulls: bool = False) -> tuple[Any, str] | N
         return (-1, "-1 marks rows without a label") if labels.missing else None
     if has_nulls and labels.missing:
         return None
-    unknown = labels_of_none(labels)
+    unknown = labels_like_missing(labels)
     if len(unknown) == 1 and len(counts) > 2:
         return unknown[0], f"{counts[unknown[0]]:,} rows say so; remove the line if it is a class"
     return None
 
 
-def labels_of_none(labels: Labels) -> list[str]:
+def labels_like_missing(labels: Labels) -> list[str]:
     """Return the labels that may stand for none, such as "unknown"."""
     return [value for value in labels.counts or () if isinstance(value, str) and value.strip().lower() in UNKNOWN]
 

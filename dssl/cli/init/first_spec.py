@@ -28,7 +28,7 @@ from ...data.sources import files_in, find_source
 from ...execution.tasks import Execution
 from ...pipeline.sentinels import extents_of
 from ...pipeline.split import alike_classes, classes_joined
-from .first_look import Labels, Look, labels_of_none, listed, marker_of, without_unlabeled
+from .first_look import Labels, Look, labels_like_missing, listed, marker_of, without_unlabeled
 from .first_tags import FirstTags, find_tags
 from .first_target import FEW
 
@@ -188,11 +188,12 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     _read(out, look, labels, why, records, excluded)
     if marker is not None:
         out.add(f"unlabeled: {yaml_of(marker[0])}", marker[1], message=f"data.unlabeled: {marker[0]!r}: {marker[1]}")
-    unknown = labels_of_none(labels) if labels is not None and labels.counts and task == "classification" else []
-    if labels is not None and labels.counts and len(unknown) > 1:
-        about = (f"if they stand for no label, data.read.missing: {yaml_of(unknown)} marks them as empty cells, in all "
-                 "columns")
-        each = ", ".join(f"{value}: {labels.counts[value]:,} rows" for value in unknown)
+    unknown = labels_like_missing(labels) if labels is not None and task == "classification" else []
+    if labels is not None and len(unknown) > 1:
+        about = "if they stand for no label, " + (
+            f"add {yaml_of(unknown)} to data.read.missing, which marks them as empty cells, in all columns"
+            if look.is_table else "make them None or empty texts")
+        each = ", ".join(f"{value}: {(labels.counts or {})[value]:,} rows" for value in unknown)
         out.add(f"# {each}", about, message=f"{each}; {about}")
     classes = list(labels.counts or ()) if labels is not None and task == "classification" else []
     if alike := alike_classes(classes):

@@ -48,9 +48,10 @@ class SystemParams:
     precision : "auto", "float64" or "float32"
         The precision of kernel blocks; their products are summed in float64. "auto"
         is float32 from 10,000 distinct points on, which takes up to half the time,
-        where whitening is "auto" and every gamma_A that is a number is at least
-        1e-6: rounding changes a function by up to about 6e-5 / gamma_A^(1/2) times
-        the root mean square of the labels. Solvers on all points are in float64.
+        where whitening is "auto", tol is not below its default, and every gamma_A,
+        as a number, is at least 1e-7: rounding then changes a function by some
+        6e-5 / gamma_A^(1/2) times the root mean square of the labels at most.
+        Solvers on all points are in float64.
     tol : float
         The residual, relative to the right-hand side, at which a column ends.
     max_iter : int
@@ -114,7 +115,7 @@ class SystemParams:
         require(whole and self.edges >= 1, f"edges={self.edges!r}, expected a whole number >= 1",
                 why="it is the number of sampled edges and labels for each landmark", fix="use 8")
         require(self.precision in get_args(Precision), f"precision={self.precision!r}, expected auto, float64 or "
-                "float32", why="it is the type of kernel blocks", fix='use "auto"; float32 takes half the time')
+                "float32", why="it is the type of kernel blocks", fix='use "auto"; float32 is faster')
         given = self.whitening if self.whitening not in (None, "auto") else 0.5
         require(isinstance(given, (int, float)) and 0 < given < 1, f"whitening={self.whitening!r}",
                 why="it is a share of the largest eigenvalue", fix='use "auto", 1e-10, or None for no whitening')

@@ -44,7 +44,7 @@ from .solve import DenseSolver, StoredGramSolver, SystemSolver, least_squares_so
 from .system import BlockedPoints, assemble, block_budget
 
 DENSE = ("pcg", "cg", "direct")  # solvers on all points
-FLOAT32_GAMMA = 1e-6  # of "auto", below which the rounding of kernel blocks may be seen in a function
+FLOAT32_GAMMA = 1e-7  # below it directions that float32 drops may matter
 WITHOUT_LANDMARKS = ("cg", "direct")  # of these
 
 
@@ -84,14 +84,18 @@ class LapRLSParams:
                 f"held_out={self.system.held_out!r} with the squared loss", why="its closed form is exact, and as fast",
                 fix='use held_out "auto" or "closed_form"')
 
-    def of_points(self, n: int) -> "LapRLSParams":
-        """Return the same with the precision for n distinct points, see `SystemParams.precision`."""
+    def of_points(self, n: int, label_weight: float) -> "LapRLSParams":
+        """Return the same with the precision for n distinct points, see `SystemParams.precision`.
+
+        label_weight : of all labels together, which "auto" depends on.
+        """
         if self.system.precision != "auto":
             return self
-        is_coarse = self.system.whitening == "auto" and all(
-            isinstance(gamma, str) or gamma >= FLOAT32_GAMMA for gamma in self.gamma_A)
-        coarse = is_coarse and n >= FLOAT32_POINTS and self.system.solver not in DENSE
-        return replace(self, system=replace(self.system, precision="float32" if coarse else "float64"))
+        scale, system = PenaltyScale((label_weight,), n), self.system
+        is_coarse = (n >= FLOAT32_POINTS and system.whitening == "auto" and system.tol >= SystemParams.tol
+                     and system.solver not in DENSE
+                     and all(scale.number("gamma_A", gamma) >= FLOAT32_GAMMA for gamma in self.gamma_A))
+        return replace(self, system=replace(system, precision="float32" if is_coarse else "float64"))
 
     def max_landmarks(self, n: int, row_bytes: int) -> int:
         """Return the number of landmarks of n points that the budget allows, with blocks beside them."""
@@ -157,8 +161,9 @@ class LapRLSProblem:
         weight = np.ones(len(target.labeled)) if weight is None else weight
         lines = LabelLines.of(points.vertex[target.labeled], weight, target.columns(), folds)
         distinct = distinct_rows(rows, points, execution)
-        return cls(distinct, target, lines, None if graph is None else graph.stored, params.of_points(len(distinct)),
-                   len(rows), multiplicity, graph.order if graph is not None else None, folds, tuple(names))
+        params = params.of_points(len(distinct), float(weight.sum()))
+        return cls(distinct, target, lines, None if graph is None else graph.stored, params, len(rows), multiplicity,
+                   graph.order if graph is not None else None, folds, tuple(names))
 
     def with_folds(self, folds: Sequence[np.ndarray]) -> "LapRLSProblem":
         lines = self.lines

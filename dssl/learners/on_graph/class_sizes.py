@@ -25,9 +25,9 @@ from scipy.special import log_softmax, softmax
 
 from ...base.profiler import library
 from ...execution.tasks import Execution
-from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
 from ...graph.laplacian import scaled_entries
+from ...graph.solved_functions import laplacian_of
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..class_prior import ClassBounds, ClassSizes, class_bounds
 from ..target.coding import ClassCoding, Coding

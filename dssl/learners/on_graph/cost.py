@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...execution.cost import Cost, block_count, cost_of, kernel_seconds
-from ...graph.functions import functions_cost
+from ...graph.functions import MAX_FACTORED, functions_cost
 from ...graph.regularizer import solve_cost
 from ...kernels.gram import BLOCK_BYTES
 from ...knn.exact.inverted_index import measured_row_bytes
@@ -37,11 +37,16 @@ def n_ridges(families: Sequence[GraphRidgeParams]) -> int:
     return len({ridge for family in families for ridge, *_ in family.kernels})
 
 
-def written_bytes(m: int, families: Sequence[GraphRidgeParams]) -> int:
-    """Return the bytes of what tasks write of the kernels of m labeled and the sampled points: all powers of a ridge.
+def computed_bytes(n: int, m: int, families: Sequence[GraphRidgeParams]) -> int:
+    """Return an upper bound of what tasks write of the kernels of m labeled and the sampled points of n vertices.
+
+    Solvers write all powers of a ridge, and the Lanczos process the kernels and a block tridiagonal matrix.
     """
-    max_power = max(power for family in families for _, power, _ in family.kernels)
-    return members_bytes(m, n_ridges(families) * max_power)
+    kernels = {kernel for family in families for kernel in family.kernels}
+    powers = members_bytes(m, n_ridges(families) * max(power for _, power, _ in kernels))
+    params = families[0].functions
+    matrices = 16 * params.max_steps * min(m, params.block_columns) * m
+    return powers if n <= MAX_FACTORED else max(powers, members_bytes(m, len(kernels)) + matrices)
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,
@@ -62,7 +67,7 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
                                n_ridges([family]), max(power for _, power, _ in family.kernels), guess=guess,
                                again=again)
-    matrices, written = members_bytes(m, kernels), written_bytes(m, [family])
+    matrices, written = members_bytes(m, kernels), computed_bytes(n, m, [family])
     peak = max(caller + matrices + max(written, 48 * m * (m + sampled)), functions.peak, cut.peak)
     return cost_of(functions.tasks + cut.tasks, functions.read + cut.read, 9 * n * c, peak,
                    max(matrices, functions.smallest_peak, cut.smallest_peak), functions.seconds + cut.seconds)
@@ -81,7 +86,7 @@ def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidg
         sampled, matrices = min(n, m + SAMPLE), members_bytes(m, len(kernels))
         functions = functions_cost(n, nnz, min(m, n), sampled, len(kernels), c, families[0].functions,
                                    n_ridges(families), max(power for _, power, _ in kernels), guess=guess)
-        written = written_bytes(m, families)
+        written = computed_bytes(n, m, families)
         peak = max(functions.peak, caller + matrices + max(written, 72 * m * (m + sampled)))
         costs.append(cost_of(functions.tasks, functions.read, 0, peak, max(matrices, functions.smallest_peak),
                              functions.seconds))

@@ -20,8 +20,8 @@ from scipy.special import softmax
 
 from ...base.digest import JsonObject
 from ...execution.tasks import Execution
-from ...graph.functions import laplacian_of
 from ...graph.graph import Graph
+from ...graph.solved_functions import laplacian_of
 from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt

@@ -12,10 +12,10 @@ import numpy as np
 
 from ...base.errors import DsslError, SpecError, explain, require
 from ...execution.tasks import Execution
-from ...graph.functions import FunctionParams
 from ...graph.graph import Graph
 from ...graph.knn_graph import KNNGraph
 from ...graph.regularizer import LaplacianKind
+from ...graph.solved_functions import FunctionParams
 from ...kernels.base import BaseKernels
 from ...learners.class_prior import EQUAL, LABELS, ClassPrior, ClassWeight
 from ...learners.metrics import HINGE

@@ -95,8 +95,9 @@ class PenaltyParams:
                               np.ones(len(target.labeled)) if weight is None else weight, target.columns(), ())
         has_graph = context.has_graph and (laprls.uses_graph or laprls.system.solver in DENSE)
         rows = vertices.distinct(context.points("train"))
+        laprls = laprls.of_points(len(rows), float(lines.weight.sum()))
         problem = LapRLSProblem(
-            rows, target, lines, context.weights() if has_graph else None, laprls.of_points(len(rows)), vertices.n,
+            rows, target, lines, context.weights() if has_graph else None, laprls, vertices.n,
             vertices.multiplicity, lists.order if lists else None, names=("model", *self.baselines),
             block_parts=None if context.fit else blocks_in(context))
         asked = isinstance(self.cv, GivenFolds)

@@ -247,7 +247,7 @@ class Plan:
         lower = [stage["name"] for stage in stages if stage["bound"] == "lower"]
         if lower:
             notes.append(">: a lower bound, since the upper one does not fit the memory budget or a worker; a run "
-                         f"stops before {' or '.join(lower)} if what the stages before find does not fit")
+                         f"stops before {' or '.join(lower)} if the numbers that earlier stages find are too large")
         return [*notes, *(f"refused: {item.refused}" for item in self.refused)]
 
     def __repr__(self) -> str:

@@ -162,9 +162,9 @@ def refusal(item: PlannedStage, inputs: PlanInputs, spec: Spec, room: Room,
         if enough is not None and min_budget is not None and 2 * min_budget < enough:
             other += f", which is certainly enough; {size_setting(min_budget, up=True)} may suffice"
         fits = None if enough is None or worker is None or enough <= worker.room else worker.limit_for(enough)
-        return (f"raise memory_budget{_to(enough)}, in the spec or by --memory-budget{other}"
-                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}, or {item.stage.hint}"
-                f"{duplicates_hint()}")
+        ways = [f"raise memory_budget{_to(enough)}, in the spec or by --memory-budget{other}"
+                f"{f', and the memory_limit of workers{_to(fits)}' if fits else ''}", item.stage.hint]
+        return ", or ".join(ways if enough is not None else reversed(ways)) + duplicates_hint()
 
     if isinstance(needed, str):
         what, why, hint = sentences(needed)

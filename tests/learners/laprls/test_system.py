@@ -39,12 +39,14 @@ def test_the_cutoff_follows_the_precision():
 
 
 @pytest.mark.parametrize(("changes", "gamma_A", "n", "precision"), [
-    ({}, ("auto", 1e-6), 10_000, "float32"), ({}, ("auto",), 9_999, "float64"), ({}, (1e-7, 1.0), 10_000, "float64"),
+    ({}, ("auto", 1e-6), 10_000, "float32"), ({}, ("auto",), 9_999, "float64"), ({}, (9e-8, 1.0), 10_000, "float64"),
+    ({}, ("auto", "0.1*auto"), 10_000, "float32"), ({}, ("0.001*auto",), 10_000, "float64"),
+    ({"tol": 1e-8}, ("auto",), 10_000, "float64"),
     ({"whitening": 1e-8}, ("auto",), 10_000, "float64"), ({"whitening": None}, ("auto",), 10_000, "float64"),
     ({"solver": "pcg"}, ("auto",), 10_000, "float64"), ({"precision": "float32"}, (1e-9,), 5, "float32"),
     ({"precision": "float64"}, ("auto",), 10_000, "float64")])
 def test_the_precision_follows_points_and_penalties(changes, gamma_A, n, precision):
-    params = LapRLSParams(gamma_A=gamma_A, system=SystemParams(**changes)).of_points(n)
+    params = LapRLSParams(gamma_A=gamma_A, system=SystemParams(**changes)).of_points(n, 1000)
     assert params.system.precision == params.system.dtype == precision
 
 

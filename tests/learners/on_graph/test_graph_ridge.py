@@ -10,7 +10,7 @@ from dssl import KNNGraph
 from dssl.base.errors import BudgetError, ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import functions as graph_functions_module
-from dssl.graph.functions import FunctionParams
+from dssl.graph.solved_functions import FunctionParams
 from dssl.learners.on_graph import graph_ridge as module
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge, graph_members
 from dssl.learners.target.target import Classes, Quantities
