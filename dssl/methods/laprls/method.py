@@ -98,7 +98,7 @@ def _systems(f: PlanInputs, p: PenaltyParams) -> SystemSizes:
     params, tried = p.laprls, _tried(f, p)
     # float64 takes more memory; until the distinct points are counted, half of all is taken for their number.
     distinct = f.distinct_points.lower // 2 if f.distinct_points.what else f.vertices
-    system = params.of_points(distinct, f.n_labeled).system
+    system = params.of_points(distinct, max(f.n_labeled, 1)).system
     columns = 1 if f.n_outputs == 2 else f.n_outputs  # two classes have one
     written = (len(p.baselines) + 1) * _n_points(f, p) * (f.row_bytes + 8 * f.n_outputs)
     return SystemSizes(v=f.vertices, m=f.n_labeled, nnz=f.nnz, s=_n_landmarks(f, p), row_bytes=f.row_bytes,
