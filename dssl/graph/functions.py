@@ -22,8 +22,8 @@ from ..solvers.lanczos import SingularMatrix
 from ..solvers.method import MAX_DIRECT, Direct
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
-from .regularizer import FORMED_SECONDS, LaplacianKind, solve_cost, system_cost
-from .solved_functions import FunctionParams, Solves, laplacian_of
+from .regularizer import FORMED_SECONDS, LaplacianKind, laplacian_of, solve_cost, system_cost
+from .solved_functions import FunctionParams, Solves
 
 MAX_FACTORED = 2_000  # vertices, up to which the matrix of each ridge is factored
 # Measured on one core: a vertex and column of all ridges and powers by factors, and a column by the Lanczos process.
@@ -189,23 +189,23 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
             values[function, :, first:last] = part["values"][list(of_block).index(function)]
         T.append(execution.share(alpha=part["alpha"], beta=part["beta"]))
     parts.remove()  # the values, of which one copy is enough
-    attributes = {"method": "lanczos", "steps": max(receipt["steps"] for receipt in receipts), "tol": params.tol}
+    n_steps = max(receipt["steps"] for receipt in receipts)
+    attributes = {"method": "lanczos", "steps": n_steps, "tol": params.tol}
     solved = None
     if len(others):
         solved = Solves.prepared(graph, columns, rows, functions.take(others), params, execution)
-        values[others], iterations = solved.values(row_ranges(len(columns), params.block_columns))
+        values[others], iterations = solved.values()
         attributes["solved"] = {**solved.attributes, "iterations": iterations, "functions": len(others)}
-    combinations = Combinations(graph, columns, rows, functions, params, execution, values, converged, solved, matrix,
-                                T, ranges)
-    return GraphFunctions(values, combinations, attributes)
+    return GraphFunctions(values, Combinations(graph, columns, rows, functions, params, execution, values, converged,
+                                               solved, matrix, T, ranges, n_steps), attributes)
 
 
 @dataclass(frozen=True, eq=False)
 class Combinations:
     """Combinations of functions of which the Lanczos process, or solvers, have computed the `values` at the rows.
 
-    converged : the functions by the process, whose `matrix` and T, by block of columns in `ranges`, are kept. solved :
-    the solvers of the others, None where there are none.
+    converged : the functions by the process, whose `matrix` and T, by block of columns in `ranges`, are kept; n_steps :
+    of the longest T. solved : the solvers of the others, None where there are none.
     """
 
     graph: Graph
@@ -220,6 +220,7 @@ class Combinations:
     matrix: Arrays
     T: Sequence[Arrays]
     ranges: Sequence[tuple[int, int]]
+    n_steps: int
 
     def __call__(self, coef: np.ndarray) -> np.ndarray:
         """Return the combination (v, c) for coef (m, t, c), by solvers where polynomials round too much."""
@@ -241,17 +242,21 @@ class Combinations:
         return Solves.prepared(self.graph, self.columns, self.rows, self.functions, self.params, self.execution)
 
     @cached_property
+    def A(self) -> SingularMatrix:
+        return SingularMatrix.from_arrays(self.matrix.load())
+
+    @cached_property
     def high(self) -> float:
         """An upper bound of the eigenvalues."""
-        return largest_eigenvalue_bound(SingularMatrix.from_arrays(self.matrix.load()), self.params.random_state)
+        return largest_eigenvalue_bound(self.A, self.params.random_state)
 
     def by_polynomials(self, coef: np.ndarray) -> np.ndarray | None:
         """Return the combination of the functions that have converged; None where it is too inaccurate at the rows.
 
         What the first blocks of columns round is known before the others are computed.
         """
-        functions, execution = self.functions.take(self.converged), self.execution
-        A = SingularMatrix.from_arrays(self.matrix.load())
+        A, execution = self.A, self.execution
+        functions = self.functions.take(self.converged)
         null = A.leave(null_part(A, A.place[self.columns], functions, coef))
         at_rows = -null[self.rows]
         for function, of_function in zip(self.converged, coef, strict=True):
@@ -261,7 +266,7 @@ class Combinations:
         shared_coef, of_blocks = execution.share(coef=coef), execution.scratch()
         tasks = [PolynomialTask(T, functions, self.high, shared_coef, *span)
                  for T, span in zip(self.T, self.ranges, strict=True)]
-        polynomial = np.zeros((max(len(T.load()["alpha"]) for T in self.T), *coef.shape[1:]))
+        polynomial = np.zeros((self.n_steps, *coef.shape[1:]))
         for first_tasks in (tasks[:FIRST_BLOCKS], tasks):
             execution.map(first_tasks, of_blocks)
             for index, task in enumerate(first_tasks):
@@ -281,5 +286,5 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
                execution: Execution) -> GraphFunctions:
     """Return the functions by a solver of each ridge."""
     solves = Solves.prepared(graph, columns, rows, functions, params, execution)
-    values, iterations = solves.values(row_ranges(len(columns), params.block_columns))
+    values, iterations = solves.values()
     return GraphFunctions(values, solves.combined, {**solves.attributes, "iterations": iterations})

@@ -29,6 +29,12 @@ def require_laplacian(kind: str) -> None:
             fix="choose normalized or unnormalized")
 
 
+def laplacian_of(graph: Parts, vertices: Arrays | None, kind: LaplacianKind) -> Laplacian:
+    """Return the Laplacian of a stored graph; vertices : as `Graph.shared_vertices` returns them."""
+    return Laplacian(read_graph(graph), kind == "normalized",
+                     None if vertices is None else vertices.load()["multiplicity"])
+
+
 @dataclass(frozen=True, kw_only=True)
 class RegularizerParams:
     """The regularizer of a graph: a power of its Laplacian plus a ridge.
@@ -89,8 +95,7 @@ class PrepareTask:
     vertices: Arrays | None = None  # holds `multiplicity` (n,); None where each vertex is one point
 
     def __call__(self, out: PartWriter) -> Receipt:
-        multiplicity = None if self.vertices is None else self.vertices.load()["multiplicity"]
-        laplacian = Laplacian(read_graph(self.graph), self.regularizer.laplacian == "normalized", multiplicity)
+        laplacian = laplacian_of(self.graph, self.vertices, self.regularizer.laplacian)
         solver = prepare(laplacian.matrix(self.regularizer.ridge), self.n_columns, self.solver, laplacian.vector)
         receipt = out.write(**solver.to_arrays())
         return {**receipt, "n": laplacian.n, "method": solver.params.method, "solver": solver.attributes}

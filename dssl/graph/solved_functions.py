@@ -1,6 +1,6 @@
 """Functions of a graph's Laplacian on the columns of a few vertices, by one system a ridge and p solves a column."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,13 +9,11 @@ from ..base.digest import JsonObject
 from ..base.errors import require
 from ..execution.tasks import Execution, sums
 from ..solvers.block_tridiagonal import Functions
-from ..solvers.solve import Solver, prepare
+from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
-from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
+from ..storage.blocks import Arrays, PartWriter, Receipt, row_ranges
 from .graph import Graph
-from .laplacian import Laplacian
-from .regularizer import LaplacianKind, require_laplacian
-from .weights.build import read_graph
+from .regularizer import LaplacianKind, PrepareTask, RegularizerParams, require_laplacian
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,29 +39,6 @@ class FunctionParams:
                 why="it is relative to the diagonal", fix="use 0.1, which leaves errors far below it, or 1e-3 for more")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
                 why="columns are computed in blocks", fix="leave it at 64")
-
-
-def laplacian_of(graph: Parts, vertices: Arrays | None, kind: LaplacianKind) -> Laplacian:
-    """Return the Laplacian of a stored graph; vertices : as `Graph.shared_vertices` returns them."""
-    return Laplacian(read_graph(graph), kind == "normalized",
-                     None if vertices is None else vertices.load()["multiplicity"])
-
-
-@dataclass(frozen=True)
-class SystemTask:
-    """Write the solver of L + ridge I for `n_columns` columns."""
-
-    graph: Parts
-    vertices: Arrays | None
-    kind: LaplacianKind
-    ridge: float
-    n_columns: int
-    solver: SolverParams
-
-    def __call__(self, out: PartWriter) -> Receipt:
-        laplacian = laplacian_of(self.graph, self.vertices, self.kind)
-        solver = prepare(laplacian.matrix(self.ridge), self.n_columns, self.solver, laplacian.vector)
-        return {**out.write(**solver.to_arrays()), "method": solver.params.method}
 
 
 @dataclass(frozen=True)
@@ -129,8 +104,8 @@ class Solves:
         solver = SolverParams(tol=min(1e-6, params.tol), block_columns=params.block_columns,
                               random_state=params.random_state)
         receipts = execution.map([
-            SystemTask(graph.stored, graph.shared_vertices(execution), params.laplacian, ridge,
-                       max(functions.power) * len(columns), solver)
+            PrepareTask(graph.stored, RegularizerParams(laplacian=params.laplacian, ridge=ridge),
+                        max(functions.power) * len(columns), solver, graph.shared_vertices(execution))
             for ridge in ridges], parts)
         return cls(functions, execution.share(columns=columns, rows=rows), {
             ridge: (parts.arrays(number), replace(solver, method=receipt["method"]))
@@ -142,12 +117,13 @@ class Solves:
         solvers = [params for _, params in self.solvers.values()]
         return {"method": sorted({params.method for params in solvers}), "tol": solvers[0].tol}
 
-    def values(self, ranges: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
-        """Return the functions at the rows, (m, r, t), of columns in these ranges, and the iterations."""
-        parts, max_power = self.execution.scratch(), max(self.functions.power)
+    def values(self) -> tuple[np.ndarray, int]:
+        """Return the functions at the rows, (m, r, t), and the iterations."""
+        vertices, max_power = self.vertices.load(), max(self.functions.power)
+        block_columns = next(params.block_columns for _, params in self.solvers.values())
+        ranges, parts = row_ranges(len(vertices["columns"]), block_columns), self.execution.scratch()
         receipts = self.execution.map([PowersTask(*solver, self.vertices, first, last, max_power)
                                        for solver in self.solvers.values() for first, last in ranges], parts)
-        vertices = self.vertices.load()
         values = np.empty((len(self.functions), len(vertices["rows"]), len(vertices["columns"])))
         by_ridge = self.functions.by_ridge()
         for number, ridge in enumerate(self.solvers):

@@ -11,8 +11,7 @@ from ..solvers.eigen import EigenMethod, lowest_eigenpairs
 from ..solvers.warm_start import extended
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt
 from .graph import Graph, require_graph
-from .regularizer import LaplacianKind, require_laplacian
-from .solved_functions import laplacian_of
+from .regularizer import LaplacianKind, laplacian_of, require_laplacian
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,12 @@ CHOICE = re.compile(r"int|float|str|(literal|list|tuple|dict)\[.*\]")  # pydanti
 NESTED = re.compile(r"(list|tuple|dict)\[.*\]")
 SHOULD = "Input should be "
 NEAR_KIND = 0.6  # how alike a misspelt kind is to the one that is meant
-TARGET = ("data", "read", "target")
-SEVERAL_TARGETS = ("it names one column of labels; for several labels a point name their columns in data.tags: "
-                   "{columns: [a, b]}, or the one that lists them in data.tags: {column: tags, separator: ';'}")
-UNLABELED = ("data", "unlabeled")
-SEVERAL_MARKERS = ("it is one marker of rows without a label; several texts of a table that mark empty cells are "
-                   "data.read.missing: [a, b]")
+SEVERAL: dict[Place, str] = {  # of keys with one value, where several are meant
+    ("data", "read", "target"): "it names one column of labels; for several labels a point name their columns in "
+                                "data.tags: {columns: [a, b]}, or the one that lists them in data.tags: {column: tags, "
+                                "separator: ';'}",
+    ("data", "unlabeled"): "it is one marker of rows without a label; several texts of a table that mark empty cells "
+                           "are data.read.missing: [a, b]"}
 NEEDED: dict[Place, str] = {("labels",): "which labels are learned from; write labels: {given: true} for all of them"}
 MAX_PLACES = 4  # where a key may belong that a message names
 OTHER_KEYS = {  # that people use for a key, and that are not written almost like it
@@ -115,10 +115,8 @@ def _message(item: Mapping[str, Any], place: Place, kind: str, specs: Mapping[st
         given = item["input"]
         read = "a date" if isinstance(given, date) else "true or false" if isinstance(given, bool) else "a number"
         return f"YAML reads {item['input']} as {read}; if a text is meant, put it into quotes"
-    if place == TARGET and isinstance(item["input"], (list, tuple)):
-        return SEVERAL_TARGETS
-    if place == UNLABELED and isinstance(item["input"], (list, tuple)):
-        return SEVERAL_MARKERS
+    if place in SEVERAL and isinstance(item["input"], (list, tuple)):
+        return SEVERAL[place]
     if item["type"] == "tuple_type":
         return "expected a list, such as [a, b]"
     if item["type"] == "dict_type":

@@ -36,7 +36,7 @@ from scipy.stats import rankdata
 import dssl
 from dssl.execution.in_process import InProcess
 from dssl.graph.graph import Graph
-from dssl.graph.solved_functions import laplacian_of
+from dssl.graph.regularizer import laplacian_of
 from dssl.graph.spectrum import SpectrumParams, graph_spectrum
 from dssl.learners.on_graph.graph_ridge import GraphRidgeParams, fit_graph_ridge
 from dssl.learners.on_graph.laplace_poisson import fit_harmonic

@@ -12,7 +12,8 @@ from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.graph import functions as module
 from dssl.graph.functions import graph_functions
-from dssl.graph.solved_functions import FunctionParams, laplacian_of
+from dssl.graph.regularizer import laplacian_of
+from dssl.graph.solved_functions import FunctionParams
 from dssl.solvers.block_tridiagonal import Functions
 from dssl.solvers.chebyshev import chebyshev_sum
 from dssl.solvers.krylov import krylov_bytes

@@ -27,7 +27,7 @@ from ...base.profiler import library
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.laplacian import scaled_entries
-from ...graph.solved_functions import laplacian_of
+from ...graph.regularizer import laplacian_of
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
 from ..class_prior import ClassBounds, ClassSizes, class_bounds
 from ..target.coding import ClassCoding, Coding

@@ -18,7 +18,8 @@ from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import GraphFunctions, graph_functions
 from ...graph.graph import Graph
-from ...graph.solved_functions import FunctionParams, laplacian_of
+from ...graph.regularizer import laplacian_of
+from ...graph.solved_functions import FunctionParams
 from ...graph.spectral_concentration import POWER, RIDGE, matrix_concentration
 from ...solvers.block_tridiagonal import Functions
 from ...storage.blocks import block_rng

@@ -33,7 +33,7 @@ from ...base.errors import explain
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
 from ...graph.laplacian import Laplacian
-from ...graph.solved_functions import laplacian_of
+from ...graph.regularizer import laplacian_of
 from ...solvers.solve import prepare, solve_columns
 from ...solvers.solver_params import SolverParams
 from ...solvers.warm_start import extended, start_arrays

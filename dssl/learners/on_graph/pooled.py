@@ -21,7 +21,7 @@ from scipy.special import softmax
 from ...base.digest import JsonObject
 from ...execution.tasks import Execution
 from ...graph.graph import Graph
-from ...graph.solved_functions import laplacian_of
+from ...graph.regularizer import laplacian_of
 from ...solvers.solve import solve_columns
 from ...solvers.solver_params import SolverParams
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt
