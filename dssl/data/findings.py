@@ -33,8 +33,8 @@ DETERMINED = 1e-6  # the share of a target's variance that a column does not exp
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 ROWS_OF_GROUP = 2  # in the mean, from which codes may name groups of rows
 GROUPS = ("; if they name groups of rows, such as patients, rows of the same group are among the labels and the test "
-          "points, and errors are too low for new groups: compare what `dssl predict` says of a file of other groups "
-          "with their labels")
+          "points, and errors are too low for new groups; this tests whole groups: data.test: {{fraction: 0.2, groups: "
+          "{}}}")
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that identifies a row
 EXCLUDED: dict[str, tuple[str, str]] = {  # by finding: the plural of what is left out, and how to learn from it
@@ -111,7 +111,9 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             kind = "category" if few else "text"
             if j in traits.dates:
                 kind = "time"
-        finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, is_text=is_text)
+        name = names[j] if names else str(j)
+        finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, name,
+                                                                                          is_text=is_text)
         finding = finding or _time(traits, j, kind) or (("identifier", key) if key else None)
         if kind == "text" and units:
             finding = "several units", f"its numbers are in several units, {units}; write all of them in one"
@@ -120,7 +122,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
-            grouped = GROUPS if ROWS_OF_GROUP * len(texts) <= n and len(levels[j]) <= MAX_LEVELS else ""
+            grouped = GROUPS.format(name) if ROWS_OF_GROUP * len(texts) <= n and len(levels[j]) <= MAX_LEVELS else ""
             finding = ("codes", f"{count} {said}, each a single word{grouped}") if words else (
                 "free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
@@ -129,7 +131,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             finding = "duplicate", (f"a copy of {column_label(names, original)}" if exact else
                                   f"{column_label(names, original)} on another scale")
         records.append(ColumnRecord(
-            names[j] if names else str(j), kind, low, high, traits.n_rows - n,
+            name, kind, low, high, traits.n_rows - n,
             len(texts) if is_text and kind != "text" and len(levels[j]) <= MAX_LEVELS else None,
             True, *(finding or (None, None))))
     return records
@@ -361,7 +363,7 @@ def _duplicate_columns(traits: Traits) -> dict[int, tuple[int, bool]]:
     return duplicates
 
 
-def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str] | None:
+def _target(traits: Traits, j: int, name: str, *, is_text: bool) -> tuple[FindingKind, str] | None:
     """Return the finding for a column that determines the target.
 
     For classes, each of its values belongs to one class, and there are as many values as classes, or more that are not
@@ -369,9 +371,11 @@ def _target(traits: Traits, j: int, *, is_text: bool) -> tuple[FindingKind, str]
     For quantities, the column equals the target up to scale and offset.
     """
     of = traits.figures
-    reason = encoding_of(traits.pairs[j], traits.classes or {}, is_text=is_text) if j in traits.pairs else None
+    values, classes = traits.pairs.get(j, {}), traits.classes or {}
+    reason = encoding_of(values, classes, is_text=is_text) if values else None
     if reason is not None:
-        return "target", reason
+        may_group = len(values) > len(classes) and ROWS_OF_GROUP * len(values) <= sum(classes.values())
+        return "target", f"{reason}{GROUPS.format(name) if may_group else ''}"
     n = of["labeled"][j]
     apart = of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
     with np.errstate(over="ignore", invalid="ignore"):

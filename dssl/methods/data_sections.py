@@ -20,7 +20,7 @@ OpinionKind = Literal["soft_labels", "class_embeddings"]
 
 @dataclass(frozen=True, kw_only=True)
 class TestSplit:
-    """Which points are kept for testing: a number, a share, the split that the data set comes with, or none.
+    """Which points are kept for testing: a number, a share, those that the source says, or none.
 
     Parameters
     ----------
@@ -28,6 +28,12 @@ class TestSplit:
         Their number.
     fraction : float or None
         Their share, above 0 and below 1.
+    groups : str or None
+        Beside fraction: a column of the source, a table, that says which rows belong together, such as the visits of a
+        patient. All rows of a group are tested or none, and unlabeled rows of tested groups are not trained on. The
+        column is no feature.
+    column : str or None
+        A column of the source, a table, that says train or test (0 or 1) of each row, and is no feature.
     official : bool
         The split that the data set comes with.
     none : bool
@@ -36,6 +42,8 @@ class TestSplit:
 
     count: int | None = None
     fraction: float | None = None
+    groups: str | None = None
+    column: str | None = None
     official: bool = False
     none: bool = False
 
@@ -43,7 +51,14 @@ class TestSplit:
         require_at_least(self, 1, "count")
         require(self.fraction is None or 0 < self.fraction < 1, f"fraction={self.fraction}, expected above 0 and below "
                 "1", why="it is the share of the points that test", fix="use 0.2, or none: true")
-        require_one_of(self, "count", "fraction", "official", "none")
+        require(self.groups is None or self.fraction is not None, f"groups={self.groups!r}, without fraction",
+                why="groups are tested as a whole until their rows are this share", fix="add fraction: 0.2")
+        require_one_of(self, "count", "fraction", "column", "official", "none")
+
+    @property
+    def by_row(self) -> bool:
+        """Return whether the source says of each row whether it tests, or which rows are tested together."""
+        return self.official or self.column is not None or self.groups is not None
 
 
 @dataclass(frozen=True, kw_only=True)

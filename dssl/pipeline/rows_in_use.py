@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.errors import DataError, require
 from ..data.dataset import Dataset
+from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS, official_test, split_test
 from ..data.targets import named_labels
 from ..learners.target.encoding import (
@@ -31,11 +32,36 @@ UNUSED = -2  # the code of a row that is not used
 
 
 @dataclass(frozen=True)
+class MarkParams:
+    """The column of the source that says of each row whether it tests, or which group it is of.
+
+    fraction : of the labeled rows, of groups; None of a column that says which rows test. read : the source.
+    """
+
+    column: str
+    fraction: float | None
+    read: IngestParams
+
+    @classmethod
+    def of(cls, spec: Spec) -> "MarkParams | None":
+        """Return how the column is read, None where the spec names none."""
+        test = spec.data.test
+        column = test.column or test.groups
+        return None if column is None else cls(column, test.fraction, spec.read)
+
+    @property
+    def key(self) -> str:
+        """The key of a spec that names the column."""
+        return "data.test.column" if self.fraction is None else "data.test.groups"
+
+
+@dataclass(frozen=True)
 class SplitParams:
     """What is to be predicted, and of which rows; see `DataSection`.
 
     classes : pairs of a name and its members, since keys of JSON are text, and the classes 1 and "1" are not the same.
-    test : how many, which share, or whether the official rows; all None and False for no test points.
+    test : how many, which share, whether the official rows, or which rows a column marks; all None and False for no
+        test points.
     """
 
     task: LearningTask
@@ -49,11 +75,17 @@ class SplitParams:
     test_official: bool
     random_state: int
     tags: TagParams | None = None
+    test_marks: MarkParams | None = None
 
     @property
     def tests(self) -> bool:
         """Return whether there are test points."""
-        return self.test_official or self.test_count is not None or self.test_fraction is not None
+        return self.by_row or self.test_count is not None or self.test_fraction is not None
+
+    @property
+    def by_row(self) -> bool:
+        """Return whether it is known of each row whether it tests, and none is drawn."""
+        return self.test_official or self.test_marks is not None
 
     @classmethod
     def of(cls, spec: Spec) -> "SplitParams":
@@ -62,7 +94,7 @@ class SplitParams:
             (name, tuple(members)) for name, members in data.classes.items())
         return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
                    data.points, test.count, test.fraction, test.official, data.random_state,
-                   None if data.tags is None else TagParams(data.tags, spec.read))
+                   None if data.tags is None else TagParams(data.tags, spec.read), MarkParams.of(spec))
 
 
 @dataclass(frozen=True)
@@ -78,7 +110,10 @@ class Block:
 
 
 class Described(TypedDict, total=False):
-    """What is known of the rows in use: how many have a target, and the classes, or the range of the quantities."""
+    """What is known of the rows in use: how many have a target, and the classes, or the range of the quantities.
+
+    groups : the column of groups, how many have a label, `n`, and how many test, `n_tested`.
+    """
 
     task: str
     known: int
@@ -87,6 +122,7 @@ class Described(TypedDict, total=False):
     tags: list[str]
     with_tag: list[int]
     target: Mapping[str, float]
+    groups: Mapping[str, str | int]
 
 
 class KnownTarget(ABC):
@@ -283,14 +319,14 @@ class RowsInUse:
 
         No row without a target is tested.
         """
-        if params.tests and not params.test_official:
+        if params.tests and not params.by_row:
             drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction,
                                random_state=params.random_state)
             tests = drawn.shares.sum(axis=1)
             return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
 
         def test_blocks() -> Iterator[np.ndarray]:
-            if params.test_official:
+            if params.by_row:
                 return official_test(self.official())
             return (np.zeros(len(block.rows), bool) for block in self.blocks())
 

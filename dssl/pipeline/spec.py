@@ -178,7 +178,10 @@ class Spec(Sections):
         labels, opinion = self.labels, self.model.opinion
         weight = () if labels is None or labels.weight is None or labels.weighs_in_files else (labels.weight,)
         tags = () if self.data.tags is None else self.data.tags.names
+        test = self.data.test
         return {"data.tags": tags, "labels.weight": weight,
+                "data.test.column": () if test.column is None else (test.column,),
+                "data.test.groups": () if test.groups is None else (test.groups,),
                 "model.soft_labels.columns": () if opinion is None else opinion.params.columns}
 
     @property
@@ -269,6 +272,11 @@ class Spec(Sections):
         yield ("model.soft_labels", target in columns,
                f"model.soft_labels.columns has {target!r}, and data.read.target is that column",
                "what another model says is no label", "name another column, or leave it out")
+        named = {"data.read.target": (target,), **self.columns_beside}
+        for name in ("data.test.column", "data.test.groups"):
+            for other, column in ((key, each) for key in named if key != name for each in named[key]):
+                yield (name, column in named[name], f"{name}={column!r}, and {other} names that column too",
+                       "a column says one thing of a row", "name another column, or leave one of them out")
         yield ("data.test", target == "none" and (opinion is not None or self.has_label_files) and not data.test.none,
                "data.test, and data.read.target is none",
                "test points need a target in the source, which predictions are compared with",

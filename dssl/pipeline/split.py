@@ -27,11 +27,13 @@ from ..storage.artifacts import Artifact
 from ..storage.blocks import RowStream, block_rng
 from ..storage.views import counts_below
 from .dataset import dataset_of
+from .marked_tests import MARKED, OF_GROUP, marked_rows, tested_groups
 from .rows_in_use import (
     Block,
     Described,
     KnownTags,
     KnownTarget,
+    MarkParams,
     NoTarget,
     RowsInUse,
     SplitParams,
@@ -88,6 +90,9 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
             error=DataError, why="there is nothing to learn from or to test with",
             fix="check the target, and data.unlabeled, the marker of no target; where all labels are in labels.file, "
                 "or there are soft labels alone, set data.test: {none: true}")
+    if params.test_marks is not None:
+        used, of_groups = _marked(context, used, params.test_marks, params.random_state)
+        described |= of_groups
     if context.base is not None:
         return {**described, **_grown(context, used, params, context.base)}
     sizes, tested = used.tested(params)
@@ -95,15 +100,26 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     require(n_test > 0 or not params.tests, "no test point has a label", error=DataError,
             why="there is nothing to compare predictions with",
             fix="set data.test.count or data.test.fraction, or give the test points labels")
+    require(n_train > 0, "all rows are test rows", error=DataError, why="there is nothing to learn from",
+            fix="mark some of them as training rows")
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.random_state), params.points
     n_rest = max(0, sum(len(block.rows) for block in used.blocks()) - n_train - n_test)  # too few are refused below
     n = {"train": n_train, "test": n_test, "rest": n_rest}
     _write(context, used, _drawn_places(zip(used.blocks(), tested(), drawn, strict=True)), n)
-    if params.tags is not None:
-        context.parts.within(TAGS).remove()
+    for name in (TAGS, MARKED):
+        context.parts.within(name).remove()
     return {**described, "n_train": n_train, "n_test": n_test, "n_rest": n_rest}
+
+
+def _marked(context: Context, used: RowsInUse, params: MarkParams, random_state: int) -> tuple[RowsInUse, Described]:
+    """Return the rows in use with what the column says of each as their official split, and what it says in all."""
+    if params.fraction is None:
+        return replace(used, dataset=replace(used.dataset, split=marked_rows(context, params))), {}
+    groups = tested_groups(context, params, used, random_state)
+    return replace(used, dataset=replace(used.dataset, split=groups.tested)), {
+        "groups": {"column": params.column, "n": groups.n_groups, "n_tested": groups.n_tested}}
 
 
 Places = tuple[Block, np.ndarray, np.ndarray]  # of rows of a block that are trained on, and that are tested
@@ -119,8 +135,9 @@ def _drawn_places(blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]])
 def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifact) -> SplitAttributes:
     """Write what rows of the base are there, and what new ones are; return how many of each there are.
 
-    Of new rows with a target the share `test_fraction` is tested, each as likely as another; the official test rows; or
-    none. All others are trained on, also where the base is a sample; official test rows without a target are not.
+    Of new rows with a target the share `test_fraction` is tested, each as likely as another; official test
+    rows and those that a column marks; or none. All others are trained on, also where the base is a sample; such test
+    rows without a target are not.
     """
     n_base = context.attributes("dataset")["n_base"]
     n_new = len(used.dataset) - n_base
@@ -136,7 +153,7 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
             new = np.flatnonzero(block.rows >= n_base)
             is_known = block.strata[new] >= 0
             is_test = drawn[block.rows[new] - n_base] & is_known
-            if params.test_official and len(new):
+            if params.by_row and len(new):
                 is_test = used.is_official_test(block.rows[new])
             train[new], test[new] = ~is_test, is_test & is_known
             yield block, np.flatnonzero(train), np.flatnonzero(test)
@@ -145,6 +162,7 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
     n_train, n_test, n_all = sizes.tolist()
     n = {"train": n_train, "test": n_test, "rest": n_all - n_train - n_test}
     _write(context, used, places(), n)
+    context.parts.within(MARKED).remove()
     return {"n_train": n_train, "n_test": n_test, "n_rest": n_all - n_train - n_test,
             "base": {name: base.attributes[f"n_{name}"] for name in n}}
 
@@ -221,13 +239,15 @@ def classes_joined(classes: Sequence[Any]) -> dict[Any, list[Any]]:
 
 def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
     classes = attributes.get("classes") or []
-    alike = alike_classes(classes)
+    alike, groups = alike_classes(classes), attributes.get("groups")
+    tested = [] if groups is None else [f"{attributes['n_test']:,} test points are all labeled rows of "
+                                        f"{groups['n_tested']:,} of {groups['n']:,} groups ({groups['column']})"]
     if not alike:
-        return []
+        return tested
     how = f"data.classes: {yaml_of(classes_joined(classes))}" if len(classes) <= SHOWN else \
         "data.classes, with all the others"
     pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
-    return [f"warning: classes that differ in capitals or spaces alone: {pairs}"
+    return [*tested, f"warning: classes that differ in capitals or spaces alone: {pairs}"
             f"{f'; and {len(alike) - SHOWN} more' if len(alike) > SHOWN else ''}. They are learned as classes of their "
             f"own; to join them: {how}"]
 
@@ -254,7 +274,7 @@ def _split_cost(f: PlanInputs, spec: Spec) -> Cost:
     rows.
     """
     passes, c = 6, tag_count(f, spec)
-    held = _held_bytes(f.n_rows, c)
+    held = _held_bytes(f.n_rows, c) + (0 if spec.data.test.groups is None else OF_GROUP * f.n_rows)
     return cost_of(0, passes * (9 + c) * f.n_rows, 16 * (f.n + f.n_test) + 2 * c * f.n_rows, held, held,
                    SPLIT_SECONDS * f.n_rows)
 

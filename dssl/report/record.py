@@ -139,7 +139,7 @@ def redrawn_by(spec: Attributes) -> tuple[str, ...]:
     """Return the keys of a spec that draw other labels, and other test points, where these are drawn."""
     labels, test = at(spec, "labels") or {}, at(spec, "data", "test") or {}
     is_drawn = (any(labels.get(key) is not None for key in ("count", "per_class", "fraction")),
-                not (test.get("none") or test.get("official")))
+                not any(test.get(key) for key in ("none", "official", "column")))
     return tuple(key for key, drawn in zip(DRAWS, is_drawn, strict=True) if drawn)
 
 

@@ -142,3 +142,14 @@ def test_a_reader_that_is_not_to_examine_takes_all_columns(csv):
     data = ingest(csv, MemoryParts(), InProcess(), examine=False, drop=("key",))
     assert data.feature_names == ["id", "x", "z"]
     assert "survey" not in data.attributes
+
+
+def test_visits_of_which_each_patient_has_one_class_may_be_groups(tmp_path):
+    table = frame(n=600)
+    table["key"] = [f"k{number // 6}" for number in range(600)]
+    table["label"] = np.array(["ill", "well"])[np.random.default_rng(0).integers(0, 2, 100)[np.arange(600) // 6]]
+    table.to_csv(tmp_path / "points.csv", index=False)
+    data = {record["name"]: record for record in open_dataset(tmp_path / "points.csv", target="label",
+                                                              when_text="one_hot").attributes["survey"]}
+    assert data["key"]["finding"] == "target"
+    assert "tests whole groups: data.test: {fraction: 0.2, groups: key}" in data["key"]["why"]

@@ -735,3 +735,17 @@ def test_files_in_folders_of_a_folder_are_named_by_a_pattern(here):
     (here / "empty").mkdir()
     with pytest.raises(DataError, match=r"no file in the folder empty ends in one of .*\.csv(.|\n)*fix: name a file$"):
         first_spec(["empty"], {}, InProcess(1))
+
+
+def test_a_column_of_train_and_test_is_named(here):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(90, 3)), columns=list("abc"))
+    table["part"] = np.where(np.arange(90) % 3, "Train", "test")
+    table["kind"] = np.where(rng.random(90) < 0.5, "low", "high")
+    table.to_csv(here / "points.csv", index=False)
+    result = init("points.csv", "--out", "points.yaml")
+    assert "part says train and test" in result.output
+    text = (here / "points.yaml").read_text()
+    assert "set test: {column: part} here" in " ".join(text.replace("#", " ").split())
+    (here / "points.yaml").write_text(re.sub("test: {fraction.*", "test: {column: part}", text))
+    assert run("points.yaml", here)["metrics"]["n_test"] == 30

@@ -20,6 +20,7 @@ from ...data.source_reader import block_height, open_source
 from ...data.survey import survey_file
 from ...data.targets import number_text, whole_numbers
 from ...execution.tasks import Execution
+from ...pipeline.marked_tests import WORDS
 from ...pipeline.sentinels import Sentinels, find_sentinels
 from ...pipeline.validation import ingest_params
 from ...storage.blocks import PartWriter, Receipt, row_ranges
@@ -32,7 +33,8 @@ CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "p
 class Look:
     """What passes over a source show: its reader, the records of its columns, and its labels.
 
-    records : None of sparse rows. reasons : of the options that were not asked for.
+    records : None of sparse rows. marks : the columns that say train and test. reasons : of the options that were not
+    asked for.
     """
 
     def __init__(self, source: Source, options: dict[str, Any], scratch: Path, execution: Execution) -> None:
@@ -62,6 +64,9 @@ class Look:
         self.ranges = row_ranges(scan.n_rows, height)
         records, traits = survey_file(self.reader, self.ranges, self.execution, self.execution.scratch())
         self.records = None if traits is None else examined(traits, records.levels, scan.feature_names, scan)
+        self.marks = [] if scan.feature_names is None else [
+            scan.feature_names[j] for j, texts in records.levels.items()
+            if len(texts) > 1 and set(map(str.casefold, texts)) <= set(WORDS)]
         self.scan = scan
 
     @property

@@ -208,6 +208,9 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         labels = Labels(tags.n_known, tags.n_rows - tags.n_known, True, False, {"": tags.n_known})
     if labels is not None:
         _test(out, look, labels, task)
+    for column in look.marks:
+        marked = f"{column} says train and test: if it is the split, set test: {{column: {yaml_of(column)}}} here"
+        out.add(f"# {marked}", message=marked)
     for remark in look.remarks:
         out.add(f"# {remark}", message=remark)
     if look.sentinels.counts and (rows := look.sentinels.rows):

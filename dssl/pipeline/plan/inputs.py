@@ -87,7 +87,7 @@ def source_file(source: Source, spec: Spec) -> File:
 def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[Spec, dict[str, File], Scan]:
     """Return the spec, files and scan of a dense source of so many points and columns, which need not exist.
 
-    All of its rows are used, an official test split is a fifth of them, and labels from a file are left out.
+    All of its rows are used, test rows that the source says are a fifth of them, and labels from a file are left out.
 
     Raises SpecError: one of the two is missing, or is no number of points or columns.
     """
@@ -95,7 +95,8 @@ def shaped_source(spec: Spec, points: int | None, columns: int | None) -> tuple[
         raise SpecError(explain(f"points={points!r}, columns={columns!r}", why="what a run takes follows from both, of "
                                 "two points or more", fix="give both, such as --points 1e8 --columns 64"))
     labels, test = spec.labels, spec.data.test
-    data = replace(spec.data, keep=None, rows="all", test=TestSplit(fraction=0.2) if test.official else test)
+    data = replace(spec.data, keep=None, rows="all", test=TestSplit(fraction=test.fraction or 0.2)
+                   if test.by_row else test)
     dtype = np.dtype(data.read.dtype)
     scan = Scan(n_rows=points, n_columns=columns, dtype=dtype.name, target=None if data.task == "clustering" else "y",
                 row_bytes=columns * dtype.itemsize, label_names=tuple(map(str, spec.data.keep or ())) or None)
@@ -196,7 +197,7 @@ def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growi
         return Bounded.known(0)
     if (known := _points_of_split("test", n_rows, attributes, growing, grows=test.count is None)) is not None:
         return known
-    upper = test.count or (n_rows if test.fraction is None else math.ceil(test.fraction * n_rows))
+    upper = test.count or (n_rows if test.by_row else math.ceil((test.fraction or 1) * n_rows))
     return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), NAMES["test"])
 
 
@@ -207,8 +208,9 @@ def _training_points(spec: Spec, n_rows: int, attributes: Attributes, growing: G
     if data.points is not None:
         return Bounded.known(data.points)
     upper = n_rows - (0 if data.test.none else data.test.count or 1)
-    # Rows of other classes and official test rows may be left out; joined classes leave no row out.
-    whole = data.keep is None and data.rows == "all" and not data.test.official
+    # Rows of other classes, and unlabeled ones among the rows that the source tests, may be left out; joined classes
+    # leave no row out.
+    whole = data.keep is None and data.rows == "all" and not data.test.by_row
     tests = data.test.count or math.ceil((data.test.fraction or 0) * n_rows)
     return Bounded.between(max(n_rows - tests if whole else 2, 2), max(upper, 2), NAMES["train"])
 

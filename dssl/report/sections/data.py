@@ -38,7 +38,7 @@ def data_section(run: RunRecord) -> Section | None:
     """Return what the stages from the source to the scaled points found; labels and test points where there are any."""
     split, scaling = run.stage("split"), run.at("points", "scaling") or {}
     classes, per_class = split.get("classes") or [], run.at("labels", "per_class") or []
-    tags = split.get("tags") or []
+    tags, groups = split.get("tags") or [], split.get("groups")
     n_labeled, n_train = run.at("labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []
@@ -53,6 +53,8 @@ def data_section(run: RunRecord) -> Section | None:
         ("training points n", _count(n_train)),
         ("labeled points", None if n_labeled is None else number(n_labeled) + share),
         ("test points", _count(split.get("n_test"))),
+        ("groups of rows", groups and f"{number(groups['n'])} with labels, by {groups['column']!r}; "
+         f"{number(groups['n_tested'])} of them are tested"),
         ("tags", f"{number(len(tags))}: {listed(tags, MAX_CLASSES)}" if tags else None),
         ("labels with each tag", _labels_per_class(tags, run.at("labels", "with_tag") or []) if tags else None),
         ("classes", f"{number(len(classes))}: {listed(classes, MAX_CLASSES)}" if classes else None),

@@ -131,6 +131,11 @@ def _evidence(run: RunRecord) -> list[str]:
         sentences.append(f"The model learned from {counted(n_labeled, 'label')}{others}. The test points took no part.")
     if metric_of(run.metrics).interval_among(run.metrics) is not None:
         sentences.append("The interval accounts for the number of test points, but not for which points were labeled.")
+    if groups := run.at("split", "groups"):
+        sentences.append(f"The test points are all labeled rows of {number(groups['n_tested'])} of "
+                         f"{number(groups['n'])} groups by {groups['column']!r}, so that they say what to expect of "
+                         "new groups. Rows of one group are alike: intervals and tests, which take each row for "
+                         "independent, are narrower than they should be, the more so the fewer groups there are.")
     hidden, by = run.hidden, errors_among(run.hidden)
     if by == SHARE and finite(hidden.get("error")) is not None:
         n_hidden = hidden.get("n_test")

@@ -1,0 +1,194 @@
+"""`data.test.column` and `data.test.groups`: test rows that a column marks, and groups of rows that stay together."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dssl.base.errors import DataError, DsslError, SpecError
+from dssl.execution.in_process import InProcess
+from dssl.pipeline import marked_tests, rows_in_use, split
+from dssl.pipeline.load import load_spec
+from dssl.pipeline.plan.plan import plan
+from dssl.pipeline.run import run
+
+from .split_arrays import split_arrays
+
+N, PATIENTS = 600, 40
+
+
+@pytest.fixture
+def visits():
+    """Visits of patients, 5 to 30 each, who differ more than their visits; a third of the rows has no label."""
+    rng = np.random.default_rng(0)
+    patient = np.sort(np.concatenate([np.arange(PATIENTS), rng.integers(0, PATIENTS, N - PATIENTS)]))
+    sick = rng.random(PATIENTS) < 0.4
+    points = rng.normal(size=(PATIENTS, 5))[patient] * 3 + rng.normal(size=(N, 5)) * 0.3
+    table = pd.DataFrame(points, columns=list("abcde"))
+    table["a"] += sick[patient]
+    table.insert(0, "patient", [f"P-{number:03d}" for number in patient])
+    table["state"] = np.where(rng.random(N) < 1 / 3, None, np.where(sick[patient], "sick", "well"))
+    return table
+
+
+def spec_of(path, test, **data):
+    return {"name": "visits", "data": {"source": str(path), "read": {"target": "state"}, "test": test, **data},
+            "labels": {"given": True}, "model": {"kind": "laprls"}}
+
+
+def split_of(tmp_path, table, test, *, name="visits.csv", until="split", **data):
+    path = tmp_path / name
+    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)
+    spec = spec_of(path, test, **data)
+    run(spec, workspace=tmp_path / "work", execution=InProcess(1), until=until)
+    artifact = plan(spec, workspace=tmp_path / "work").artifact("split")
+    return split_arrays(artifact.parts), artifact.attributes
+
+
+@pytest.mark.parametrize("name", ["visits.csv", "visits.parquet"])
+def test_groups_are_tested_as_a_whole(tmp_path, visits, name, monkeypatch):
+    for module in (split, rows_in_use, marked_tests):
+        monkeypatch.setattr(module, "DRAW_ROWS", 90)
+    rows, attributes = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, name=name)
+    patient, is_known = visits["patient"].to_numpy(), visits["state"].notna().to_numpy()
+    tested = set(patient[rows["test"]])
+    assert tested
+    assert not tested & set(patient[rows["train"]])
+    assert set(rows["test"]) == set(np.flatnonzero(np.isin(patient, list(tested)) & is_known))
+    assert set(rows["train"]) == set(np.flatnonzero(~np.isin(patient, list(tested))))  # those without a label too
+    assert attributes["groups"] == {"column": "patient", "n": PATIENTS, "n_tested": len(tested)}
+    assert abs(len(rows["test"]) / is_known.sum() - 0.2) < 0.03
+    assert set(visits["state"][rows["train"]].dropna()) == {"sick", "well"}
+
+
+def test_the_column_is_no_feature_and_other_seeds_draw_other_groups(tmp_path, visits):
+    first, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"})
+    again, _ = split_of(tmp_path, visits.sample(frac=1, random_state=0), {"fraction": 0.2, "groups": "patient"},
+                        name="shuffled.csv")
+    other, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, random_state=1)
+    patient = visits["patient"].to_numpy()
+    shuffled = visits.sample(frac=1, random_state=0)["patient"].to_numpy()
+    assert set(patient[first["test"]]) == set(shuffled[again["test"]]) != set(patient[other["test"]])
+    attributes = plan(spec_of(tmp_path / "visits.csv", {"fraction": 0.2, "groups": "patient"}),
+                      workspace=tmp_path / "work").artifact("dataset").attributes["dataset"]
+    assert attributes["feature_names"] == list("abcde")
+
+
+def test_numbers_name_the_same_group_with_and_without_a_fraction(tmp_path, visits):
+    visits["patient"] = visits["patient"].str[2:].astype(int)
+    whole, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"})
+    visits["patient"] = visits["patient"].astype(float)
+    fractions, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, name="fractions.csv")
+    assert (whole["test"] == fractions["test"]).all()
+
+
+def test_errors_of_drawn_rows_are_too_low_for_new_groups(tmp_path, visits):
+    (tmp_path / "visits.csv").write_text(visits.to_csv(index=False))
+    errors = {}
+    for name, test in (("rows", {"fraction": 0.2}), ("groups", {"fraction": 0.2, "groups": "patient"})):
+        read = {"target": "state", **({"drop": ["patient"]} if name == "rows" else {})}
+        result = run({**spec_of(tmp_path / "visits.csv", test, read=read), "model": {"kind": "automatic"}},
+                     workspace=tmp_path / name, execution=InProcess(1))
+        errors[name] = result.metrics["error"]
+    assert errors["rows"] < 0.05 < 0.2 < errors["groups"]
+    report = (result.folder / "report.html").read_text(encoding="utf-8")
+    assert "all labeled rows of " in report
+    assert "of them are tested" in report
+
+
+@pytest.mark.parametrize("marks", [("train", "test"), ("Training", " TEST "), (0, 1), (False, True), (0.0, 1.0)])
+@pytest.mark.parametrize("name", ["visits.csv", "visits.parquet"])
+def test_a_column_marks_the_test_rows(tmp_path, visits, marks, name):
+    is_test = np.arange(N) % 3 == 0
+    visits["patient"] = np.array(marks, object if isinstance(marks[0], str) else None)[is_test.astype(int)]
+    rows, attributes = split_of(tmp_path, visits, {"column": "patient"}, name=name)
+    assert set(rows["test"]) == set(np.flatnonzero(is_test & visits["state"].notna()))
+    assert set(rows["train"]) == set(np.flatnonzero(~is_test))
+    assert attributes["n_rest"] == (is_test & visits["state"].isna()).sum()
+
+
+def test_new_rows_of_a_group_stay_where_it_is(tmp_path, visits):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    patient = visits["patient"].to_numpy()
+    old = (np.arange(N) % 2 == 0) & (patient < "P-030")
+    spec = spec_of(folder, {"fraction": 0.25, "groups": "patient"}, grows=True)
+    spec["data"]["source"] = str(folder / "*.csv")
+    spec["model"] = {"kind": "automatic"}
+    tested, trained = [], []
+    for number, some in enumerate((old, ~old)):
+        visits[some].to_csv(folder / f"{number}.csv", index=False)
+        run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="labels")
+        rows = split_arrays(plan(spec, workspace=tmp_path / "work").artifact("split").parts)
+        names = np.concatenate([patient[old], patient[~old]])
+        tested.append(set(names[rows["test"]]))
+        trained.append(set(names[rows["train"]]))
+    assert not tested[1] & trained[1]
+    assert tested[0] == {name for name in tested[1] if name < "P-030"}
+    assert any(name >= "P-030" for name in tested[1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=30).filter(np.any),
+       fraction=st.sampled_from([0.05, 0.2, 0.5]))
+def test_every_class_keeps_a_training_row_whatever_the_groups(sizes, fraction):
+    pairs = pd.DataFrame([(np.uint64(group), stratum, n) for group, of_group in enumerate(sizes)
+                          for stratum, n in enumerate(of_group) if n], columns=["group", "stratum", "n"])
+    pairs["group"] = pairs["group"].astype(np.uint64)
+    params = rows_in_use.MarkParams("patient", fraction, None)
+    of_group, n_of_class = pairs.groupby("group")["n"].sum(), pairs.groupby("stratum")["n"].transform("sum")
+    alone = pairs["group"][pairs["n"] == n_of_class]
+    fit = [group for group, n in of_group.items() if n / 2 <= fraction * pairs["n"].sum() and group not in set(alone)]
+    if not fit:
+        with pytest.raises(DataError, match="can be tested"):
+            marked_tests._drawn(pairs, params)
+        return
+    tested = marked_tests._drawn(pairs, params)
+    left = pairs[~pairs["group"].isin(tested)]
+    assert set(left["stratum"]) == set(pairs["stratum"])
+    assert 0 < of_group[tested].sum() <= fraction * pairs["n"].sum() + of_group.max() / 2
+
+
+@pytest.mark.parametrize(("change", "test", "message"), [
+    ({"patient": ""}, {"fraction": 0.2, "groups": "patient"}, "is empty"),
+    ({"patient": "one"}, {"fraction": 0.2, "groups": "patient"}, "none of the 1 groups of 'patient' can be tested"),
+    ({"patient": "maybe"}, {"column": "patient"}, "row 0 of the column 'patient' is 'maybe'"),
+    ({"patient": "train"}, {"column": "patient"}, "no test point has a label"),
+    ({"patient": "test"}, {"column": "patient"}, "all rows are test rows"),
+    ({}, {"column": "patinet"}, "did you mean patient"),
+    ({}, {"fraction": 0.2, "groups": "nobody"}, "no such column"),
+])
+def test_what_cannot_be_is_refused(tmp_path, visits, change, test, message):
+    with pytest.raises(DataError, match=message):
+        split_of(tmp_path, visits.assign(**change), test)
+
+
+@pytest.mark.parametrize(("test", "message"), [
+    ({"groups": "patient"}, "groups='patient', without fraction"),
+    ({"groups": "patient", "count": 3}, "without fraction"),
+    ({"column": "patient", "fraction": 0.2}, "column"),
+    ({"column": "state"}, "data.read.target names that column too"),
+])
+def test_contradictions_are_refused(tmp_path, test, message):
+    with pytest.raises(SpecError, match=message):
+        load_spec(spec_of(tmp_path / "visits.csv", test))
+
+
+def test_a_source_without_columns_by_name_is_refused(tmp_path, visits):
+    np.savez(tmp_path / "visits.npz", X=np.ones((9, 2)), y=np.arange(9) % 2)
+    with pytest.raises(DsslError, match="these are columns of a table"):
+        plan({**spec_of(tmp_path / "visits.npz", {"column": "patient"}, read={})}, workspace=tmp_path / "work")
+
+
+def test_groups_of_one_row_take_no_more_memory_than_predicted(tmp_path):
+    n = 60_000
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"patient": rng.permutation(n), "a": rng.normal(size=n), "state": rng.integers(0, 3, n)})
+    table.to_parquet(tmp_path / "visits.parquet")
+    spec = spec_of(tmp_path / "visits.parquet", {"fraction": 0.2, "groups": "patient"})
+    result = run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="split")
+    stage = next(stage for stage in result.stages if stage.name == "split")
+    assert marked_tests.OF_GROUP * n < stage.measured_peak_bytes * 3
+    assert stage.measured_peak_bytes <= stage.predicted_peak_bytes
+    assert plan(spec, workspace=tmp_path / "work").artifact("split").attributes["n_test"] == n // 5
