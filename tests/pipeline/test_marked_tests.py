@@ -177,7 +177,7 @@ def test_contradictions_are_refused(tmp_path, test, message):
 
 def test_a_source_without_columns_by_name_is_refused(tmp_path, visits):
     np.savez(tmp_path / "visits.npz", X=np.ones((9, 2)), y=np.arange(9) % 2)
-    with pytest.raises(DsslError, match="these are columns of a table"):
+    with pytest.raises(DsslError, match=r"name it in data\.read\.split"):
         plan({**spec_of(tmp_path / "visits.npz", {"column": "patient"}, read={})}, workspace=tmp_path / "work")
 
 
