@@ -136,8 +136,8 @@ def _evidence(run: RunRecord) -> list[str]:
                          f"{number(groups['n'])} groups by {groups['column']!r}, so that they say what to expect of "
                          "new groups. Rows of one group are alike: intervals and tests, which take each row for "
                          "independent, are narrower than they should be, the more so the fewer groups there are. "
-                         "Held-out labels have rows of their group among the others, so that their errors say nothing of "
-                         "new groups.")
+                         "Held-out labels have rows of their group among the others, so that their errors say nothing "
+                         "of new groups.")
     hidden, by = run.hidden, errors_among(run.hidden)
     if by == SHARE and finite(hidden.get("error")) is not None:
         n_hidden = hidden.get("n_test")
