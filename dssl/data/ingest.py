@@ -43,12 +43,20 @@ from .floats import (
 from .ingest_leftovers import clear_other_parts, scratch_folder
 from .ingest_params import IngestParams
 from .readers.base import Block, CellError, Reader, Scan
-from .readers.column_choice import find_columns, text_is_no_feature
+from .readers.column_choice import text_is_no_feature
 from .readers.formats import format_of
 from .readers.joined import require_same_arrays
 from .readers.stored import StoredReader
 from .source_files import FileRecord, Source, digested, fingerprint
-from .source_reader import block_height, excluded_from, makes_sparse, of_all_cells, open_source, refuse_odd_labels
+from .source_reader import (
+    block_height,
+    excluded_from,
+    makes_sparse,
+    of_all_cells,
+    open_source,
+    refuse_odd_labels,
+    require_identifiers,
+)
 from .sources import find_source
 from .survey import choose_columns, survey_file
 from .targets import code_text, write_target
@@ -98,10 +106,8 @@ def ingest(source: str | Path | Sequence[str | Path] | Source, parts: Parts, exe
         clear_other_parts(parts, key)
         records: list[ColumnRecord] | None = None
         unsurveyed = reader
-        names = reader.scan().feature_names
-        if examine and like is None and not isinstance(params.keep_ids, bool):
-            find_columns([(name, "keep_ids") for name in params.keep_ids], names or (), source.name,
-                         header=names is not None)
+        if examine and like is None:
+            require_identifiers(params, reader.scan(), source.name)
         if columns is None and like is None and (params.encodes or (examine and reader.scan().keys)):
             reader, columns, records = _surveyed(reader, params, source.name, execution,
                                                  parts.within("surveys").within(key[:16]), examine=examine)

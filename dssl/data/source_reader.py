@@ -22,6 +22,7 @@ from .frames import element_name
 from .ingest_params import IngestParams
 from .readers.base import CellError, Reader, Scan, text_is_no_label
 from .readers.cells import Reading
+from .readers.column_choice import find_columns
 from .readers.formats import FORMATS, format_of, is_table, open_reader
 from .readers.joined import JoinedReader, require_decimal
 from .readers.table import TARGET
@@ -118,6 +119,13 @@ def refuse_odd_labels(reader: Reader) -> None:
     """Raise DataError if a target of numbers has cells of text."""
     if (cells := reader.scan().odd_labels).texts:
         raise text_is_no_label(reader, cells)
+
+
+def require_identifiers(params: IngestParams, scan: Scan, name: str) -> None:
+    """Raise DataError if `keep_ids` names a column that is no feature of the source."""
+    if not isinstance(params.keep_ids, bool):
+        find_columns([(column, "keep_ids") for column in params.keep_ids], scan.feature_names or (), name,
+                     header=scan.feature_names is not None)
 
 
 def column_names_of(source: Source, params: IngestParams, beside: Sequence[str | int], scratch: Path) -> list[str]:

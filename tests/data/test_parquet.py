@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dssl.base.errors import BudgetError, DataError, DsslError, ParameterError
-from dssl.data.ingest import ingest
+from dssl.data.ingest import ingest, open_dataset
 from dssl.data.ingest_params import IngestParams
 from dssl.data.readers.column_choice import refuse_same_names
 from dssl.data.readers.formats import open_reader
@@ -359,3 +359,16 @@ def test_lists_of_several_lengths_are_refused_with_their_rows(tmp_path):
     pq.write_table(pa.table({"e": lists, "y": [0, 1, 0] * 3}), path)
     with pytest.raises(DataError, match=r"column 'e' have 2 elements, but 1 in row 4, 3 in row 7[\s\S]*drop: \[e\]"):
         ingest(path, MemoryParts(), InProcess(1))
+
+
+def test_new_rows_of_text_say_yes_and_no_where_training_had_booleans(tmp_path):
+    table = pd.DataFrame({"a": [0.5, 1.5, 2.5, 4.0], "owns": [True, False, False, True], "y": [0, 1, 0, 1]})
+    table.to_parquet(tmp_path / "old.parquet")
+    (tmp_path / "new.csv").write_text("a,owns,y\n1,yes,0\n2,False,1\n3,1,1\n", encoding="utf-8")
+    old = open_dataset(tmp_path / "old.parquet", target="y")
+    assert old.X.read_all()[:, 1].tolist() == [1, 0, 0, 1]
+    new = ingest(tmp_path / "new.csv", MemoryParts(), InProcess(1), like=old, target="y")
+    assert new.X.read_all()[:, 1].tolist() == [1, 0, 1]
+    (tmp_path / "odd.csv").write_text("a,owns,y\n1,perhaps,0\n", encoding="utf-8")
+    with pytest.raises(DataError, match="perhaps"):
+        ingest(tmp_path / "odd.csv", MemoryParts(), InProcess(1), like=old, target="y")

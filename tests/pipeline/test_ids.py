@@ -9,6 +9,7 @@ import zarr
 from click.testing import CliRunner
 from sklearn.datasets import make_moons
 
+from dssl.base.errors import DataError
 from dssl.cli.main import main
 from dssl.execution.in_process import InProcess
 from dssl.pipeline.plan.plan import plan
@@ -124,3 +125,11 @@ def test_probabilities_of_points_far_beyond_a_range_are_withheld(runs, ending, t
                                      "--probabilities"])
     assert done.exit_code == 0, done.stderr
     assert np.isnan(np.load(out) if ending == "npy" else zarr.open_array(out, mode="r")[:]).all()
+
+
+def test_a_plan_refuses_identifiers_that_are_no_columns(tmp_path):
+    table(np.arange(N)).to_csv(tmp_path / "train.csv", index=False)
+    spec = {"name": "t", "data": {"source": str(tmp_path / "train.csv"), "read": {"keep_ids": ["idd"]}},
+            "model": {"kind": "automatic"}, "labels": {"given": True}}
+    with pytest.raises(DataError, match="has no column 'idd' \\(keep_ids\\)"):
+        plan(spec, workspace=tmp_path / "work")

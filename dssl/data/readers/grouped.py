@@ -128,6 +128,7 @@ class GroupedReader(TableReader):
                                                never=[names.index(name) for name in index])
         self._features = tuple(j for j in features if names[j] not in self._excluded)
         self._target = target
+        self._booleans = frozenset(j for j in self._features if pa.types.is_boolean(_value_type(self._type(schema, j))))
         self._require_features(schema)
         if target is not None:
             label = _value_type(self._type(schema, target))

@@ -79,6 +79,7 @@ class TableReader(Reader):
     _counts: Mapping[int, CellCounts] = {}  # of the columns of text in use, by number
     _readings: Mapping[int, Reading] = {}  # of the same columns
     _codes: frozenset[int] = frozenset()  # the columns that `categories` names
+    _booleans: frozenset[int] = frozenset()  # the columns whose type says that they hold yes and no
     _number_format = NumberFormat()
     _excluded: frozenset[str] = frozenset()  # names of features that are not read
     _fixed: Mapping[str | int, Reading] = {}  # the readings of columns that another file decided
@@ -204,6 +205,7 @@ class TableReader(Reader):
             field: Reading("text") if self.is_typed and count.is_plain and not count.gaps and count.rows > count.missing
             else
             count.reading(mark, is_target=field == self._target) for field, count in counts.items()}
+        readings |= dict.fromkeys(self._booleans, Reading("truth"))
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)

@@ -10,7 +10,7 @@ from ...base.digest import is_whole
 from ...base.errors import ParameterError, SpecError, require
 from ...data.readers.base import Scan
 from ...data.scaling.scaling import require_zeros_stay
-from ...data.source_reader import scan_source
+from ...data.source_reader import require_identifiers, scan_source
 from ...execution.cost import START_SECONDS, WorkerRoom
 from ...methods.plan_inputs import Growing, PlanInputs
 from ...methods.sections import KernelSections
@@ -153,6 +153,7 @@ class Plan:
             require_columns(self.spec, source, Path(folder))
             require_label_columns(self.spec, self.files, Path(folder))
             scan = scan_source(source, self.spec.read, Path(folder), self.budget)
+            require_identifiers(self.spec.read, scan, source.name)
             require_tested(self.spec, source, scan)
             require_shape(self.spec, self.files, scan)
             return scan
