@@ -15,6 +15,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ..base.errors import column_label, explain
+from ..base.yaml import yaml_of
 from .columns import spellings
 from .frames import column_of
 from .pairs import CHANCE, encoding_of
@@ -112,7 +113,8 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             if j in traits.dates:
                 kind = "time"
         name = names[j] if names else str(j)
-        finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, name,
+        groups = GROUPS.format(yaml_of(name))
+        finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, groups,
                                                                                           is_text=is_text)
         finding = finding or _time(traits, j, kind) or (("identifier", key) if key else None)
         if kind == "text" and units:
@@ -122,7 +124,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
-            grouped = GROUPS.format(name) if ROWS_OF_GROUP * len(texts) <= n and len(levels[j]) <= MAX_LEVELS else ""
+            grouped = groups if ROWS_OF_GROUP * len(texts) <= n and len(levels[j]) <= MAX_LEVELS else ""
             finding = ("codes", f"{count} {said}, each a single word{grouped}") if words else (
                 "free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
@@ -363,19 +365,20 @@ def _duplicate_columns(traits: Traits) -> dict[int, tuple[int, bool]]:
     return duplicates
 
 
-def _target(traits: Traits, j: int, name: str, *, is_text: bool) -> tuple[FindingKind, str] | None:
-    """Return the finding for a column that determines the target.
+def _target(traits: Traits, j: int, groups: str, *, is_text: bool) -> tuple[FindingKind, str] | None:
+    """Return the finding for a column that determines the target; groups : what is added where it may name groups.
 
     For classes, each of its values belongs to one class, and there are as many values as classes, or more that are not
     explained by the order of the numbers: a feature that separates the classes by a few thresholds is a good feature.
     For quantities, the column equals the target up to scale and offset.
     """
     of = traits.figures
-    values, classes = traits.pairs.get(j, {}), traits.classes or {}
+    values = traits.pairs.get(j, {})
+    classes = traits.classes or {}
     reason = encoding_of(values, classes, is_text=is_text) if values else None
     if reason is not None:
         may_group = len(values) > len(classes) and ROWS_OF_GROUP * len(values) <= sum(classes.values())
-        return "target", f"{reason}{GROUPS.format(name) if may_group else ''}"
+        return "target", f"{reason}{groups if may_group else ''}"
     n = of["labeled"][j]
     apart = of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
     with np.errstate(over="ignore", invalid="ignore"):

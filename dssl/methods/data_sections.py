@@ -20,7 +20,7 @@ OpinionKind = Literal["soft_labels", "class_embeddings"]
 
 @dataclass(frozen=True, kw_only=True)
 class TestSplit:
-    """Which points are kept for testing: a number, a share, those that the source says, or none.
+    """Which points are kept for testing: a number, a share, those that the source names, or none.
 
     Parameters
     ----------
@@ -57,7 +57,10 @@ class TestSplit:
 
     @property
     def by_row(self) -> bool:
-        """Return whether the source says of each row whether it tests, or which rows are tested together."""
+        """Return whether the source says of each row whether it tests, or which rows are tested together.
+
+        Then unlabeled rows of the tested part are not trained on.
+        """
         return self.official or self.column is not None or self.groups is not None
 
 

@@ -182,6 +182,20 @@ def table_of(context: Context, read: IngestParams) -> AbstractContextManager[Fil
     return rows_in_files(context.files["source"].source, read, context.attributes("dataset"))
 
 
+def cells_of(context: Context, read: IngestParams,
+             columns: Sequence[str]) -> Iterator[tuple[int, list[list[str]], FileRows]]:
+    """Yield the first row, the cells of each of some columns, and the table, rows after rows of a source.
+
+    The source is a table: others are refused where columns are named.
+    """
+    begin = 0
+    with table_of(context, read) as table:
+        assert table is not None
+        for block in table.blocks(columns):
+            yield begin, block.cells, table
+            begin += len(block.files)
+
+
 def _dataset_cost(f: PlanInputs, spec: Spec) -> Cost:
     assert f.scan is not None
     if f.growing and f.growing.added:

@@ -23,6 +23,7 @@ from ..learners.target.encoding import (
     require_marker,
     require_no_quantities,
 )
+from ..methods.data_sections import TestSplit
 from ..storage.blocks import Rows
 from .spec import LearningTask, Spec
 from .tags import TagParams
@@ -32,36 +33,11 @@ UNUSED = -2  # the code of a row that is not used
 
 
 @dataclass(frozen=True)
-class MarkParams:
-    """The column of the source that says of each row whether it tests, or which group it is of.
-
-    fraction : of the labeled rows, of groups; None of a column that says which rows test. read : the source.
-    """
-
-    column: str
-    fraction: float | None
-    read: IngestParams
-
-    @classmethod
-    def of(cls, spec: Spec) -> "MarkParams | None":
-        """Return how the column is read, None where the spec names none."""
-        test = spec.data.test
-        column = test.column or test.groups
-        return None if column is None else cls(column, test.fraction, spec.read)
-
-    @property
-    def key(self) -> str:
-        """The key of a spec that names the column."""
-        return "data.test.column" if self.fraction is None else "data.test.groups"
-
-
-@dataclass(frozen=True)
 class SplitParams:
     """What is to be predicted, and of which rows; see `DataSection`.
 
     classes : pairs of a name and its members, since keys of JSON are text, and the classes 1 and "1" are not the same.
-    test : how many, which share, whether the official rows, or which rows a column marks; all None and False for no
-        test points.
+    read : the source, where a column of it says something of the test rows.
     """
 
     task: LearningTask
@@ -70,31 +46,20 @@ class SplitParams:
     unlabeled: str | int | float | None
     rows: Literal["all", "official_train"]
     points: int | None
-    test_count: int | None
-    test_fraction: float | None
-    test_official: bool
+    test: TestSplit
     random_state: int
     tags: TagParams | None = None
-    test_marks: MarkParams | None = None
-
-    @property
-    def tests(self) -> bool:
-        """Return whether there are test points."""
-        return self.by_row or self.test_count is not None or self.test_fraction is not None
-
-    @property
-    def by_row(self) -> bool:
-        """Return whether it is known of each row whether it tests, and none is drawn."""
-        return self.test_official or self.test_marks is not None
+    read: IngestParams | None = None
 
     @classmethod
     def of(cls, spec: Spec) -> "SplitParams":
         data, test = spec.data, spec.data.test
+        has_column = test.column is not None or test.groups is not None
         classes = None if data.classes is None else tuple(
             (name, tuple(members)) for name, members in data.classes.items())
         return cls(data.task, None if data.keep is None else tuple(data.keep), classes, data.unlabeled, data.rows,
-                   data.points, test.count, test.fraction, test.official, data.random_state,
-                   None if data.tags is None else TagParams(data.tags, spec.read), MarkParams.of(spec))
+                   data.points, test, data.random_state,
+                   None if data.tags is None else TagParams(data.tags, spec.read), spec.read if has_column else None)
 
 
 @dataclass(frozen=True)
@@ -263,11 +228,11 @@ def _labels_of(dataset: Dataset, quantities: str) -> np.ndarray:
 
 def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> KnownTarget:
     if params.task == "regression":
-        if dataset.y is None and not params.tests:
+        if dataset.y is None and params.test.none:
             return NoTarget({"values": np.float64}, np.nan, task="regression", target={"known": 0}, known=0)
         return KnownQuantities(dataset, params)
     if params.task == "classification":
-        if dataset.y is None and not params.tests and params.keep is params.classes is None:
+        if dataset.y is None and params.test.none and params.keep is params.classes is None:
             return NoTarget({"codes": np.int64}, UNLABELED, classes=[], per_class=[], known=0)
         return KnownClasses(dataset, params, "set data.task to regression, or map the target to classes with "
                                              "data.classes")
@@ -281,11 +246,15 @@ def known_target_of(params: SplitParams, dataset: Dataset, source: str) -> Known
 
 @dataclass(frozen=True)
 class RowsInUse:
-    """The rows of a data set that are in use, in blocks of `DRAW_ROWS` rows of it."""
+    """The rows of a data set that are in use, in blocks of `DRAW_ROWS` rows of it.
+
+    tests (n,) : 1 of rows that are tested, where that is known of each; None where test rows are drawn, or none.
+    """
 
     dataset: Dataset
     target: KnownTarget
     only_training: bool  # of the official split
+    tests: Rows | None = None
 
     def blocks(self) -> Iterator[Block]:
         """Yield what is known of the rows of block after block."""
@@ -294,41 +263,34 @@ class RowsInUse:
             rows = np.arange(start, stop)
             y = None if self.dataset.y is None else self.dataset.y.read(start, stop)
             if self.only_training:
-                rows = rows[self._official.read(start, stop) == 0]
+                assert self.dataset.split is not None
+                rows = rows[self.dataset.split.read(start, stop) == 0]
                 y = None if y is None else y[rows - start]
             yield self.target.of_rows(y, rows)
-
-    @property
-    def _official(self) -> Rows:
-        assert self.dataset.split is not None
-        return self.dataset.split
 
     def strata(self) -> Iterator[np.ndarray]:
         return (block.strata for block in self.blocks())
 
-    def official(self) -> Iterator[np.ndarray]:
-        """Yield the official split of the rows in use."""
-        return (self._official.take(block.rows) for block in self.blocks())
-
-    def is_official_test(self, rows: np.ndarray) -> np.ndarray:
-        """Return which of some rows are test rows of the official split."""
-        return next(official_test([self._official.take(rows)]))
+    def is_test(self, rows: np.ndarray) -> np.ndarray:
+        """Return which of some rows are tested, where that is known of each."""
+        assert self.tests is not None
+        return next(official_test([self.tests.take(rows)]))
 
     def tested(self, params: SplitParams) -> tuple[np.ndarray, Callable[[], Iterator[np.ndarray]]]:
         """Return how many rows of each block are trained on and how many tested, (b, 2), and what yields which, bool.
 
         No row without a target is tested.
         """
-        if params.tests and not params.by_row:
-            drawn = split_test(self.strata, count=params.test_count, fraction=params.test_fraction,
+        test = params.test
+        if not test.none and self.tests is None:
+            drawn = split_test(self.strata, count=test.count, fraction=test.fraction,
                                random_state=params.random_state)
             tests = drawn.shares.sum(axis=1)
             return np.column_stack([drawn.lengths - tests, tests]), lambda: iter(drawn)
 
         def test_blocks() -> Iterator[np.ndarray]:
-            if params.by_row:
-                return official_test(self.official())
-            return (np.zeros(len(block.rows), bool) for block in self.blocks())
+            none = self.tests is None
+            return (np.zeros(len(block.rows), bool) if none else self.is_test(block.rows) for block in self.blocks())
 
         return np.array([[len(block.rows) - is_test.sum(), (is_test & (block.strata >= 0)).sum()]
                          for block, is_test in zip(self.blocks(), test_blocks(), strict=True)]), test_blocks

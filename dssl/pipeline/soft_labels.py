@@ -27,7 +27,7 @@ from ..methods.data_sections import OpinionParams
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import SOFT_LABELS, VECTORS, Context, File
 from ..storage.blocks import ArrayRows, PartWriter, write_dense
-from .dataset import dataset_of, table_of
+from .dataset import cells_of, dataset_of
 from .spec import Spec
 
 OPINION = "opinion"  # among the files from outside
@@ -160,17 +160,13 @@ def _columns_in_order(columns: list[str], params: OpinionParams, dataset: Datase
 
 def _of_columns(context: Context, columns: tuple[str, ...], read: IngestParams, rows: np.ndarray) -> np.ndarray:
     """Return numbers (n, c) in columns of the source; rows (n,) : ascending."""
-    values, begin = np.empty((len(rows), len(columns))), 0
+    values = np.empty((len(rows), len(columns)))
     decimal = context.attributes("dataset")["dataset"].get("decimal")
-    with table_of(context, read) as table:
-        assert table is not None  # the columns are those of a table, or the source was refused
-        for block in table.blocks(columns):
-            end = begin + len(block.files)
-            first, last = np.searchsorted(rows, [begin, end])
-            for j, cells in enumerate(block.cells):
-                texts = [cells[row - begin] for row in rows[first:last].tolist()]
-                values[first:last, j] = table.numbers(texts, decimal)
-            begin = end
+    for begin, of_columns, table in cells_of(context, read, columns):
+        first, last = np.searchsorted(rows, [begin, begin + len(of_columns[0])])
+        for j, cells in enumerate(of_columns):
+            texts = [cells[row - begin] for row in rows[first:last].tolist()]
+            values[first:last, j] = table.numbers(texts, decimal)
     return values
 
 
@@ -200,9 +196,10 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
         f"{key}={', '.join(map(repr, columns))}" for key, columns in named.items())
     tests = any(key.startswith("data.test") for key in named)
     require(is_table(kind), f"{shown}, and {source.name} is {kind}", error=DataError,
-            why="these are columns of a table", fix="mark test rows with 1 and others with 0 in an array or a column "
-            "of obs, name it in data.read.split, and set data.test: {official: true}" if tests else
-            "write the points as CSV or Parquet, or give labels.file or model.soft_labels.file")
+            why="these are columns of a table", fix="write the points as CSV or Parquet" + (
+                "; or, in .npz, Zarr or AnnData, mark test rows with 1 and others with 0 in an array or a column of "
+                "obs, name it in data.read.split, and set data.test: {official: true}" if tests else "") + (
+                ", or give labels.file or model.soft_labels.file" if len(named) > tests else ""))
     names = column_names_of(source, spec.data.read, named.get("data.tags", ()), scratch)
     absent = {key: [name for name in columns if name not in names] for key, columns in named.items()}
     missing = [name for columns in absent.values() for name in columns]

@@ -17,6 +17,7 @@ from ..base.yaml import yaml_of
 from ..data.columns import folded
 from ..data.dataset import Dataset
 from ..data.labels import DRAW_ROWS, sample_points
+from ..data.source_reader import PARSED_SECONDS
 from ..execution.cost import Cost, cost_of
 from ..learners.tags import Tags
 from ..learners.target.encoding import UNLABELED
@@ -33,7 +34,6 @@ from .rows_in_use import (
     Described,
     KnownTags,
     KnownTarget,
-    MarkParams,
     NoTarget,
     RowsInUse,
     SplitParams,
@@ -52,10 +52,10 @@ OF_TAG = 4  # bytes of a row of a block in addition, for each tag; measured, 3.2
 
 def _require_official(params: SplitParams, dataset: Dataset, source: str) -> None:
     """Raise DataError if the spec asks for an official split that there is none of."""
-    asked = "data.test.official" if params.test_official else "data.rows: official_train"
-    require(dataset.split is not None or not (params.test_official or params.rows == "official_train"),
+    asked = "data.test.official" if params.test.official else "data.rows: official_train"
+    require(dataset.split is not None or not (params.test.official or params.rows == "official_train"),
             f"{source} has no official split", error=DataError, why=f"{asked} asks for it",
-            fix="set data.test.count or data.test.fraction" if params.test_official else "leave data.rows out")
+            fix="set data.test.count or data.test.fraction" if params.test.official else "leave data.rows out")
 
 
 class SplitAttributes(Described, total=False):
@@ -86,22 +86,19 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     known = described.pop("known", None)
     if known == 0 and params.task == "clustering":
         used, described = RowsInUse(dataset, NoTarget(), used.only_training), {}
-    require(known != 0 or params.task == "clustering" or not params.tests, f"no point of {source} has a target",
+    require(known != 0 or params.task == "clustering" or params.test.none, f"no point of {source} has a target",
             error=DataError, why="there is nothing to learn from or to test with",
             fix="check the target, and data.unlabeled, the marker of no target; where all labels are in labels.file, "
                 "or there are soft labels alone, set data.test: {none: true}")
-    if params.test_marks is not None:
-        used, of_groups = _marked(context, used, params.test_marks, params.random_state)
-        described |= of_groups
+    used, of_groups = _tested(context, used, params)
+    described |= of_groups
     if context.base is not None:
         return {**described, **_grown(context, used, params, context.base)}
     sizes, tested = used.tested(params)
     n_train, n_test = sizes.sum(axis=0).tolist()
-    require(n_test > 0 or not params.tests, "no test point has a label", error=DataError,
+    require(n_test > 0 or params.test.none, "no test point has a label", error=DataError,
             why="there is nothing to compare predictions with",
             fix="set data.test.count or data.test.fraction, or give the test points labels")
-    require(n_train > 0, "all rows are test rows", error=DataError, why="there is nothing to learn from",
-            fix="mark some of them as training rows")
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.random_state), params.points
@@ -113,13 +110,16 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     return {**described, "n_train": n_train, "n_test": n_test, "n_rest": n_rest}
 
 
-def _marked(context: Context, used: RowsInUse, params: MarkParams, random_state: int) -> tuple[RowsInUse, Described]:
-    """Return the rows in use with what the column says of each as their official split, and what it says in all."""
-    if params.fraction is None:
-        return replace(used, dataset=replace(used.dataset, split=marked_rows(context, params))), {}
-    groups = tested_groups(context, params, used, random_state)
-    return replace(used, dataset=replace(used.dataset, split=groups.tested)), {
-        "groups": {"column": params.column, "n": groups.n_groups, "n_tested": groups.n_tested}}
+def _tested(context: Context, used: RowsInUse, params: SplitParams) -> tuple[RowsInUse, Described]:
+    """Return the rows in use with which of them are tested, where the source says so, and what it says of groups."""
+    if params.test.official:
+        return replace(used, tests=used.dataset.split), {}
+    if params.read is None:
+        return used, {}
+    if params.test.column is not None:
+        return replace(used, tests=marked_rows(context, params.test, params.read, used)), {}
+    groups = tested_groups(context, params.test, params.read, used, params.random_state)
+    return replace(used, tests=groups.rows), {"groups": groups.described}
 
 
 Places = tuple[Block, np.ndarray, np.ndarray]  # of rows of a block that are trained on, and that are tested
@@ -144,7 +144,7 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
     before = {name: base.parts.rows(name) for name in ("train", "test")}
     edges = np.array([*range(0, len(used.dataset), DRAW_ROWS), len(used.dataset)])
     begin = {name: counts_below(rows, edges) for name, rows in before.items()}
-    drawn = block_rng(params.random_state, GROWN, n_base).random(n_new) < (params.test_fraction or 0)
+    drawn = block_rng(params.random_state, GROWN, n_base).random(n_new) < (params.test.fraction or 0)
 
     def places() -> Iterator[Places]:
         for i, block in enumerate(used.blocks()):
@@ -153,8 +153,8 @@ def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifac
             new = np.flatnonzero(block.rows >= n_base)
             is_known = block.strata[new] >= 0
             is_test = drawn[block.rows[new] - n_base] & is_known
-            if params.by_row and len(new):
-                is_test = used.is_official_test(block.rows[new])
+            if used.tests is not None:
+                is_test = used.is_test(block.rows[new])
             train[new], test[new] = ~is_test, is_test & is_known
             yield block, np.flatnonzero(train), np.flatnonzero(test)
 
@@ -239,15 +239,18 @@ def classes_joined(classes: Sequence[Any]) -> dict[Any, list[Any]]:
 
 def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
     classes = attributes.get("classes") or []
-    alike, groups = alike_classes(classes), attributes.get("groups")
-    tested = [] if groups is None else [f"{attributes['n_test']:,} test points are all labeled rows of "
-                                        f"{groups['n_tested']:,} of {groups['n']:,} groups ({groups['column']})"]
+    notes = []
+    if groups := attributes.get("groups"):
+        share = attributes["n_test"] / groups["n_labeled"]
+        notes = [f"the {attributes['n_test']:,} test points ({share:.0%} of the labeled rows) are those of "
+                 f"{groups['n_tested']:,} of {groups['n']:,} groups by {groups['column']!r}"]
+    alike = alike_classes(classes)
     if not alike:
-        return tested
+        return notes
     how = f"data.classes: {yaml_of(classes_joined(classes))}" if len(classes) <= SHOWN else \
         "data.classes, with all the others"
     pairs = "; ".join(" and ".join(map(repr, group)) for group in alike[:SHOWN])
-    return [*tested, f"warning: classes that differ in capitals or spaces alone: {pairs}"
+    return [*notes, f"warning: classes that differ in capitals or spaces alone: {pairs}"
             f"{f'; and {len(alike) - SHOWN} more' if len(alike) > SHOWN else ''}. They are learned as classes of their "
             f"own; to join them: {how}"]
 
@@ -274,9 +277,14 @@ def _split_cost(f: PlanInputs, spec: Spec) -> Cost:
     rows.
     """
     passes, c = 6, tag_count(f, spec)
-    held = _held_bytes(f.n_rows, c) + (0 if spec.data.test.groups is None else OF_GROUP * f.n_rows)
-    return cost_of(0, passes * (9 + c) * f.n_rows, 16 * (f.n + f.n_test) + 2 * c * f.n_rows, held, held,
-                   SPLIT_SECONDS * f.n_rows)
+    held = _held_bytes(f.n_rows, c)
+    test = spec.data.test
+    columns = [column for column in (test.column, test.groups) if column is not None]
+    again = f.n_rows * f.source_row_bytes * (len(columns) + (spec.data.tags is not None))
+    grouped = OF_GROUP * f.n_rows if test.groups is not None and f.bound == "upper" else 0
+    written = 16 * (f.n + f.n_test) + (2 * c + 9 * len(columns)) * f.n_rows
+    return cost_of(0, passes * (9 + c) * f.n_rows + again, written, held + grouped, held,
+                   SPLIT_SECONDS * f.n_rows + PARSED_SECONDS * again)
 
 
 SPLIT = Stage("split", 8, ("dataset",), SplitParams.of, make_split, _split_cost, "use a smaller file",

@@ -10,7 +10,6 @@ import numpy as np
 from ..base.errors import DataError, explain, require
 from ..data.ingest_params import IngestParams
 from ..data.readers.cell_text import TRUTH
-from ..data.readers.file_rows import FileRows
 from ..learners.tags import Tags
 from ..learners.target.coding import SEPARATORS
 from ..learners.target.encoding import UNLABELED
@@ -20,7 +19,7 @@ from ..methods.step import WEIGHT, Context
 from ..methods.tags import OF_TAGS, parts_of_tag
 from ..report.record import Attributes
 from ..storage.blocks import STREAM_BYTES, PartWriter, Rows, RowStream, row_ranges
-from .dataset import table_of
+from .dataset import cells_of
 from .labels_from_files import LabelWeights, weigh_labels
 from .spec import Spec
 
@@ -99,8 +98,8 @@ def tags_in(cell: str, separator: str | None) -> list[str]:
 
 def _lists(context: Context, params: TagParams, name: str) -> Iterator[list[list[str] | None]]:
     """Yield the tags of rows after rows, of a column that lists them."""
-    section, begin = params.section, 0
-    for table, cells in _cells(context, params):
+    section = params.section
+    for begin, cells, table in cells_of(context, params.read, section.names):
         tags = list[list[str] | None]()
         for i, (cell, is_missing) in enumerate(zip(cells[0], table.missing(cells[0]), strict=True)):
             try:
@@ -111,7 +110,6 @@ def _lists(context: Context, params: TagParams, name: str) -> Iterator[list[list
                     why="without data.tags.separator each cell is a list of text or integers, such as ['a', 'b']",
                     fix="write the list's elements as text" if cell.startswith("[") else
                     "set data.tags.separator to what stands between two tags, such as ';'")) from error
-        begin += len(tags)
         yield tags
 
 
@@ -131,8 +129,8 @@ def _of_lists(context: Context, params: TagParams, name: str, names: Sequence[st
 
 def _of_columns(context: Context, params: TagParams, name: str) -> Iterator[np.ndarray]:
     """Yield the entries (m, c) of rows after rows, of a column for each tag."""
-    columns, begin = params.section.names, 0
-    for table, cells in _cells(context, params):
+    columns = params.section.names
+    for begin, cells, table in cells_of(context, params.read, columns):
         block = np.full((len(cells[0]), len(columns)), UNLABELED, np.int8)
         for j, (column, texts) in enumerate(zip(columns, cells, strict=True)):
             known = np.flatnonzero(~table.missing(texts))
@@ -143,16 +141,7 @@ def _of_columns(context: Context, params: TagParams, name: str) -> Iterator[np.n
                     why="a column of one tag says whether a row has it", fix="write 1 or 0, and nothing where it is "
                     "unknown; a column that lists tags is named in data.tags.column")
             block[known, j] = entries
-        begin += len(block)
         yield block
-
-
-def _cells(context: Context, params: TagParams) -> Iterator[tuple[FileRows, list[list[str]]]]:
-    """Yield the table, and the cells of the columns of tags, a list for each column, rows after rows."""
-    with table_of(context, params.read) as table:
-        assert table is not None  # the columns are those of a table, or the source was refused
-        for block in table.blocks(params.section.names):
-            yield table, block.cells
 
 
 def write_labeled_tags(context: Context, chosen: Tags, weight: str | None, read: IngestParams) -> Attributes:

@@ -746,6 +746,6 @@ def test_a_column_of_train_and_test_is_named(here):
     result = init("points.csv", "--out", "points.yaml")
     assert "part says train and test" in result.output
     text = (here / "points.yaml").read_text()
-    assert "set test: {column: part} here" in " ".join(text.replace("#", " ").split())
+    assert "set test: {column: part}" in " ".join(text.replace("#", " ").split())
     (here / "points.yaml").write_text(re.sub("test: {fraction.*", "test: {column: part}", text))
     assert run("points.yaml", here)["metrics"]["n_test"] == 30

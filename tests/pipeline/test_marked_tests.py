@@ -57,7 +57,8 @@ def test_groups_are_tested_as_a_whole(tmp_path, visits, name, monkeypatch):
     assert not tested & set(patient[rows["train"]])
     assert set(rows["test"]) == set(np.flatnonzero(np.isin(patient, list(tested)) & is_known))
     assert set(rows["train"]) == set(np.flatnonzero(~np.isin(patient, list(tested))))  # those without a label too
-    assert attributes["groups"] == {"column": "patient", "n": PATIENTS, "n_tested": len(tested)}
+    assert attributes["groups"] == {"column": "patient", "n": PATIENTS, "n_tested": len(tested),
+                                    "n_labeled": is_known.sum()}
     assert abs(len(rows["test"]) / is_known.sum() - 0.2) < 0.03
     assert set(visits["state"][rows["train"]].dropna()) == {"sick", "well"}
 
@@ -93,7 +94,7 @@ def test_errors_of_drawn_rows_are_too_low_for_new_groups(tmp_path, visits):
         errors[name] = result.metrics["error"]
     assert errors["rows"] < 0.05 < 0.2 < errors["groups"]
     report = (result.folder / "report.html").read_text(encoding="utf-8")
-    assert "all labeled rows of " in report
+    assert "say what to expect of new groups" in report
     assert "of them are tested" in report
 
 
@@ -108,25 +109,80 @@ def test_a_column_marks_the_test_rows(tmp_path, visits, marks, name):
     assert attributes["n_rest"] == (is_test & visits["state"].isna()).sum()
 
 
-def test_new_rows_of_a_group_stay_where_it_is(tmp_path, visits):
+@pytest.mark.parametrize("test", [{"fraction": 0.25, "groups": "patient"}, {"column": "part"}])
+def test_new_rows_of_a_group_stay_where_it_is(tmp_path, visits, test):
     folder = tmp_path / "in"
     folder.mkdir()
+    visits["part"] = np.where(np.arange(N) % 4 == 0, "test", "train")
     patient = visits["patient"].to_numpy()
-    old = (np.arange(N) % 2 == 0) & (patient < "P-030")
-    spec = spec_of(folder, {"fraction": 0.25, "groups": "patient"}, grows=True)
-    spec["data"]["source"] = str(folder / "*.csv")
-    spec["model"] = {"kind": "automatic"}
-    tested, trained = [], []
-    for number, some in enumerate((old, ~old)):
-        visits[some].to_csv(folder / f"{number}.csv", index=False)
-        run(spec, workspace=tmp_path / "work", execution=InProcess(1), until="labels")
-        rows = split_arrays(plan(spec, workspace=tmp_path / "work").artifact("split").parts)
-        names = np.concatenate([patient[old], patient[~old]])
-        tested.append(set(names[rows["test"]]))
-        trained.append(set(names[rows["train"]]))
-    assert not tested[1] & trained[1]
-    assert tested[0] == {name for name in tested[1] if name < "P-030"}
-    assert any(name >= "P-030" for name in tested[1])
+    new = (np.arange(N) % 20 == 0) | (patient >= "P-037")
+    spec = spec_of(folder, test, grows=True)
+    spec["data"] |= {"source": str(folder / "*.csv"),
+                     "read": {"target": "state", "drop": ["part" if "groups" in test else "patient"]}}
+    for name, some, until in (("old", ~new, None), ("other", new, "labels")):
+        visits[some].to_csv(folder / f"{name}.csv", index=False)
+        run(spec, workspace=tmp_path / "work", execution=InProcess(1), until=until)
+        artifact = plan(spec, workspace=tmp_path / "work").artifact("split")
+        if until is None:
+            before = split_arrays(artifact.parts)
+    rows = split_arrays(artifact.parts)
+    assert artifact.attributes["base"]["test"] == len(before["test"])
+    both = pd.concat([visits[~new], visits[new]])
+    n_old = int((~new).sum())
+    for name in ("train", "test"):
+        assert (rows[name][rows[name] < n_old] == before[name]).all()
+    known = np.flatnonzero(both["state"].notna())
+    if "column" in test:
+        assert set(rows["test"]) == set(np.flatnonzero(both["part"] == "test")) & set(known)
+        return
+    names = both["patient"].to_numpy()
+    tested = set(names[before["test"]])
+    assert tested
+    of_old = np.flatnonzero(names < "P-037")
+    assert set(rows["test"]) & set(of_old) == set(of_old[np.isin(names[of_old], list(tested))]) & set(known)
+    assert not set(names[rows["test"]]) & set(names[rows["train"]])
+    assert artifact.attributes["groups"]["n_tested"] >= len(tested)
+
+
+def test_rows_that_are_not_in_use_or_unlabeled_need_no_group(tmp_path, visits):
+    visits.loc[visits["state"].isna(), "patient"] = ""
+    visits.loc[5:9, ["patient", "state"]] = "", "unsure"
+    rows, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, keep=["sick", "well"])
+    assert len(rows["test"])
+    assert not set(range(5, 10)) & {*rows["test"], *rows["train"]}
+
+
+@pytest.mark.parametrize("name", ["ND", "unknown", "-"])
+def test_a_group_may_be_called_like_a_gap_of_numbers(tmp_path, visits, name):
+    visits["patient"] = visits["patient"].replace("P-001", name)
+    _, attributes = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"})
+    assert attributes["groups"]["n"] == PATIENTS
+
+
+def test_quantities_tags_and_clusters_have_groups_too(tmp_path, visits):
+    visits["size"] = np.where(visits["state"].isna(), np.nan, visits["a"] + visits["b"])
+    visits["marks"] = np.where(visits["state"].isna(), None, np.where(visits["a"] > 0, "red;big", "red"))
+    patient = visits["patient"].to_numpy()
+    for number, data in enumerate((
+            {"task": "regression", "read": {"target": "size", "drop": ["state", "marks"]}},
+            {"tags": {"column": "marks", "separator": ";"}, "read": {"drop": ["state", "size"]}})):
+        rows, attributes = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, name=f"{number}.csv",
+                                    **data)
+        assert attributes["groups"]["n"] == PATIENTS
+        assert attributes["n_test"] > 50
+        assert attributes["n_rest"] > 10  # without a label
+        if "tags" not in data:
+            assert not set(patient[rows["test"]]) & set(patient[rows["train"]])
+
+
+def test_several_files_are_one_table(tmp_path, visits):
+    (tmp_path / "parts").mkdir()
+    visits[:250].to_csv(tmp_path / "parts" / "a.csv", index=False)
+    visits[250:].to_csv(tmp_path / "parts" / "b.csv", index=False)
+    one, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"})
+    several, _ = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, name="visits.parquet",
+                          source=str(tmp_path / "parts" / "*.csv"))
+    assert (one["test"] == several["test"]).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,26 +192,25 @@ def test_every_class_keeps_a_training_row_whatever_the_groups(sizes, fraction):
     pairs = pd.DataFrame([(np.uint64(group), stratum, n) for group, of_group in enumerate(sizes)
                           for stratum, n in enumerate(of_group) if n], columns=["group", "stratum", "n"])
     pairs["group"] = pairs["group"].astype(np.uint64)
-    params = rows_in_use.MarkParams("patient", fraction, None)
     of_group, n_of_class = pairs.groupby("group")["n"].sum(), pairs.groupby("stratum")["n"].transform("sum")
     alone = pairs["group"][pairs["n"] == n_of_class]
     fit = [group for group, n in of_group.items() if n / 2 <= fraction * pairs["n"].sum() and group not in set(alone)]
     if not fit:
         with pytest.raises(DataError, match="can be tested"):
-            marked_tests._drawn(pairs, params)
+            marked_tests.drawn_groups(pairs, "patient", fraction)
         return
-    tested = marked_tests._drawn(pairs, params)
+    tested = marked_tests.drawn_groups(pairs, "patient", fraction)
     left = pairs[~pairs["group"].isin(tested)]
     assert set(left["stratum"]) == set(pairs["stratum"])
     assert 0 < of_group[tested].sum() <= fraction * pairs["n"].sum() + of_group.max() / 2
 
 
 @pytest.mark.parametrize(("change", "test", "message"), [
-    ({"patient": ""}, {"fraction": 0.2, "groups": "patient"}, "is empty"),
+    ({"patient": ""}, {"fraction": 0.2, "groups": "patient"}, r"row 0 .*line 2.* of the column 'patient' is empty"),
     ({"patient": "one"}, {"fraction": 0.2, "groups": "patient"}, "none of the 1 groups of 'patient' can be tested"),
-    ({"patient": "maybe"}, {"column": "patient"}, "row 0 of the column 'patient' is 'maybe'"),
-    ({"patient": "train"}, {"column": "patient"}, "no test point has a label"),
-    ({"patient": "test"}, {"column": "patient"}, "all rows are test rows"),
+    ({"patient": "maybe"}, {"column": "patient"}, r"row 0 .*line 2.* of the column 'patient' is 'maybe'"),
+    ({"patient": "train"}, {"column": "patient"}, "no row says test in the column 'patient'"),
+    ({"patient": "test"}, {"column": "patient"}, "no row says train in the column 'patient'"),
     ({}, {"column": "patinet"}, "did you mean patient"),
     ({}, {"fraction": 0.2, "groups": "nobody"}, "no such column"),
 ])
@@ -167,7 +222,7 @@ def test_what_cannot_be_is_refused(tmp_path, visits, change, test, message):
 @pytest.mark.parametrize(("test", "message"), [
     ({"groups": "patient"}, "groups='patient', without fraction"),
     ({"groups": "patient", "count": 3}, "without fraction"),
-    ({"column": "patient", "fraction": 0.2}, "column"),
+    ({"column": "patient", "fraction": 0.2}, "exactly one of count, fraction, column"),
     ({"column": "state"}, "data.read.target names that column too"),
 ])
 def test_contradictions_are_refused(tmp_path, test, message):
@@ -179,6 +234,19 @@ def test_a_source_without_columns_by_name_is_refused(tmp_path, visits):
     np.savez(tmp_path / "visits.npz", X=np.ones((9, 2)), y=np.arange(9) % 2)
     with pytest.raises(DsslError, match=r"name it in data\.read\.split"):
         plan({**spec_of(tmp_path / "visits.npz", {"column": "patient"}, read={})}, workspace=tmp_path / "work")
+
+
+@pytest.mark.parametrize("test", [{"fraction": 0.2, "groups": "patient"}, {"column": "part"}])
+def test_a_plan_bounds_what_a_run_finds(tmp_path, visits, test):
+    visits["part"] = np.where(np.arange(N) % 4 == 0, "test", "train")
+    read = {"target": "state", "drop": ["part" if "groups" in test else "patient"]}
+    visits.to_csv(tmp_path / "visits.csv", index=False)
+    inputs = plan(spec_of(tmp_path / "visits.csv", test, read=read), workspace=tmp_path / "work").inputs
+    _, attributes = split_of(tmp_path, visits, test, read=read)
+    for name, bounded in (("n_test", inputs.test_points), ("n_train", inputs.training_points)):
+        assert bounded.lower <= attributes[name] <= bounded.upper
+    if "groups" in test:
+        assert inputs.test_points.upper <= 0.41 * N
 
 
 def test_groups_of_one_row_take_no_more_memory_than_predicted(tmp_path):

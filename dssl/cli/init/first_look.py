@@ -66,7 +66,7 @@ class Look:
         self.records = None if traits is None else examined(traits, records.levels, scan.feature_names, scan)
         self.marks = [] if scan.feature_names is None else [
             scan.feature_names[j] for j, texts in records.levels.items()
-            if len(texts) > 1 and set(map(str.casefold, texts)) <= set(WORDS)]
+            if {WORDS.get(text.casefold()) for text in texts} == {0, 1}]
         self.scan = scan
 
     @property

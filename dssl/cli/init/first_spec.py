@@ -209,7 +209,7 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
     if labels is not None:
         _test(out, look, labels, task)
     for column in look.marks:
-        marked = f"{column} says train and test: if it is the split, set test: {{column: {yaml_of(column)}}} here"
+        marked = f"{column} says train and test; if that is the split, set test: {{column: {yaml_of(column)}}}"
         out.add(f"# {marked}", message=marked)
     for remark in look.remarks:
         out.add(f"# {remark}", message=remark)

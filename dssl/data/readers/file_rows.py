@@ -122,6 +122,16 @@ class FileRows:
         texts = trimmed(pa.array(cells, pa.string()))
         return are_missing(texts, self.readers[0].missing) | are_gaps(texts)
 
+    def names_of_groups(self, cells: Sequence[str], decimal: str | None) -> tuple[list[str], np.ndarray]:
+        """Return cells (m,) as names of groups, without zero fractions; and which are missing, bool.
+
+        Unlike gaps of numbers, such as ND and unknown, they may be names. decimal : the mark, if known.
+        """
+        reader, texts = self.readers[0], trimmed(pa.array(cells, pa.string()))
+        formats = possible_formats(reader.decimal, reader.thousands, reader.percent)
+        names = formats[decimal if decimal in formats else next(iter(formats))].without_zero_fraction(texts)
+        return names.to_pylist(), are_missing(names, reader.missing)
+
     def take(self, rows: Sequence[int]) -> list[FileRow]:
         """Return some rows by their numbers, which count from 0, in the order of these numbers."""
         by_number = {row: self._row(row) for row in sorted(set(rows))}

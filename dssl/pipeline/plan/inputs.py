@@ -197,7 +197,8 @@ def _test_points(spec: Spec, n_rows: int, attributes: Attributes, growing: Growi
         return Bounded.known(0)
     if (known := _points_of_split("test", n_rows, attributes, growing, grows=test.count is None)) is not None:
         return known
-    upper = test.count or (n_rows if test.by_row else math.ceil((test.fraction or 1) * n_rows))
+    by_row = 2 * (test.fraction or 1) if test.by_row else test.fraction or 1  # the last group that tests may be large
+    upper = test.count or math.ceil(by_row * n_rows)
     return Bounded.between(min(test.count or 1, n_rows), min(upper, n_rows), NAMES["test"])
 
 

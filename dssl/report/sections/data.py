@@ -38,7 +38,8 @@ def data_section(run: RunRecord) -> Section | None:
     """Return what the stages from the source to the scaled points found; labels and test points where there are any."""
     split, scaling = run.stage("split"), run.at("points", "scaling") or {}
     classes, per_class = split.get("classes") or [], run.at("labels", "per_class") or []
-    tags, groups = split.get("tags") or [], split.get("groups")
+    tags = split.get("tags") or []
+    groups = split.get("groups")
     n_labeled, n_train = run.at("labels", "n_labeled"), split.get("n_train")
     share = f" ({percent(n_labeled / n_train, 2)} of the training points)" if n_labeled is not None and n_train else ""
     constant, names = scaling.get("constant_columns"), scaling.get("constant_column_names") or []

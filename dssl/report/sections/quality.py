@@ -131,19 +131,29 @@ def _evidence(run: RunRecord) -> list[str]:
         sentences.append(f"The model learned from {counted(n_labeled, 'label')}{others}. The test points took no part.")
     if metric_of(run.metrics).interval_among(run.metrics) is not None:
         sentences.append("The interval accounts for the number of test points, but not for which points were labeled.")
-    if groups := run.at("split", "groups"):
-        sentences.append(f"The test points are all labeled rows of {number(groups['n_tested'])} of "
-                         f"{number(groups['n'])} groups by {groups['column']!r}, so that they say what to expect of "
-                         "new groups. Rows of one group are alike: intervals and tests, which take each row for "
-                         "independent, are narrower than they should be, the more so the fewer groups there are. "
-                         "Held-out labels have rows of their group among the others, so that their errors say nothing "
-                         "of new groups.")
+    sentences += groups_in_words(run)
     hidden, by = run.hidden, errors_among(run.hidden)
     if by == SHARE and finite(hidden.get("error")) is not None:
         n_hidden = hidden.get("n_test")
         known = "training points" if n_hidden is None else counted(n_hidden, "training point")
         sentences.append(f"Of the {known} whose label is known but was not shown to it, "
                          f"{_share_right(hidden['error'], interval_at(hidden))} are classified correctly.")
+    return sentences
+
+
+def groups_in_words(run: RunRecord) -> list[str]:
+    """Return what the figures of a run say that tests whole groups of rows."""
+    groups = run.at("split", "groups")
+    if not groups:
+        return []
+    sentences = [
+        f"The test points are the labeled rows of {number(groups['n_tested'])} of {number(groups['n'])} groups by "
+        f"{groups['column']!r}, and say what to expect of new groups.",
+        "Rows of one group are alike, but each counts as if it were independent: intervals are too narrow and p-values "
+        "too small, the more so the fewer groups test."]
+    if run.by_labels:
+        sentences.append("Held-out labels have rows of their own group among the others, so that their errors say "
+                         "nothing of new groups.")
     return sentences
 
 
@@ -239,11 +249,11 @@ def _class_table(rows: list[ClassRow], points: str) -> Table:
 
 
 def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled: int | None = None, *,
-                 has_scores: bool = False) -> Section:
+                 has_scores: bool = False, more: Sequence[str] = ()) -> Section:
     """Return what the page begins with: the scores of models by name, of which the first is the model.
 
     points : `TEST` or `HELD_OUT`, which points they are of. n_labeled : how many the model learned from. has_scores :
-    whether the page has these scores of all tags in a section of their own.
+    whether the page has these scores of all tags in a section of their own. more : further sentences.
     """
     model = next(iter(scores.values()))
     known = [tag for tag in model["by_tag"] if finite(tag["error"]) is not None]
@@ -253,7 +263,7 @@ def tags_section(scores: Mapping[str, Mapping[str, Any]], points: str, n_labeled
     few = f" The {MAX_CLASSES} lowest of {number(len(known))} tags are shown." if len(drawn) < len(known) else ""
     return Section("quality", TITLE, rendered(
         "tags.html", answer=_answer_of_tags(model, points),
-        evidence=_evidence_of_tags(scores, points, n_labeled), drawing=drawing,
+        evidence=[*_evidence_of_tags(scores, points, n_labeled), *more], drawing=drawing,
         caption=f"The share of the known labels of each tag that is predicted correctly, with its 95 % interval.{few}",
         head=("", *TAG_METRICS.values()), n_whole=model["n_whole"],
         rows=[] if has_scores else [(name, *(number(each[column]) for column in TAG_METRICS))
@@ -290,7 +300,7 @@ def tags_of_run(run: RunRecord) -> Section | None:
     if "by_tag" not in (scores.get("model") or {}):
         return None
     return tags_section(scores, TEST if run.metrics else HELD_OUT, run.at("labels", "n_labeled"),
-                        has_scores=bool(run.metrics))
+                        has_scores=bool(run.metrics), more=groups_in_words(run))
 
 
 def tags_answer(in_words: str) -> Section:
