@@ -203,8 +203,7 @@ class TableReader(Reader):
         readings = {
             # In a typed format, plain numbers that are stored as text are codes.
             field: Reading("text") if self.is_typed and count.is_plain and not count.gaps and count.rows > count.missing
-            else
-            count.reading(mark, is_target=field == self._target) for field, count in counts.items()}
+            else count.reading(mark, is_target=field == self._target) for field, count in counts.items()}
         readings |= dict.fromkeys(self._booleans, Reading("truth"))
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
@@ -283,9 +282,8 @@ class TableReader(Reader):
 
     def _split(self, sizes: Mapping[int, tuple[int, str]]) -> dict[int, Reading]:
         """Make a feature of each side of columns of sizes; return their readings."""
-        features: list[int] = []
-        sides: dict[int, Side] = {}
-        readings: dict[int, Reading] = {}
+        features = list[int]()
+        sides, readings = dict[int, Side](), dict[int, Reading]()
         for field in self._columns_in_use:
             count, unit = sizes.get(field, (0, ""))
             readings |= {field: Reading("text")} if count else {}
