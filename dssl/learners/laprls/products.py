@@ -175,7 +175,9 @@ def add_labels(sums: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, line
         position, weight = lines["position"][mask], lines["weight"][mask]
         right = np.zeros((len(K), moments.shape[1]))
         np.add.at(right, position, weight[:, None] * np.column_stack([lines["target"][mask], np.ones(len(weight))]))
-        rows = np.unique(position)
+        rows: np.ndarray | slice = np.unique(position)
+        if len(position) == len(K) == len(rows):  # of all rows once, which need no copy
+            rows = position = slice(None)
         add_product(moments, K[rows], right[rows])
         if "labels" in sums:
             features = Phi[position]
