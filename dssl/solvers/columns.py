@@ -72,6 +72,13 @@ def _add_columns(X, E, scale):
             X[i, c] += scale[c] * E[i, c]
 
 
+def put_columns(columns: np.ndarray, *pairs: tuple[np.ndarray, np.ndarray]) -> None:
+    """Write some columns of the first of each pair of arrays, unless the second is the same array."""
+    for whole, part in pairs:
+        if part is not whole:
+            whole[:, columns] = part
+
+
 def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
     """Return columns (n, u) like `like`, of which column j belongs to system of[j].
 

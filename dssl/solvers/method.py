@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -124,7 +124,7 @@ class Iterative(SolverMethod):
         """Return what `conjugate_gradients` takes for blocks of t columns; None for Jacobi's."""
         return None
 
-    def _off_null(self, t: int, dtype: type) -> Callable[[np.ndarray], np.ndarray] | None:
+    def _off_null(self, dtype: type, t: int) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return the preconditioner without the null space of A, where its rounding errors would grow."""
         precondition = self.preconditioner(t, dtype)
         if precondition is None or not self.A.singular.any():
@@ -142,10 +142,10 @@ class Iterative(SolverMethod):
         scale = scaled_to_one(norms)
         if precise:
             return conjugate_gradients(self.A, R * scale, ROUNDED * needed, budget,
-                                       self._off_null(R.shape[1], np.float64))
+                                       partial(self._off_null, np.float64))
         return conjugate_gradients(self.A, to_float32(R, scale), _per_correction(needed),
                                    np.minimum(budget, self.correction_iterations),
-                                   self._off_null(R.shape[1], np.float32))
+                                   partial(self._off_null, np.float32))
 
     def entries(self) -> tuple[float, float]:
         """Return the entries that the preparation touches, and an iteration for one column: the work for `auto`."""

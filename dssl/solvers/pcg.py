@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from .columns import column_dots
+from .columns import column_dots, put_columns
 from .operators import ScaledMatrix, add_row
 
 CHUNK = 255  # rows between two foldings of the float32 partial sums into float64, minus one
@@ -92,7 +92,7 @@ def direction(P, R, beta):
 
 
 def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray,
-                        precondition: Callable[[np.ndarray], np.ndarray] | None = None,
+                        preconditioner: Callable[[int], Callable[[np.ndarray], np.ndarray] | None] | None = None,
                         ) -> tuple[np.ndarray, np.ndarray]:
     """Return E with `A E` near R, column by column, and the iterations each column took.
 
@@ -100,33 +100,47 @@ def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, b
     reduction : ndarray, shape (t,); a column stops when its residual norm has fallen by this factor.
     budget : ndarray, shape (t,); a column that needs more iterations is returned as it is, and the caller checks the
         true residual.
-    precondition : maps (n, t) to (n, t) by a symmetric positive definite matrix near A^-1, the same at every call,
-        and may return the same array each time; None for the identity, which is Jacobi's since A has a unit diagonal.
+    preconditioner : maps a width t to what maps (n, t) to (n, t) by a symmetric positive definite matrix near A^-1, the
+        same at every call, and may return the same array each time; None for the identity, which is Jacobi's since A
+        has a unit diagonal.
+
+    Columns that have stopped leave the block as soon as they are half of it.
 
     Returns
     -------
     (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; four arrays of its size.
     """
     data = A.data32 if R.dtype == np.float32 else A.data
-    E, Q = np.zeros_like(R), np.empty_like(R)
+    solution, residual, columns = np.zeros_like(R), R, np.arange(R.shape[1])
+    E, Q = solution, np.empty_like(R)
     pq, rr = np.empty(R.shape[1]), column_dots(R, R)
     target = rr * reduction**2
     iterations = np.zeros(R.shape[1], np.int64)
     active = (rr > target) & (budget > 0)
+    precondition = preconditioner(len(columns)) if preconditioner else None
     Y = precondition(R) if precondition else R
     P, ry = Y.copy(), column_dots(R, Y)
     while active.any():
+        if 2 * np.count_nonzero(active) <= len(active):
+            del Q, Y  # before the narrower arrays are made
+            P = P.compress(active, axis=1)  # in the order of rows
+            put_columns(columns, (solution, E), (residual, R))
+            E, R = E.compress(active, axis=1), R.compress(active, axis=1)
+            Q, columns = np.empty_like(R), columns[active]
+            precondition = preconditioner(len(columns)) if preconditioner else None
+            pq, rr, target, ry, active = pq[active], rr[active], target[active], ry[active], active[active]
         multiply_dot(A.indptr, A.indices, data, P, Q, pq)
         # A column that is zero or already solved would divide 0 by 0: its step stays 0.
         active &= (pq > 0) & (ry > 0)
         alpha = np.divide(ry, pq, out=np.zeros_like(pq), where=active)
-        iterations += active
+        iterations[columns] += active
         step(E, R, P, Q, alpha.astype(R.dtype), rr)
-        active &= (rr > target) & (iterations < budget)
+        active &= (rr > target) & (iterations[columns] < budget[columns])
         if active.any():
             Y = precondition(R) if precondition else R
             ry_next = column_dots(R, Y) if precondition else rr.copy()
             beta = np.divide(ry_next, ry, out=np.zeros_like(ry), where=active)
             direction(P, Y, beta.astype(R.dtype))
             ry = ry_next
-    return E, iterations
+    put_columns(columns, (solution, E), (residual, R))
+    return solution, iterations

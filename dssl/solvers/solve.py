@@ -15,7 +15,7 @@ from ..base.errors import DataError, NotConverged, explain, require
 from ..base.types import MatrixLike
 from ..storage.blocks import row_ranges
 from .cholesky import Cholesky
-from .columns import add_columns, column_norms
+from .columns import add_columns, column_norms, put_columns
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .method import MAX_DIRECT, Direct, Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
@@ -133,9 +133,12 @@ class Solver:
         return self.method.solve_bytes(self.A.n, t, self.params.block_columns)
 
     def _solve_block(self, B: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns."""
-        A, params = self.A, self.params
-        B = A.enter(B)
+        """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns.
+
+        Columns that have stopped leave the block as soon as they are half of it.
+        """
+        A, params, right = self.A, self.params, B
+        B = A.enter(right)
         weight = 1 / A.scale  # || D^1/2 r || is the residual norm of the system as it was given
         given = column_norms(B, weight)
         goal = params.tol * given
@@ -144,46 +147,68 @@ class Solver:
         else:
             X, R = scaled_start(A, B, start), np.empty_like(B)
             A.residual(X, B, R)
-        iterations = np.zeros(R.shape[1], np.int64)
+        solution, columns, iterations = X, np.arange(R.shape[1]), np.zeros(R.shape[1], np.int64)
         A.correct_components(X, R, given > 0)
         current = column_norms(R, weight)
         active = current > goal
         # A column that meets its goal is not changed, so that it does not depend on the other columns.
         while active.any():
-            self.method.deflate(X, B, R, active)
-            norms = np.where(active, column_norms(R, np.ones_like(weight)), 0)
-            needed = np.where(active, goal / np.where(active, current, 1), 1)
-            E, used = self.method.correct(R, norms, needed, params.max_iter - iterations)
-            iterations += used
+            some = active[columns]
+            if 2 * np.count_nonzero(some) <= len(some):
+                put_columns(columns, (solution, X))
+                X, B, R = (array.compress(some, axis=1) for array in (X, B, R))
+                columns, some = columns[some], some[some]
+            self.method.deflate(X, B, R, some)
+            norms = np.where(some, column_norms(R, np.ones_like(weight)), 0)
+            needed = np.where(some, goal[columns] / np.where(some, current[columns], 1), 1)
+            E, used = self.method.correct(R, norms, needed, params.max_iter - iterations[columns])
+            iterations[columns] += used
             add_columns(X, E, norms)
             del E
             A.residual(X, B, R)
-            A.correct_components(X, R, active)
-            after = np.where(active, column_norms(R, weight), current)
+            A.correct_components(X, R, some)
+            before = current[columns]
+            after = np.where(some, column_norms(R, weight), before)
             # A column that a whole correction does not improve is at the level of rounding.
-            active &= (after > goal) & (after <= 0.5 * current) & (iterations < params.max_iter)
-            current = after
-        # Columns that float32 does not improve continue in float64, few at a time to use no more memory, as long as
-        # each correction halves what it lowers: the residual of the scaled system.
+            active[columns] &= (after > goal[columns]) & (after <= 0.5 * before) & (
+                iterations[columns] < params.max_iter)
+            current[columns] = after
+        put_columns(columns, (solution, X))
+        del X, B, R
+        # Columns that float32 does not improve continue in float64, few at a time to use no more memory.
         late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
+        for first, last in row_ranges(len(late), -(-len(goal) // 4)):
+            self._continue(right, late[first:last], solution, goal, current, iterations)
+        return A.leave(solution), current / np.where(given > 0, given, 1), current <= goal, iterations
+
+    def _continue(self, right: np.ndarray, columns: np.ndarray, solution: np.ndarray, goal: np.ndarray,
+                  current: np.ndarray, iterations: np.ndarray) -> None:
+        """Correct some columns of a block in float64, as long as each correction halves what it lowers.
+
+        That is the residual of the scaled system. solution (n, t), current, iterations (t,) : of the block, in place.
+        """
+        A, params = self.A, self.params
+        weight = 1 / A.scale
         ones = np.ones_like(weight)
-        before = column_norms(R, ones) if len(late) else current
-        while len(late):
-            for first, last in row_ranges(len(late), -(-B.shape[1] // 4)):
-                some = late[first:last]
-                needed = np.minimum(goal[some] / current[some], 0.5)
-                E, used = self.method.correct(R[:, some], current[some], needed, params.max_iter - iterations[some],
-                                              precise=True)
-                X[:, some] += E * current[some]
-                iterations[some] += used
-                del E
+        X, B = solution.take(columns, axis=1), A.enter(right.take(columns, axis=1))
+        R = np.empty_like(B)
+        A.residual(X, B, R)
+        before = column_norms(R, ones)
+        while len(columns):
+            needed = np.minimum(goal[columns] / current[columns], 0.5)
+            E, used = self.method.correct(R, current[columns], needed, params.max_iter - iterations[columns],
+                                          precise=True)
+            X += E * current[columns]
+            iterations[columns] += used
+            del E
             A.residual(X, B, R)
-            A.correct_components(X, R, np.isin(np.arange(len(goal)), late))
-            current[late], after = column_norms(R, weight)[late], column_norms(R, ones)
-            late = late[(current[late] > goal[late]) & (after[late] <= 0.5 * before[late])
-                        & (iterations[late] < params.max_iter)]
-            before = after
-        return A.leave(X), current / np.where(given > 0, given, 1), current <= goal, iterations
+            A.correct_components(X, R, np.ones(len(columns), bool))
+            solution[:, columns] = X
+            current[columns], after = column_norms(R, weight), column_norms(R, ones)
+            left = (after <= 0.5 * before) & (current[columns] > goal[columns])
+            left &= iterations[columns] < params.max_iter
+            columns, before = columns[left], after[left]
+            X, B, R = (array.compress(left, axis=1) for array in (X, B, R))
 
 
 def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,

@@ -175,12 +175,14 @@ def add_labels(sums: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, line
         position, weight = lines["position"][mask], lines["weight"][mask]
         right = np.zeros((len(K), moments.shape[1]))
         np.add.at(right, position, weight[:, None] * np.column_stack([lines["target"][mask], np.ones(len(weight))]))
-        rows: np.ndarray | slice = np.unique(position)
+        rows = np.unique(position)
         if len(position) == len(K) == len(rows):  # of all rows once, which need no copy
-            rows = position = slice(None)
-        add_product(moments, K[rows], right[rows])
+            add_product(moments, K, right)
+            features = Phi
+        else:
+            add_product(moments, K[rows], right[rows])
+            features = Phi[position] if "labels" in sums else Phi
         if "labels" in sums:
-            features = Phi[position]
             weighted = features if (weight == 1).all() else features * np.sqrt(weight, dtype=features.dtype)[:, None]
             add_product(sums["labels"][fold], weighted, weighted)
 
