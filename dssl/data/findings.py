@@ -113,7 +113,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             if j in traits.dates:
                 kind = "time"
         name = names[j] if names else str(j)
-        groups = GROUPS.format(yaml_of(name))
+        groups = GROUPS.format(yaml_of(name)) if ROWS_OF_GROUP * len(texts or traits.pairs.get(j, ())) <= n else ""
         finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, groups,
                                                                                           is_text=is_text)
         finding = finding or _time(traits, j, kind) or (("identifier", key) if key else None)
@@ -124,7 +124,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
-            grouped = groups if ROWS_OF_GROUP * len(texts) <= n and len(levels[j]) <= MAX_LEVELS else ""
+            grouped = groups if len(levels[j]) <= MAX_LEVELS else ""
             finding = ("codes", f"{count} {said}, each a single word{grouped}") if words else (
                 "free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
@@ -377,8 +377,7 @@ def _target(traits: Traits, j: int, groups: str, *, is_text: bool) -> tuple[Find
     classes = traits.classes or {}
     reason = encoding_of(values, classes, is_text=is_text) if values else None
     if reason is not None:
-        may_group = len(values) > len(classes) and ROWS_OF_GROUP * len(values) <= sum(classes.values())
-        return "target", f"{reason}{groups if may_group else ''}"
+        return "target", f"{reason}{groups if len(values) > len(classes) else ''}"
     n = of["labeled"][j]
     apart = of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
     with np.errstate(over="ignore", invalid="ignore"):

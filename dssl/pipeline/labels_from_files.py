@@ -130,8 +130,8 @@ def with_file(context: Context, chosen: Target, by_row: Mapping[int, LabelLine])
     require(len(strangers) == 0, error=DataError, what="" if not len(strangers) else
             f"{len(strangers)} of {len(rows)} rows are no training points: "
             f"{listed_lines([lines[i] for i in strangers])}",
-            why="test points and points that are not used are not learned from",
-            fix="leave data as it was when the rows were suggested, or delete these lines")
+            why="test points, rows of groups that are tested, and points that are not used are not learned from",
+            fix="delete these lines; or, if dssl suggest wrote them, leave data as it was then")
     classes = context.attributes("split").get("classes") or ()
     are_texts = isinstance(chosen, Classes) and all(isinstance(name, str) for name in classes)
     if are_texts and not classes:
@@ -192,7 +192,7 @@ def labels_notes(attributes: Attributes) -> list[str]:
     probabilities = "" if attributes.get("classes") is None else ", and probabilities overconfident"
     notes.append(f"{attributes['from_file']} of the {attributes['n_labeled']} labels come from labels.file; if dssl "
                  f"suggest chose their rows, these are difficult ones: errors of held-out labels can be too high"
-                 f"{probabilities}. Test points (data.test) drawn at random would tell")
+                 f"{probabilities}. Test points (data.test) do not suffer from that")
     if changed := attributes.get("changed"):
         notes.append(f"labels.file gives {counted(changed['n'], 'row')} another label than the source, first row "
                      f"{changed['row']} (counted from 0): {changed['now']} in place of {changed['before']}")

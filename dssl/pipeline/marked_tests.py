@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..base.digest import JsonObject
-from ..base.errors import DataError, require
+from ..base.errors import DataError, explain, require
 from ..data.ingest_params import IngestParams
 from ..data.labels import DRAW_ROWS
 from ..methods.data_sections import TestSplit
@@ -78,8 +78,8 @@ def tested_groups(context: Context, test: TestSplit, read: IngestParams, used: R
         labeled = block.rows[block.strata >= 0]
         of_labeled = groups.take(labeled)
         _require_rows(context, read, column, labeled[of_labeled == NO_GROUP],
-                      "data.test.groups says of each labeled row which group it is of",
-                      "name its group, or give the row a group of its own")
+                      "data.test.groups says of each labeled row which group it is of; NA, NULL and NaN of a text file "
+                      "are missing cells", "name its group, or give the row a group of its own")
         rows = pd.DataFrame({"group": of_labeled, "stratum": block.strata[block.strata >= 0]})
         counts.append(rows.groupby(["group", "stratum"], as_index=False).size().rename(columns={"size": "n"}))
     pairs = pd.concat(counts).groupby(["group", "stratum"], as_index=False)["n"].sum()
@@ -92,7 +92,7 @@ def tested_groups(context: Context, test: TestSplit, read: IngestParams, used: R
     context.parts.within(GROUPED).remove()
     labeled_groups = pairs["group"].unique()
     return TestedGroups(rows_tested, {"column": column, "n": len(labeled_groups),
-                                      "n_labeled": int(pairs["n"].sum()),
+                                      "n_labeled": int(pairs["n"].sum()), "fraction": test.fraction,
                                       "n_tested": int(np.isin(labeled_groups, tested).sum())})
 
 
@@ -170,5 +170,6 @@ def _require_rows(context: Context, read: IngestParams, column: str, wrong: np.n
         cell, = table.cells(column, wrong[:1])
         line, = table.called([row], None)
     place = f"row {row} (counted from 0{f'; {line}' if line else ''})"
-    require(False, f"{context.files['source'].source.name}: {place} of the column {column!r} is "
-            f"{repr(cell[:SHOWN]) if cell.strip() else 'empty'}", why=why, fix=fix, error=DataError)
+    more = f", and {len(wrong) - 1:,} more are alike" if len(wrong) > 1 else ""
+    raise DataError(explain(f"{context.files['source'].source.name}: {place} of the column {column!r} is "
+                            f"{repr(cell[:SHOWN]) if cell.strip() else 'empty'}{more}", why=why, fix=fix))

@@ -5,7 +5,7 @@ Sections are frozen dataclasses, of which pydantic makes instances from YAML; th
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -272,11 +272,17 @@ class Spec(Sections):
         yield ("model.soft_labels", target in columns,
                f"model.soft_labels.columns has {target!r}, and data.read.target is that column",
                "what another model says is no label", "name another column, or leave it out")
-        named = {"data.read.target": (target,), **self.columns_beside}
+        named: dict[str, Collection[object]] = {
+            "data.read.target": (target,), "data.read.categories": data.read.categories or (),
+            "data.read.keep_ids": () if isinstance(data.read.keep_ids, bool) else data.read.keep_ids,
+            **self.columns_beside}
         for name in ("data.test.column", "data.test.groups"):
             for other, column in ((key, each) for key in named if key != name for each in named[key]):
                 yield (name, column in named[name], f"{name}={column!r}, and {other} names that column too",
                        "a column says one thing of a row", "name another column, or leave one of them out")
+        yield ("data.read.split", data.read.split is not None and data.rows == "all" and not data.test.official,
+               "data.read.split, and data.test does not use it", "rows that it marks would be trained on",
+               "set data.test: {official: true}, or data.rows: official_train, or leave data.read.split out")
         yield ("data.test", target == "none" and (opinion is not None or self.has_label_files) and not data.test.none,
                "data.test, and data.read.target is none",
                "test points need a target in the source, which predictions are compared with",

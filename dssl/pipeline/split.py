@@ -55,7 +55,8 @@ def _require_official(params: SplitParams, dataset: Dataset, source: str) -> Non
     asked = "data.test.official" if params.test.official else "data.rows: official_train"
     require(dataset.split is not None or not (params.test.official or params.rows == "official_train"),
             f"{source} has no official split", error=DataError, why=f"{asked} asks for it",
-            fix="set data.test.count or data.test.fraction" if params.test.official else "leave data.rows out")
+            fix="set data.test.column, where a column of a table says train and test, or data.test.fraction"
+            if params.test.official else "leave data.rows out")
 
 
 class SplitAttributes(Described, total=False):
@@ -241,9 +242,11 @@ def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
     classes = attributes.get("classes") or []
     notes = []
     if groups := attributes.get("groups"):
-        share = attributes["n_test"] / groups["n_labeled"]
-        notes = [f"the {attributes['n_test']:,} test points ({share:.0%} of the labeled rows) are those of "
-                 f"{groups['n_tested']:,} of {groups['n']:,} groups by {groups['column']!r}"]
+        share, fraction = attributes["n_test"] / groups["n_labeled"], groups["fraction"]
+        asked = f" in place of {fraction:.0%}, since groups are large" if abs(share - fraction) > fraction / 4 else ""
+        notes = [f"the {attributes['n_test']:,} test points ({share:.0%} of the labeled rows{asked}) are those of "
+                 f"{groups['n_tested']:,} of {groups['n']:,} groups by {groups['column']!r}; rows of a group are "
+                 "alike, so that intervals are too narrow, and held-out labels say nothing of new groups"]
     alike = alike_classes(classes)
     if not alike:
         return notes

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dssl.base.errors import DataError, ParameterError
-from dssl.data.ingest import ingest
+from dssl.data.ingest import ingest, open_dataset
 from dssl.data.readers.formats import open_reader
 from dssl.execution.in_process import InProcess
 from dssl.learners.target.encoding import encode_labels
@@ -301,3 +301,17 @@ def test_counting_the_cells_of_a_file_holds_a_few_megabytes_of_it(tmp_path):
     finally:
         pa.set_memory_pool(every)
     assert 0 < pool.max_memory() < 40 << 20
+
+
+def test_numbers_that_begin_with_a_zero_have_no_thousands(tmp_path):
+    """0.637 beside 36,4: with a decimal comma it would be 637."""
+    rows = [f"0.{number % 20 + 637};{number},4;{'pq'[number % 2]}" for number in range(40)]
+    (tmp_path / "mixed.csv").write_text("a;b;y\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"column 'a' has numbers with the decimal mark '\.', such as '0\.637'"):
+        open_dataset(tmp_path / "mixed.csv", target="y")
+    assert open_dataset(tmp_path / "mixed.csv", target="y", drop=["a"]).X.read_all()[:3, 0].tolist() == [
+        pytest.approx(0.4), pytest.approx(1.4), pytest.approx(2.4)]
+    named = open_dataset(tmp_path / "mixed.csv", target="y", categories=["a"], when_text="one_hot", keep_ids=["a"])
+    assert "a=0.637" in named.feature_names
+    (tmp_path / "whole.csv").write_text("a;b;y\n1.637;1,4;p\n2.500;2,5;q\n", encoding="utf-8")
+    assert open_dataset(tmp_path / "whole.csv", target="y").X.read_all()[:, 0].tolist() == [1637, 2500]

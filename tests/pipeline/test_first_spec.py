@@ -749,3 +749,15 @@ def test_a_column_of_train_and_test_is_named(here):
     assert "set test: {column: part}" in " ".join(text.replace("#", " ").split())
     (here / "points.yaml").write_text(re.sub("test: {fraction.*", "test: {column: part}", text))
     assert run("points.yaml", here)["metrics"]["n_test"] == 30
+
+
+@pytest.mark.parametrize("names", ["texts", "numbers"])
+def test_visits_of_patients_are_said_to_be_groups_however_few_have_labels(here, names):
+    rng = np.random.default_rng(0)
+    patient = np.repeat(np.arange(150), rng.integers(3, 7, 150))
+    table = pd.DataFrame(rng.normal(size=(len(patient), 3)), columns=list("abc"))
+    table.insert(0, "patient", [f"P{number:03d}" for number in patient] if names == "texts" else 4000 + patient)
+    table["state"] = np.where(rng.random(150) < 0.4, "sick", "well")[patient]
+    table.loc[rng.random(len(table)) < 0.8, "state"] = None
+    table.to_csv(here / "visits.csv", index=False)
+    assert "{fraction: 0.2, groups: patient}" in " ".join(init("visits.csv", "--out", "v.yaml").output.split())

@@ -58,7 +58,7 @@ def test_groups_are_tested_as_a_whole(tmp_path, visits, name, monkeypatch):
     assert set(rows["test"]) == set(np.flatnonzero(np.isin(patient, list(tested)) & is_known))
     assert set(rows["train"]) == set(np.flatnonzero(~np.isin(patient, list(tested))))  # those without a label too
     assert attributes["groups"] == {"column": "patient", "n": PATIENTS, "n_tested": len(tested),
-                                    "n_labeled": is_known.sum()}
+                                    "n_labeled": is_known.sum(), "fraction": 0.2}
     assert abs(len(rows["test"]) / is_known.sum() - 0.2) < 0.03
     assert set(visits["state"][rows["train"]].dropna()) == {"sick", "well"}
 
@@ -159,6 +159,14 @@ def test_a_group_may_be_called_like_a_gap_of_numbers(tmp_path, visits, name):
     assert attributes["groups"]["n"] == PATIENTS
 
 
+def test_na_is_a_group_where_a_format_has_nulls(tmp_path, visits):
+    visits["patient"] = visits["patient"].replace("P-001", "NA")
+    _, attributes = split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"}, name="visits.parquet")
+    assert attributes["groups"]["n"] == PATIENTS
+    with pytest.raises(DataError, match=r"is 'NA', and \d+ more are alike"):
+        split_of(tmp_path, visits, {"fraction": 0.2, "groups": "patient"})
+
+
 def test_quantities_tags_and_clusters_have_groups_too(tmp_path, visits):
     visits["size"] = np.where(visits["state"].isna(), np.nan, visits["a"] + visits["b"])
     visits["marks"] = np.where(visits["state"].isna(), None, np.where(visits["a"] > 0, "red;big", "red"))
@@ -228,6 +236,16 @@ def test_what_cannot_be_is_refused(tmp_path, visits, change, test, message):
 def test_contradictions_are_refused(tmp_path, test, message):
     with pytest.raises(SpecError, match=message):
         load_spec(spec_of(tmp_path / "visits.csv", test))
+
+
+@pytest.mark.parametrize(("read", "test", "message"), [
+    ({"keep_ids": ["patient"]}, {"fraction": 0.2, "groups": "patient"}, "data.read.keep_ids names that column too"),
+    ({"categories": ["patient"]}, {"column": "patient"}, "data.read.categories names that column too"),
+    ({"split": "part"}, {"fraction": 0.2}, "data.test does not use it"),
+])
+def test_columns_that_are_read_in_two_ways_are_refused(tmp_path, read, test, message):
+    with pytest.raises(SpecError, match=message):
+        load_spec(spec_of(tmp_path / "visits.npz", test, read=read))
 
 
 def test_a_source_without_columns_by_name_is_refused(tmp_path, visits):

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...base.errors import DataError, column_label, require
 from ...base.missing import missing_values
+from ...base.yaml import yaml_of
 from ...data.findings import ColumnRecord, examined, has_word
 from ...data.ingest_params import IngestParams
 from ...data.readers.base import NO_TARGET, Reader, text_is_no_label
@@ -27,14 +28,14 @@ from ...storage.blocks import PartWriter, Receipt, row_ranges
 from .first_target import FEW, MANY_EMPTY, NAMED, NAMED_OFTEN, likely_target, named_column, require_no_emptier
 
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
+GROUP_WORDS = {"patient", "subject", "donor", "participant", "person", "household", "customer", "user", "store", "site"}
 CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "mcc", "naics", "sic"}
 
 
 class Look:
     """What passes over a source show: its reader, the records of its columns, and its labels.
 
-    records : None of sparse rows. marks : the columns that say train and test. reasons : of the options that were not
-    asked for.
+    records : None of sparse rows. marks : columns that say train and test. reasons : of options not asked for.
     """
 
     def __init__(self, source: Source, options: dict[str, Any], scratch: Path, execution: Execution) -> None:
@@ -64,10 +65,16 @@ class Look:
         self.ranges = row_ranges(scan.n_rows, height)
         records, traits = survey_file(self.reader, self.ranges, self.execution, self.execution.scratch())
         self.records = None if traits is None else examined(traits, records.levels, scan.feature_names, scan)
-        self.marks = [] if scan.feature_names is None else [
-            scan.feature_names[j] for j, texts in records.levels.items()
-            if {WORDS.get(text.casefold()) for text in texts} == {0, 1}]
+        self.marks = [] if scan.feature_names is None else [scan.feature_names[j] for j, texts in records.levels.items()
+                                                            if {WORDS.get(text.casefold()) for text in texts} == {0, 1}]
         self.scan = scan
+
+    def name_groups(self) -> None:
+        """Name whole numbers that may name groups, as the name of their column says."""
+        self.remarks += [f"{record.name}: its numbers may name groups of rows, and are a feature now; to test whole "
+                         f"groups, data.test: {{fraction: 0.2, groups: {yaml_of(record.name)}}}"
+                         for record in self.records or () if self.is_table and record.kind == "integer"
+                         and record.finding is None and has_word(record.name, GROUP_WORDS)]
 
     @property
     def is_table(self) -> bool:

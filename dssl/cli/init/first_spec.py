@@ -82,6 +82,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
                 given = {**given, "target": target_record}
                 look = Look(source, given, Path(scratch), execution)
         look.name_codes()
+        look.name_groups()
         look.name_sentinels()
         return _written(named, _name_of(sources[0]), look, why, tags)
 

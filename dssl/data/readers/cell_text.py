@@ -79,9 +79,9 @@ class NumberFormat:
 
 @cache
 def _digits(decimal: str, thousands: str) -> str:
-    """Return the regular expression of a number without a sign."""
+    """Return the regular expression of a number without a sign; no thousands begin with a zero, as in 0.637."""
     mark = f"\\{decimal}"
-    groups = "".join(rf"|\d{{1,3}}(?:\{between}\d{{3}})+" for between in thousands)
+    groups = "".join(rf"|[1-9]\d{{0,2}}(?:\{between}\d{{3}})+" for between in thousands)
     return rf"(?:(?:\d+{groups})(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"
 
 

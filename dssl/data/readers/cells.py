@@ -350,7 +350,7 @@ def _plain_numbers(cells: pa.Array, missing: Sequence[str]) -> tuple[np.ndarray,
         return None
     if pc.any(pc.match_substring_regex(cells, r"^0\d+$")).as_py():
         return None
-    grouped = pc.match_substring_regex(cells, r"^[+-]?\d{1,3}(?:\.\d{3})+$")
+    grouped = pc.match_substring_regex(cells, r"^[+-]?[1-9]\d{0,2}(?:\.\d{3})+$")
     return values.to_numpy(zero_copy_only=False), as_bools(grouped)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ...base.errors import DataError, explain, require
 from .base import NO_TARGET, TARGET_NAMES, CellError
+from .cells import CellCounts
 
 Column = str | int
 MAX_NAMED = 20  # columns
@@ -101,6 +102,21 @@ def refuse_same_names(names: Mapping[int, str], file: str, drop: Collection[Colu
                                          f"`drop: [{', '.join(map(str, [*drop, *shown]))}]`")
     require(not twice, f"{file} has several columns named {', '.join(map(repr, twice[:5]))}", error=DataError,
             why="columns are identified by their names", fix=f"rename them in the file{by_number}")
+
+
+def refuse_other_marks(texts: Mapping[int, CellCounts], mark: str, label: Callable[[int], str], file: str) -> None:
+    """Raise DataError if columns of text are numbers with another decimal mark than the file has.
+
+    texts : the counts of these columns, by number. label : returns the name of a column in messages.
+    """
+    other = "," if mark == "." else "."
+    wrong = [field for field, counts in texts.items() if counts.measured and not counts.coded
+             and counts.numbers[other] == counts.rows - counts.missing - counts.gaps > counts.numbers[mark]]
+    shown = next(iter(next(iter([texts[field].others[mark].text.examples for field in wrong]), ())), (0, ""))[1]
+    require(not wrong, f"{file}: column {', '.join(map(label, wrong))} has numbers with the decimal mark {other!r}, "
+            f"such as {shown!r}, and other columns have {mark!r}", error=DataError,
+            why="a file has one decimal mark, and these numbers would be text", fix="write all numbers with one mark; "
+            "if they are names, list the column in `categories`; `drop` leaves it out")
 
 
 def text_is_no_feature(what: str, column: Column) -> CellError:

@@ -125,12 +125,16 @@ class FileRows:
     def names_of_groups(self, cells: Sequence[str], decimal: str | None) -> tuple[list[str], np.ndarray]:
         """Return cells (m,) as names of groups, without zero fractions; and which are missing, bool.
 
-        Unlike gaps of numbers, such as ND and unknown, they may be names. decimal : the mark, if known.
+        Unlike gaps of numbers, such as ND and unknown, they may be names; and where a format has nulls, so may NA.
+        decimal : the mark, if known.
         """
         reader, texts = self.readers[0], trimmed(pa.array(cells, pa.string()))
         formats = possible_formats(reader.decimal, reader.thousands, reader.percent)
         names = formats[decimal if decimal in formats else next(iter(formats))].without_zero_fraction(texts)
-        return names.to_pylist(), are_missing(names, reader.missing)
+        listed = names.to_pylist()
+        is_missing = np.array([name in ("", *reader.missing) for name in listed], bool) if reader.is_typed else \
+            are_missing(names, reader.missing)
+        return listed, is_missing
 
     def take(self, rows: Sequence[int]) -> list[FileRow]:
         """Return some rows by their numbers, which count from 0, in the order of these numbers."""

@@ -27,7 +27,7 @@ from .cell_text import (
     truths,
 )
 from .cells import EXAMPLES, CellCounts, Cells, Reading, decimal_of, is_category
-from .column_choice import Column, find_columns, refuse_no_features, text_is_no_feature
+from .column_choice import Column, find_columns, refuse_no_features, refuse_other_marks, text_is_no_feature
 
 TARGET = "target column"  # the key of the target, whatever its name in a file
 
@@ -203,14 +203,16 @@ class TableReader(Reader):
         readings = {
             # In a typed format, plain numbers that are stored as text are codes.
             field: Reading("text") if self.is_typed and count.is_plain and not count.gaps and count.rows > count.missing
-            else count.reading(mark, is_target=field == self._target) for field, count in counts.items()}
-        readings |= dict.fromkeys(self._booleans, Reading("truth"))
+            else count.reading(mark, is_target=field == self._target) for field, count in counts.items()
+        } | dict.fromkeys(self._booleans, Reading("truth"))
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)
         refuse_no_features(named, self._target, [field for field in named if field not in self._columns_in_use
                            and self._names[field] not in self._excluded], self._label, self.name)
         self._codes = frozenset(named)
+        refuse_other_marks({field: count for field, count in counts.items() if readings[field].kind == "text"
+                            and field not in (*named, self._target)}, mark, self._label, self.name)
         readings |= {field: Reading("text") for field in named if field in self._columns_in_use}
         self._readings = readings = readings | self._split({
             field: size for field in self._columns_in_use if field in counts and field not in named
@@ -233,9 +235,9 @@ class TableReader(Reader):
         bounds = {j: cells for j, reading in read_as.items() if j in counts_used and reading.kind == "number"
                   and (cells := counts_used[j].others[mark].bounds(reading.unit)).texts}
         labels, target_unit = Cells(), ""
-        if self._target is not None and self._target in self._counts and readings[self._target].kind == "number":
-            target_unit = readings[self._target].unit
-            labels = self._counts[self._target].odd_as(readings[self._target], mark)
+        field = -1 if self._target is None else self._target
+        if field in self._counts and readings[field].kind == "number":
+            target_unit, labels = readings[field].unit, self._counts[field].odd_as(readings[field], mark)
         measures = tuple(j for j, reading in read_as.items() if reading.kind == "number"
                          and (j not in whole or whole[j].measured or reading.unit))
         written = {j: whole[j].written_as(reading, mark) for j, reading in read_as.items()
@@ -282,8 +284,7 @@ class TableReader(Reader):
 
     def _split(self, sizes: Mapping[int, tuple[int, str]]) -> dict[int, Reading]:
         """Make a feature of each side of columns of sizes; return their readings."""
-        features = list[int]()
-        sides, readings = dict[int, Side](), dict[int, Reading]()
+        features, sides, readings = list[int](), dict[int, Side](), dict[int, Reading]()
         for field in self._columns_in_use:
             count, unit = sizes.get(field, (0, ""))
             readings |= {field: Reading("text")} if count else {}
@@ -293,8 +294,7 @@ class TableReader(Reader):
                 features.append(number)
             features += [] if count else [field]
         self._sides = sides
-        self._features = tuple(field for field in features
-                               if not self._has_names or self._name_of(field) not in self._excluded)
+        self._features = tuple(j for j in features if not self._has_names or self._name_of(j) not in self._excluded)
         return readings
 
     def _prefers(self) -> str:
