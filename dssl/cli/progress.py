@@ -52,7 +52,8 @@ class Reporter:
             return
         elif event["event"] == "run":
             if event["stages"]:
-                self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; about "
+                bound = "at least" if event["at_least"] else "about"
+                self._say(f"{event['name']}: {event['stages']} stages to run, {event['cached']} cached; {bound} "
                           f"{time_text(event['estimated'] or 0.0)}, plus the time to load and compile libraries")
         elif event["event"] == "progress":
             self._on_progress(event)

@@ -20,7 +20,7 @@ class Event(TypedDict, total=False):
     """What a run says of itself: `event` is "run", "stage", "progress", "heartbeat" or "note".
 
     Each has its own keys. Times are seconds. run_left : what the whole run still takes. later : what the stages after
-    this one take.
+    this one take. at_least : whether `estimated` is a lower bound.
     """
 
     event: Required[str]
@@ -30,6 +30,7 @@ class Event(TypedDict, total=False):
     stages: int
     cached: int
     estimated: float | None
+    at_least: bool
     later: float
     stage: str | None
     status: str

@@ -173,7 +173,8 @@ def run(spec: str | Path | dict[str, Any] | Plan, *, set: Iterable[str] = (),
             status.tell({"event": "run", "run": identity, "folder": str(folder), "name": made.spec.name,
                          "stages": sum(item.status != "cached" for item in made.selected),
                          "cached": sum(item.status == "cached" for item in made.selected),
-                         "estimated": estimated.later()})
+                         "estimated": estimated.later(), "at_least": any(
+                             item.bound == "lower" for item in made.selected if item.status != "cached")})
             if note := lowered_note(made, before, execution.memory_budget):
                 status.tell({"event": "note", "stage": "dataset", "text": note})
             try:

@@ -115,7 +115,7 @@ def test_no_stage_is_silent_for_more_than_ten_seconds(tasks_at):
 def a_run(stages=3, seconds=4.0):
     """Return the events of a run of one cached stage and of some that take long, with the second of each."""
     yield 0.0, {"event": "run", "run": "r", "name": "moons", "stages": stages, "cached": 1,
-                "run_left": stages * seconds, "estimated": stages * seconds}
+                "run_left": stages * seconds, "estimated": stages * seconds, "at_least": False}
     yield 0.0, {"event": "stage", "stage": "dataset", "status": "cached"}
     yield 0.0, {"event": "stage", "stage": "dataset", "status": "cached", "seconds": 0.0}
     for number in range(stages):
@@ -411,3 +411,11 @@ def test_a_run_notes_what_its_stages_were_estimated_at(finished, workspace):
     status = json.loads((workspace / "runs" / result.run / "status.json").read_text())
     assert (status["state"], status["run_left"]) == ("done", None)
     assert [stage["name"] for stage in status["stages"]] == [stage.name for stage in result.stages]
+
+
+@pytest.mark.parametrize(("at_least", "words"), [(True, "1 cached; at least 12 s"), (False, "1 cached; about 12 s")])
+def test_seconds_that_are_a_lower_bound_are_called_so(at_least, words):
+    out = io.StringIO()
+    with Reporter("here", Console(file=out, width=200)) as reporter:
+        reporter.on_event(next(a_run())[1] | {"at_least": at_least})
+    assert words in out.getvalue()
