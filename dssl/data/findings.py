@@ -69,6 +69,12 @@ class ColumnRecord:
     finding: FindingKind | None = None
     why: str | None = None
 
+    @property
+    def are_numbers(self) -> bool:
+        """Return whether the column has more than two whole numbers, and looks like nothing else."""
+        return (self.kind == "integer" and self.finding is None and self.min is not None and self.max is not None
+                and self.max - self.min > 1)
+
 
 class SurveyRecord(TypedDict):
     """The JSON form of a `ColumnRecord`, in the attribute `survey` of a data set."""
@@ -293,9 +299,13 @@ def _key(traits: Traits, j: int, names: Sequence[str] | None, texts: Collection[
     return f"{alone}, and its name says so" if named else None
 
 
+def words_of(name: str) -> list[str]:
+    """Return the words of a name in lower case, in any style such as snake_case or CamelCase."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
 def has_word(name: str, words: Collection[str]) -> bool:
-    """Return whether a name contains one of the words, in any style such as snake_case or CamelCase."""
-    return any(word.lower() in words for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
+    return any(word in words for word in words_of(name))
 
 
 def _time(traits: Traits, j: int, kind: Kind) -> tuple[FindingKind, str] | None:

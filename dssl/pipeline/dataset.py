@@ -206,7 +206,7 @@ def _dataset_cost(f: PlanInputs, spec: Spec) -> Cost:
     return ingest_cost(f.scan, f.read, f.row_bytes, f.budget)
 
 
-DATASET = Stage("dataset", 12, (), lambda spec: spec.read, make_dataset, _dataset_cost,
+DATASET = Stage("dataset", 13, (), lambda spec: spec.read, make_dataset, _dataset_cost,
                 "read fewer columns (data.read.drop)", files=("source",), intermediate=True, section=columns_section,
                 notes=lambda attributes: dataset_notes(attributes["dataset"]), grows=True)
 

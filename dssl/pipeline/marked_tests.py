@@ -170,6 +170,6 @@ def _require_rows(context: Context, read: IngestParams, column: str, wrong: np.n
         cell, = table.cells(column, wrong[:1])
         line, = table.called([row], None)
     place = f"row {row} (counted from 0{f'; {line}' if line else ''})"
-    more = f", and {len(wrong) - 1:,} more are alike" if len(wrong) > 1 else ""
+    more = f", and at least {len(wrong) - 1:,} more rows cannot be used" if len(wrong) > 1 else ""
     raise DataError(explain(f"{context.files['source'].source.name}: {place} of the column {column!r} is "
                             f"{repr(cell[:SHOWN]) if cell.strip() else 'empty'}{more}", why=why, fix=fix))

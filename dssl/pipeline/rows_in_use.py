@@ -77,7 +77,8 @@ class Block:
 class Described(TypedDict, total=False):
     """What is known of the rows in use: how many have a target, and the classes, or the range of the quantities.
 
-    groups : the column of groups, how many have a label, `n`, and how many test, `n_tested`.
+    groups : the `column` of groups, how many have a label, `n`, how many test, `n_tested`, their labeled rows,
+        `n_labeled`, and the `fraction` of these that was asked for.
     """
 
     task: str
@@ -87,7 +88,7 @@ class Described(TypedDict, total=False):
     tags: list[str]
     with_tag: list[int]
     target: Mapping[str, float]
-    groups: Mapping[str, str | int]
+    groups: Mapping[str, Any]
 
 
 class KnownTarget(ABC):

@@ -195,11 +195,12 @@ def require_columns(spec: Spec, source: Source, scratch: Path) -> None:
     kind, shown = format_of(source.path, spec.data.read.format), ", ".join(
         f"{key}={', '.join(map(repr, columns))}" for key, columns in named.items())
     tests = any(key.startswith("data.test") for key in named)
+    others = any(not key.startswith("data.test") for key in named)
     require(is_table(kind), f"{shown}, and {source.name} is {kind}", error=DataError,
             why="these are columns of a table", fix="write the points as CSV or Parquet" + (
                 "; or, in .npz, Zarr or AnnData, mark test rows with 1 and others with 0 in an array or a column of "
                 "obs, name it in data.read.split, and set data.test: {official: true}" if tests else "") + (
-                ", or give labels.file or model.soft_labels.file" if len(named) > tests else ""))
+                ", or give labels.file or model.soft_labels.file" if others else ""))
     names = column_names_of(source, spec.data.read, named.get("data.tags", ()), scratch)
     absent = {key: [name for name in columns if name not in names] for key, columns in named.items()}
     missing = [name for columns in absent.values() for name in columns]

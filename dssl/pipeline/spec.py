@@ -281,8 +281,9 @@ class Spec(Sections):
                 yield (name, column in named[name], f"{name}={column!r}, and {other} names that column too",
                        "a column says one thing of a row", "name another column, or leave one of them out")
         yield ("data.read.split", data.read.split is not None and data.rows == "all" and not data.test.official,
-               "data.read.split, and data.test does not use it", "rows that it marks would be trained on",
-               "set data.test: {official: true}, or data.rows: official_train, or leave data.read.split out")
+               f"data.read.split={data.read.split!r}, and data.test does not use it", "rows that it marks would be "
+               "trained on", "set data.test: {official: true}, or data.rows: official_train; of a table "
+               f"data.test: {{column: {data.read.split}}} in place of data.read.split")
         yield ("data.test", target == "none" and (opinion is not None or self.has_label_files) and not data.test.none,
                "data.test, and data.read.target is none",
                "test points need a target in the source, which predictions are compared with",

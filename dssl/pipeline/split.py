@@ -100,6 +100,8 @@ def make_split(context: Context, params: SplitParams) -> SplitAttributes:
     require(n_test > 0 or params.test.none, "no test point has a label", error=DataError,
             why="there is nothing to compare predictions with",
             fix="set data.test.count or data.test.fraction, or give the test points labels")
+    require(n_train > 0, "all rows are test rows", error=DataError, why="there is nothing to learn from",
+            fix="check the split of the source, or set data.test.fraction")
     drawn: Iterator[np.ndarray | None] = repeat(None, len(sizes))
     if params.points is not None and params.points != n_train:
         drawn, n_train = sample_points(sizes[:, 0], params.points, params.random_state), params.points
@@ -136,9 +138,9 @@ def _drawn_places(blocks: Iterator[tuple[Block, np.ndarray, np.ndarray | None]])
 def _grown(context: Context, used: RowsInUse, params: SplitParams, base: Artifact) -> SplitAttributes:
     """Write what rows of the base are there, and what new ones are; return how many of each there are.
 
-    Of new rows with a target the share `test_fraction` is tested, each as likely as another; official test
-    rows and those that a column marks; or none. All others are trained on, also where the base is a sample; such test
-    rows without a target are not.
+    Of new rows with a target the share `fraction` is tested, each as likely as another; official test
+    rows, those that a column marks, and those of tested groups; or none. All others are trained on, also where the base
+    is a sample; such test rows without a target are not.
     """
     n_base = context.attributes("dataset")["n_base"]
     n_new = len(used.dataset) - n_base
@@ -243,7 +245,7 @@ def _split_notes(attributes: Mapping[str, Any]) -> list[str]:
     notes = []
     if groups := attributes.get("groups"):
         share, fraction = attributes["n_test"] / groups["n_labeled"], groups["fraction"]
-        asked = f" in place of {fraction:.0%}, since groups are large" if abs(share - fraction) > fraction / 4 else ""
+        asked = f", {fraction:.0%} was asked for" if abs(share - fraction) > fraction / 4 else ""
         notes = [f"the {attributes['n_test']:,} test points ({share:.0%} of the labeled rows{asked}) are those of "
                  f"{groups['n_tested']:,} of {groups['n']:,} groups by {groups['column']!r}; rows of a group are "
                  "alike, so that intervals are too narrow, and held-out labels say nothing of new groups"]

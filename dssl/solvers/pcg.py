@@ -104,7 +104,8 @@ def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, b
         same at every call, and may return the same array each time; None for the identity, which is Jacobi's since A
         has a unit diagonal.
 
-    Columns that have stopped leave the block as soon as they are half of it.
+    Columns that have stopped leave the block as soon as they are half of it; those left have the same bits, unless the
+    preconditioner's depend on the width.
 
     Returns
     -------
@@ -122,7 +123,7 @@ def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, b
     P, ry = Y.copy(), column_dots(R, Y)
     while active.any():
         if 2 * np.count_nonzero(active) <= len(active):
-            del Q, Y  # before the narrower arrays are made
+            del Q, Y, precondition  # before the narrower arrays are made
             P = P.compress(active, axis=1)  # in the order of rows
             put_columns(columns, (solution, E), (residual, R))
             E, R = E.compress(active, axis=1), R.compress(active, axis=1)

@@ -135,7 +135,9 @@ class Solver:
     def _solve_block(self, B: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns.
 
-        Columns that have stopped leave the block as soon as they are half of it.
+        Columns that have stopped leave the block as soon as they are half of it. So a column has the same bits beside
+        any others by Jacobi's method and an approximate Cholesky factor; the products of deflation and of multigrid
+        round by the width of the block.
         """
         A, params, right = self.A, self.params, B
         B = A.enter(right)

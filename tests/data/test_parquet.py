@@ -372,3 +372,13 @@ def test_new_rows_of_text_say_yes_and_no_where_training_had_booleans(tmp_path):
     (tmp_path / "odd.csv").write_text("a,owns,y\n1,perhaps,0\n", encoding="utf-8")
     with pytest.raises(DataError, match="perhaps"):
         ingest(tmp_path / "odd.csv", MemoryParts(), InProcess(1), like=old, target="y")
+
+
+def test_booleans_of_one_file_and_words_of_another_are_text(tmp_path):
+    first = pd.DataFrame({"a": [0.5, 1.5, 2.5], "owns": [True, False, False], "y": [0, 1, 0]})
+    first.to_parquet(tmp_path / "1.parquet")
+    first.assign(owns=["yes", "no", "no"]).to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(DataError, match="column 'owns' holds text: 'yes'"):
+        open_dataset(str(tmp_path / "*.parquet"), target="y")
+    both = open_dataset(str(tmp_path / "*.parquet"), target="y", when_text="one_hot")
+    assert both.X.read_all()[:, 1:].sum(axis=1).tolist() == [1] * 6  # one text each

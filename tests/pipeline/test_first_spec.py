@@ -751,6 +751,14 @@ def test_a_column_of_train_and_test_is_named(here):
     assert run("points.yaml", here)["metrics"]["n_test"] == 30
 
 
+@pytest.mark.parametrize("name", ["patient_age", "user rating", "storeCount", "customers"])
+def test_numbers_of_other_things_are_no_groups(here, name):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.integers(20, 80, 400), "a": rng.normal(size=400)})
+    table.assign(state=np.where(rng.random(400) < 0.5, "sick", "well")).to_csv(here / "t.csv", index=False)
+    assert "groups:" not in init("t.csv", "--out", "t.yaml").output
+
+
 @pytest.mark.parametrize("names", ["texts", "numbers"])
 def test_visits_of_patients_are_said_to_be_groups_however_few_have_labels(here, names):
     rng = np.random.default_rng(0)

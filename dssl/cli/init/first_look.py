@@ -9,7 +9,6 @@ import numpy as np
 
 from ...base.errors import DataError, column_label, require
 from ...base.missing import missing_values
-from ...base.yaml import yaml_of
 from ...data.findings import ColumnRecord, examined, has_word
 from ...data.ingest_params import IngestParams
 from ...data.readers.base import NO_TARGET, Reader, text_is_no_label
@@ -25,10 +24,17 @@ from ...pipeline.marked_tests import WORDS
 from ...pipeline.sentinels import Sentinels, find_sentinels
 from ...pipeline.validation import ingest_params
 from ...storage.blocks import PartWriter, Receipt, row_ranges
-from .first_target import FEW, MANY_EMPTY, NAMED, NAMED_OFTEN, likely_target, named_column, require_no_emptier
+from .first_target import (
+    FEW,
+    MANY_EMPTY,
+    NAMED,
+    NAMED_OFTEN,
+    likely_target,
+    named_column,
+    require_no_emptier,
+)
 
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
-GROUP_WORDS = {"patient", "subject", "donor", "participant", "person", "household", "customer", "user", "store", "site"}
 CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "mcc", "naics", "sic"}
 
 
@@ -68,13 +74,6 @@ class Look:
         self.marks = [] if scan.feature_names is None else [scan.feature_names[j] for j, texts in records.levels.items()
                                                             if {WORDS.get(text.casefold()) for text in texts} == {0, 1}]
         self.scan = scan
-
-    def name_groups(self) -> None:
-        """Name whole numbers that may name groups, as the name of their column says."""
-        self.remarks += [f"{record.name}: its numbers may name groups of rows, and are a feature now; to test whole "
-                         f"groups, data.test: {{fraction: 0.2, groups: {yaml_of(record.name)}}}"
-                         for record in self.records or () if self.is_table and record.kind == "integer"
-                         and record.finding is None and has_word(record.name, GROUP_WORDS)]
 
     @property
     def is_table(self) -> bool:
@@ -267,8 +266,7 @@ def _cells_by_column(counts: dict[str, int]) -> str:
 
 def _are_codes(record: ColumnRecord) -> bool:
     """Return whether a column that is read as numbers holds codes, such as zip codes, as its name says."""
-    return (record.kind == "integer" and record.finding is None and record.min is not None and record.max is not None
-            and record.max - record.min > 1 and has_word(record.name, CODE_WORDS))
+    return record.are_numbers and has_word(record.name, CODE_WORDS)
 
 
 def listed(value: object) -> list[Any]:

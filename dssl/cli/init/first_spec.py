@@ -30,7 +30,7 @@ from ...pipeline.sentinels import extents_of
 from ...pipeline.split import alike_classes, classes_joined
 from .first_look import Labels, Look, labels_like_missing, listed, marker_of, without_unlabeled
 from .first_tags import FirstTags, find_tags
-from .first_target import FEW
+from .first_target import FEW, group_remarks
 
 Task = Literal["classification", "regression", "clustering"]
 FEW_LABELS = 50  # labels below which all are learned from, and judge the result held out one by one
@@ -82,7 +82,7 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
                 given = {**given, "target": target_record}
                 look = Look(source, given, Path(scratch), execution)
         look.name_codes()
-        look.name_groups()
+        look.remarks += group_remarks(look.records or ()) if look.is_table else []
         look.name_sentinels()
         return _written(named, _name_of(sources[0]), look, why, tags)
 

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import DataError, explain
-from ...data.findings import ColumnRecord
+from ...base.yaml import yaml_of
+from ...data.findings import ColumnRecord, words_of
 from ...data.readers.base import NO_TARGET, TARGET_NAMES
 
 NAMED = (*TARGET_NAMES, "labels", "classes")  # of targets, whatever they hold
 NAMED_OFTEN = ("outcome", "response", "category")  # of targets, unless another column has by far the most empty cells
 MANY_EMPTY, SOME_EMPTY = 0.3, 0.2  # shares of the cells of a column; the second also of what one has more
+GROUP_WORDS = {"patient", "subject", "donor", "participant", "person", "household", "customer", "user", "store", "site"}
+NUMBER_WORDS = {"id", "no", "nr", "number", "code", "key"}  # beside those
 NO_TARGETS = "; if it is none: --target none groups the rows into clusters"
 MAX_TARGETS = 100  # different texts of a target that is not named
 FEW = 30  # different labels up to which whole numbers are classes
@@ -26,6 +29,14 @@ SMALLEST_FAMILY = 20  # columns
 ALIKE = 0.9  # the share of the columns of a family that are alike
 FACTOR = 10.0  # between the range of a column and the median range of those that it is like
 SMALLEST_RANGE = 30.0  # the median of whole numbers; codes of classes have a smaller one
+
+
+def group_remarks(records: Sequence[ColumnRecord]) -> list[str]:
+    """Return remarks on whole numbers that may name groups of rows, as all words of the name of their column say."""
+    words = {record.name: {*words_of(record.name)} for record in records if record.are_numbers}
+    return [f"{name}: its numbers may name groups of rows, and are a feature now; to test whole groups, data.test: "
+            f"{{fraction: 0.2, groups: {yaml_of(name)}}}" for name, said in words.items()
+            if GROUP_WORDS & said and said <= GROUP_WORDS | NUMBER_WORDS]
 
 
 def named_column(names: Sequence[str], targets: Sequence[str]) -> str | None:

@@ -1,6 +1,7 @@
 """Selects the features and the target of a table by name or number."""
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -110,13 +111,18 @@ def refuse_other_marks(texts: Mapping[int, CellCounts], mark: str, label: Callab
     texts : the counts of these columns, by number. label : returns the name of a column in messages.
     """
     other = "," if mark == "." else "."
-    wrong = [field for field, counts in texts.items() if counts.measured and not counts.coded
-             and counts.numbers[other] == counts.rows - counts.missing - counts.gaps > counts.numbers[mark]]
-    shown = next(iter(next(iter([texts[field].others[mark].text.examples for field in wrong]), ())), (0, ""))[1]
-    require(not wrong, f"{file}: column {', '.join(map(label, wrong))} has numbers with the decimal mark {other!r}, "
-            f"such as {shown!r}, and other columns have {mark!r}", error=DataError,
-            why="a file has one decimal mark, and these numbers would be text", fix="write all numbers with one mark; "
-            "if they are names, list the column in `categories`; `drop` leaves it out")
+    number = re.compile(rf"[+-]?\d+\{other}\d+")
+    wrong = dict[int, str]()
+    for field, counts in texts.items():
+        cells = counts.others[mark].text
+        if 0 < cells.texts == counts.rows - counts.missing - counts.gaps and all(
+                number.fullmatch(text) for _, text in cells.examples):
+            wrong[field] = cells.examples[0][1]
+    shown = ", ".join(f"{label(field)} ({text})" for field, text in wrong.items())
+    require(not wrong, f"{file}: numbers have the decimal mark {other!r} in column {shown}, and {mark!r} in others",
+            error=DataError, why="a file has one decimal mark, and these numbers would be text",
+            fix="write all numbers with one mark; if they are names, list the column in `categories`; `drop` leaves it "
+            "out")
 
 
 def text_is_no_feature(what: str, column: Column) -> CellError:

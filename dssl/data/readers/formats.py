@@ -96,9 +96,12 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
     unknown = sorted(set(options_used) - set(reader.options))
     shown = ", ".join(f"{name}={value if isinstance(value, Path) else repr(value)}"
                       for name, value in options_used.items() if name in unknown)
-    inside = "; the labels of this format stand in the file itself, as the array y of an .npz file or as a column of " \
-        "a table" if "labels" in unknown else "; a pipeline takes the split of a table from data.test.column" \
-        if "split" in unknown and reader.is_table else ""
+    inside = ""
+    if "labels" in unknown:
+        inside = "; the labels of this format stand in the file itself, as the array y of an .npz file or as a column of " \
+            "a table"
+    elif "split" in unknown and reader.is_table:
+        inside = "; a pipeline takes the split of a table from data.test.column"
     require(not unknown, f"{shown} does not apply to {path.name}",
             why=f"the {reader.format} format understands {', '.join(reader.options)}",
             fix=f"remove the option, or name another format with `format:`{inside}")

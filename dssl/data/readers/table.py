@@ -204,7 +204,7 @@ class TableReader(Reader):
             # In a typed format, plain numbers that are stored as text are codes.
             field: Reading("text") if self.is_typed and count.is_plain and not count.gaps and count.rows > count.missing
             else count.reading(mark, is_target=field == self._target) for field, count in counts.items()
-        } | dict.fromkeys(self._booleans, Reading("truth"))
+        } | dict.fromkeys(self._booleans.difference(counts), Reading("truth"))
         readings |= {field: self._fixed[key] for field in counts if (key := self._key(field)) in self._fixed}
         named = find_columns([(column, "categories") for column in self.categories], self._names, self.name,
                              header=self._has_names)
