@@ -98,8 +98,8 @@ def open_reader(path: str | Path, format: str | None = None, *, scratch: str | P
                       for name, value in options_used.items() if name in unknown)
     inside = ""
     if "labels" in unknown:
-        inside = "; the labels of this format stand in the file itself, as the array y of an .npz file or as a column " \
-            "of a table"
+        inside = "; the labels of this format stand in the file itself, as the array y of an .npz file or as a " \
+            "column of a table"
     elif "split" in unknown and reader.is_table:
         inside = "; a pipeline takes the split of a table from data.test.column"
     require(not unknown, f"{shown} does not apply to {path.name}",
