@@ -193,7 +193,7 @@ def test_a_decimal_comma_is_found_and_told(tmp_path):
     data = read(path)
     assert_array_equal(data.X.read_all()[:2], [[0.25, 0.5], [1.25, -1.5]])
     assert data.attributes["decimal"] == ","
-    with pytest.raises(DataError, match="'a' is text without a repeated value, such as '0,25'"):
+    with pytest.raises(DataError, match=r"mark ',' in column 'a' \(0,25\), 'b' \(0,5\); that of the file is '\.'"):
         read(path, decimal=".", thousands="none", when_text="error")
 
 

@@ -308,7 +308,7 @@ def test_numbers_that_begin_with_a_zero_have_no_thousands(tmp_path):
     rows = [f"0.{number % 20 + 637};{number},4;{'pq'[number % 2]}" for number in range(40)]
     (tmp_path / "mixed.csv").write_text("a;b;y\n" + "\n".join(rows) + "\n", encoding="utf-8")
     for options in ({}, {"decimal": ","}):
-        with pytest.raises(DataError, match=r"the decimal mark '\.' in column 'a' \(0\.637\), and ',' in others"):
+        with pytest.raises(DataError, match=r"the decimal mark '\.' in column 'a' \(0\.637\); that of the file is ','"):
             open_dataset(tmp_path / "mixed.csv", target="y", **options)
     assert open_dataset(tmp_path / "mixed.csv", target="y", drop=["a"]).X.read_all()[:3, 0].tolist() == [
         pytest.approx(0.4), pytest.approx(1.4), pytest.approx(2.4)]

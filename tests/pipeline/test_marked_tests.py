@@ -84,6 +84,7 @@ def test_numbers_name_the_same_group_with_and_without_a_fraction(tmp_path, visit
     assert (whole["test"] == fractions["test"]).all()
 
 
+@pytest.mark.slow
 def test_errors_of_drawn_rows_are_too_low_for_new_groups(tmp_path, visits):
     (tmp_path / "visits.csv").write_text(visits.to_csv(index=False))
     errors = {}

@@ -119,10 +119,10 @@ def refuse_other_marks(texts: Mapping[int, CellCounts], mark: str, label: Callab
                 number.fullmatch(text) for _, text in cells.examples):
             wrong[field] = cells.examples[0][1]
     shown = ", ".join(f"{label(field)} ({text})" for field, text in wrong.items())
-    require(not wrong, f"{file}: numbers have the decimal mark {other!r} in column {shown}, and {mark!r} in others",
-            error=DataError, why="a file has one decimal mark, and these numbers would be text",
-            fix="write all numbers with one mark; if they are names, list the column in `categories`; `drop` leaves it "
-            "out")
+    require(not wrong, f"{file}: numbers have the decimal mark {other!r} in column {shown}; that of the file is "
+            f"{mark!r}", error=DataError, why="a file has one decimal mark, and these numbers would be text",
+            fix="write all numbers with one mark, and set `decimal` if it is the other; if they are names, list the "
+            "column in `categories`; `drop` leaves it out")
 
 
 def text_is_no_feature(what: str, column: Column) -> CellError:
