@@ -34,8 +34,7 @@ DETERMINED = 1e-6  # the share of a target's variance that a column does not exp
 EPOCHS = (946684800, 2208988800)  # 2000 to 2040, in seconds since 1970
 ROWS_OF_GROUP = 2  # in the mean, from which codes may name groups of rows
 GROUPS = ("; if they name groups of rows, such as patients, rows of the same group are among the labels and the test "
-          "points, and errors are too low for new groups; this tests whole groups: data.test: {{fraction: 0.2, groups: "
-          "{}}}")
+          "points, and errors are too low for new groups; this tests whole groups: data.test: ")
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 LONGEST_CODE, MAX_WORDS = 40, 3  # characters and words of a text that identifies a row
 EXCLUDED: dict[str, tuple[str, str]] = {  # by finding: the plural of what is left out, and how to learn from it
@@ -119,10 +118,9 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             if j in traits.dates:
                 kind = "time"
         name = names[j] if names else str(j)
-        groups = GROUPS.format(yaml_of(name)) if ROWS_OF_GROUP * len(texts or traits.pairs.get(j, ())) <= n else ""
-        finding: tuple[FindingKind, str] | None = _constant(traits, j, levels) or _target(traits, j, groups,
-                                                                                          is_text=is_text)
-        finding = finding or _time(traits, j, kind) or (("identifier", key) if key else None)
+        finding: tuple[FindingKind, str] | None = (
+            _constant(traits, j, levels) or _target(traits, j, name, len(texts), is_text=is_text)
+            or _time(traits, j, kind) or (("identifier", key) if key else None))
         if kind == "text" and units:
             finding = "several units", f"its numbers are in several units, {units}; write all of them in one"
         if kind == "text" and finding is None:
@@ -130,7 +128,7 @@ def examined(traits: Traits, levels: dict[int, dict[str, int]], names: Sequence[
             mixed = _mostly_numbers(odd[j], n) if j in odd else ""
             said = f"different texts in {n:,} cells{mixed}"
             words = not mixed and all(len(text) <= LONGEST_CODE and len(text.split()) == 1 for text in levels[j])
-            grouped = groups if len(levels[j]) <= MAX_LEVELS else ""
+            grouped = _groups(name, len(texts), n) if len(levels[j]) <= MAX_LEVELS else ""
             finding = ("codes", f"{count} {said}, each a single word{grouped}") if words else (
                 "free text", f"{count} {said}")
         finding = finding or (_ordered(traits, j) if kind == "number" else None)
@@ -375,19 +373,23 @@ def _duplicate_columns(traits: Traits) -> dict[int, tuple[int, bool]]:
     return duplicates
 
 
-def _target(traits: Traits, j: int, groups: str, *, is_text: bool) -> tuple[FindingKind, str] | None:
-    """Return the finding for a column that determines the target; groups : what is added where it may name groups.
+def _groups(name: str, n_values: int, n: int) -> str:
+    """Return what is said of n cells whose different values may name groups of rows; "" of others."""
+    return f"{GROUPS}{{fraction: 0.2, groups: {yaml_of(name)}}}" if ROWS_OF_GROUP * n_values <= n else ""
+
+
+def _target(traits: Traits, j: int, name: str, n_texts: int, *, is_text: bool) -> tuple[FindingKind, str] | None:
+    """Return the finding for a column that determines the target; n_texts : its different texts, 0 of numbers.
 
     For classes, each of its values belongs to one class, and there are as many values as classes, or more that are not
     explained by the order of the numbers: a feature that separates the classes by a few thresholds is a good feature.
     For quantities, the column equals the target up to scale and offset.
     """
     of = traits.figures
-    values = traits.pairs.get(j, {})
-    classes = traits.classes or {}
-    reason = encoding_of(values, classes, is_text=is_text) if values else None
-    if reason is not None:
-        return "target", f"{reason}{groups if len(values) > len(classes) else ''}"
+    values, classes = traits.pairs.get(j, {}), traits.classes or {}
+    if values and (reason := encoding_of(values, classes, is_text=is_text)) is not None:
+        several = len(values) > len(classes)
+        return "target", reason + (_groups(name, n_texts or len(values), of["present"][j]) if several else "")
     n = of["labeled"][j]
     apart = of["present"][j] - max(of["at_smallest"][j], of["at_largest"][j])
     with np.errstate(over="ignore", invalid="ignore"):

@@ -24,15 +24,7 @@ from ...pipeline.marked_tests import WORDS
 from ...pipeline.sentinels import Sentinels, find_sentinels
 from ...pipeline.validation import ingest_params
 from ...storage.blocks import PartWriter, Receipt, row_ranges
-from .first_target import (
-    FEW,
-    MANY_EMPTY,
-    NAMED,
-    NAMED_OFTEN,
-    likely_target,
-    named_column,
-    require_no_emptier,
-)
+from .first_target import FEW, MANY_EMPTY, NAMED, NAMED_OFTEN, likely_target, named_column, require_no_emptier
 
 LEGACY_ENCODING = "cp1252"  # of text that is not UTF-8
 CODE_WORDS = {"code", "codes", "zip", "zipcode", "postcode", "postal", "plz", "postleitzahl", "mcc", "naics", "sic"}

@@ -82,6 +82,8 @@ def first_spec(sources: Sequence[str], options: dict[str, Any], execution: Execu
                 given = {**given, "target": target_record}
                 look = Look(source, given, Path(scratch), execution)
         look.name_codes()
+        look.remarks += [f"{column} says train and test; if that is the split, set test: {{column: {yaml_of(column)}}}"
+                         for column in look.marks]
         look.remarks += group_remarks(look.records or ()) if look.is_table else []
         look.name_sentinels()
         return _written(named, _name_of(sources[0]), look, why, tags)
@@ -209,9 +211,6 @@ def _data(out: _Lines, named: Sequence[str], look: Look, labels: Labels | None, 
         labels = Labels(tags.n_known, tags.n_rows - tags.n_known, True, False, {"": tags.n_known})
     if labels is not None:
         _test(out, look, labels, task)
-    for column in look.marks:
-        marked = f"{column} says train and test; if that is the split, set test: {{column: {yaml_of(column)}}}"
-        out.add(f"# {marked}", message=marked)
     for remark in look.remarks:
         out.add(f"# {remark}", message=remark)
     if look.sentinels.counts and (rows := look.sentinels.rows):

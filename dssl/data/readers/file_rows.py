@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ...storage.views import pieces_of
 from .base import Reader
-from .cell_text import are_gaps, are_missing, numbers, possible_formats, trimmed
+from .cell_text import NumberFormat, are_gaps, are_missing, numbers, possible_formats, trimmed
 from .table import RowTexts, TableReader
 
 HEIGHT = 1 << 14  # rows at a time
@@ -112,10 +112,14 @@ class FileRows:
 
     def numbers(self, cells: Sequence[str], decimal: str | None) -> np.ndarray:
         """Return cells of text as numbers (m,), NaN where one is missing or no number; decimal : the mark, if known."""
-        reader, texts = self.readers[0], trimmed(pa.array(cells, pa.string()))
+        texts = trimmed(pa.array(cells, pa.string()))
+        values = numbers(texts, self._number_format(decimal))
+        return np.where(are_missing(texts, self.readers[0].missing), np.nan, values)
+
+    def _number_format(self, decimal: str | None) -> NumberFormat:
+        reader = self.readers[0]
         formats = possible_formats(reader.decimal, reader.thousands, reader.percent)
-        values = numbers(texts, formats[decimal if decimal in formats else next(iter(formats))])
-        return np.where(are_missing(texts, reader.missing), np.nan, values)
+        return formats[decimal if decimal in formats else next(iter(formats))]
 
     def missing(self, cells: Sequence[str]) -> np.ndarray:
         """Return which cells (m,) are missing, bool."""
@@ -128,9 +132,8 @@ class FileRows:
         Unlike gaps of numbers, such as ND and unknown, they may be names; and where a format has nulls, so may NA.
         decimal : the mark, if known.
         """
-        reader, texts = self.readers[0], trimmed(pa.array(cells, pa.string()))
-        formats = possible_formats(reader.decimal, reader.thousands, reader.percent)
-        names = formats[decimal if decimal in formats else next(iter(formats))].without_zero_fraction(texts)
+        reader = self.readers[0]
+        names = self._number_format(decimal).without_zero_fraction(trimmed(pa.array(cells, pa.string())))
         listed = names.to_pylist()
         is_missing = np.array([name in ("", *reader.missing) for name in listed], bool) if reader.is_typed else \
             are_missing(names, reader.missing)
