@@ -166,7 +166,9 @@ class OnDask(Execution):
 
         def run() -> None:
             try:
-                done.set_result(on_one_thread(work)())
+                answer = on_one_thread(work)()
+                settle()
+                done.set_result(answer)
             except BaseException as error:
                 done.set_exception(error)
 

@@ -172,7 +172,8 @@ class Execution(ABC):
         """Return a function that returns the result of `work`, or raises its exception; `work` must not run tasks.
 
         Where tasks run in other processes, `work` begins at once in a thread of this process, so that it takes place
-        while workers are busy. Otherwise it runs when its result is first needed.
+        while workers are busy, and what it writes is stored when its result is there. Otherwise it runs when its result
+        is first needed.
         """
         return cache(work)
 

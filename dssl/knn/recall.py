@@ -43,6 +43,7 @@ from .squared_distances import EMPTY
 SAMPLE = 500
 TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one
 MAX_BLOCK_ROWS = 1 << 16
+HALVED_ROWS = 1 << 15  # from which there are two blocks or more, for two workers
 SAME = 1e-6  # squared distances that differ less, relatively, are equal but for rounding, in float32 for some metrics
 
 
@@ -157,7 +158,8 @@ def truth_rows(rows: Rows, metric: AnyMetric, budget: int) -> int:
         fixed = STEP_BYTES + products_bytes(rows.shape[1])
     max_rows = min(MAX_BLOCK_ROWS, rows_that_fit(budget, row_bytes, len(rows), fixed_bytes=min(fixed, budget // 4),
                                                  share=2))
-    return -(-len(rows) // -(-len(rows) // max_rows))
+    n_blocks = max(-(-len(rows) // max_rows), 2 if len(rows) >= HALVED_ROWS else 1)
+    return -(-len(rows) // n_blocks)
 
 
 def truth_row_bytes(d: int, itemsize: int) -> int:

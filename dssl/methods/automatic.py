@@ -184,13 +184,9 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
             labeled = as_rows(labeled.read_all())
         at_labels |= {name: models[name].values(labeled, execution) for name in models if name not in at_labels
                       and len(target.labeled)}
-    described = {name: {**attributes, "name": name} for name, attributes in context.write_models(models).items()}
-    for name, values in at_labels.items():
-        described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
-    described["model"] |= calibration_attributes(fitted.calibration)
+    written = execution.concurrently(partial(context.write_models, models))
     compared: OfModels = {}
     if params.compares:
-        described["base"] |= calibration_attributes(fitted.calibration_supervised)
         of_labels = _by_labels(target, weight, fitted, params.family.random_state,
                                # The report of a run with several labels a point has no curve.
                                curve=context.fit is not None or context.side is None)
@@ -212,6 +208,12 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
         other_evidence = evidence_of(fitted.pooled, graph, target, weight)
         sentences = [*([gain.in_words()] if len(held_out.labeled) else []), other_evidence["in_words"]]
         choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
+    described = {name: {**attributes, "name": name} for name, attributes in written().items()}
+    for name, values in at_labels.items():
+        described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
+    described["model"] |= calibration_attributes(fitted.calibration)
+    if params.compares:
+        described["base"] |= calibration_attributes(fitted.calibration_supervised)
     return {"models": described, **compared, "choice": choice}
 
 
