@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from .linear.gram import held_out_ridge, mean_diagonal, ridge, training_means
+from .linear.gram import mean_diagonal, ridge_inverse, training_means
 from .target.target import Target
 
 MAX_LEAVE_TWO_OUT = 500  # quantities up to which shares are nested; of more, one label hardly changes them
@@ -47,14 +47,9 @@ class LabelColumns:
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @cached_property
-    def alone(self) -> list[np.ndarray]:
-        """A fold for each label."""
-        return list(np.arange(len(self))[:, None])
-
-    @cached_property
     def means(self) -> np.ndarray:
         """The mean of the other labels, for each label (l, c)."""
-        return training_means(self.Y, self.alone, self.weight)
+        return training_means(self.Y, list(np.arange(len(self))[:, None]), self.weight)
 
     @cached_property
     def groups(self) -> list["LabelGroup"]:
@@ -68,8 +63,7 @@ class LabelGroup:
     """A group of labels that is held out, by the number and positions (h,) of its labels.
 
     train (l - h,) : the positions of all other labels. mean (c,), means (l - h, c) : their mean, and for each of them
-    that of the others. Z (l, c + 1) : their columns less the mean and a column of ones, times the root of the weights;
-    0 at the group.
+    that of the others. Z (l, c + 1) : their columns less the mean and a column of ones; 0 at the group.
     """
 
     number: int
@@ -84,7 +78,7 @@ class LabelGroup:
         train = np.setdiff1d(np.arange(len(Y)), positions)
         mean = np.average(Y[train], axis=0, weights=weight[train])
         Z = np.zeros((len(Y), Y.shape[1] + 1))
-        Z[train] = np.sqrt(weight)[train, None] * np.column_stack([Y[train] - mean, np.ones(len(train))])
+        Z[train] = np.column_stack([Y[train] - mean, np.ones(len(train))])
         means = training_means(Y[train], list(np.arange(len(train))[:, None]), weight[train])
         return cls(number, positions, train, mean, means, Z)
 
@@ -124,16 +118,18 @@ def fit_member(K: np.ndarray, sampled: np.ndarray, labels: LabelColumns, penalty
         diagonal = np.diagonal(K) * w
         held_out = means + (K @ (w[:, None] * Y) - diagonal[:, None] * Y - (K @ w - diagonal)[:, None] * means) / scale
     else:
-        coef, mean = ridge(K, Y, 1 / penalty, labels.weight)
-        held_out = held_out_ridge(K / scale, Y, labels.alone, np.full(len(K), penalty), labels.weight)
+        S, mean = ridge_inverse(K / scale, 1 / penalty, labels.weight), np.average(Y, axis=0, weights=w)
+        residuals = S @ np.column_stack([Y - mean, np.ones(len(Y))])
+        coef, diagonal = residuals[:, :-1] / scale, np.diagonal(S)[:, None]
+        held_out = Y - (residuals[:, :-1] - (means - mean) * residuals[:, -1:]) / diagonal
     if labels.target.n_strata == 1:
         nested = np.isfinite(penalty) and 2 < len(K) <= max_leave_two_out
-        losses = leave_two_out_losses(K / scale, Y, penalty, w) if nested else other_losses(held_out - Y, w)
+        losses = leave_two_out_losses(S, Y, w) if nested else other_losses(held_out - Y, w)
         return Member(coef, -mean, 1.0, held_out, held_out, losses)
     F = sampled @ coef
     center = F.mean(axis=0)
     deviation = standard_deviation(F - center, sampled, coef)
-    by_group = (group_held_out_values(K / scale, labels, penalty) - center) / deviation if grouped else None
+    by_group = (group_held_out_values(S, labels) - center) / deviation if grouped else None
     return Member(coef, center, deviation, held_out, (held_out - means - center) / deviation, group_held_out=by_group)
 
 
@@ -153,26 +149,25 @@ def other_losses(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return losses.sum() - losses
 
 
-def leave_two_out_losses(K: np.ndarray, Y: np.ndarray, penalty: float, weight: np.ndarray) -> np.ndarray:
+def leave_two_out_losses(S: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return for each label i (l,) the sum over j != i of |e_ji|^2, the residual at j of a fit without i and j.
 
-    With r = weight^1/2, `M = (r K r + penalty I)^-1` and the mean m_i of all labels but i, a fit without i has
+    S : of `ridge_inverse`. With the mean m_i of all labels but i, a fit without i has
 
-        B = M - M_:i M_i: / M_ii,    z = r (Y - m_i),    e_ji = ((B z)_j - d_j (B r)_j) / (B_jj r_j)
+        B = S - S_:i S_i: / S_ii,    z = Y - m_i,    e_ji = ((B z)_j - d_j (B 1)_j) / B_jj
 
-    where d_j is the change of the mean when j is held out too. Cost: 2 l^3 flops, and 10 l^2 c.
+    where d_j is the change of the mean when j is held out too. Cost: 10 l^2 c flops.
     """
-    root, diagonal = np.sqrt(weight), np.eye(len(K), dtype=bool)
-    M = np.linalg.inv(root[:, None] * K * root + penalty * np.eye(len(K)))
-    means, M_root = training_means(Y, list(np.arange(len(K))[:, None]), weight), M @ root
-    ratio = M / np.diagonal(M)
-    B = np.where(diagonal, 1.0, np.diagonal(M)[:, None] - M * ratio) * root[:, None]
-    of_root = (M_root[:, None] - ratio * M_root) / B
+    diagonal = np.eye(len(S), dtype=bool)
+    means, S_ones = training_means(Y, list(np.arange(len(S))[:, None]), weight), S.sum(axis=1)
+    ratio = S / np.diagonal(S)
+    B = np.where(diagonal, 1.0, np.diagonal(S)[:, None] - S * ratio)
+    of_ones = (S_ones[:, None] - ratio * S_ones) / B
     rest = weight.sum() - weight[:, None] - weight
-    change = np.where(rest > 0, weight[:, None] / np.where(rest > 0, rest, 1.0), 0.0) * of_root
-    losses = np.zeros(len(K))
+    change = np.where(rest > 0, weight[:, None] / np.where(rest > 0, rest, 1.0), 0.0) * of_ones
+    losses = np.zeros(len(S))
     for y, mean in zip(Y.T, means.T, strict=True):
-        A = (M @ (root * y))[:, None] - mean * M_root[:, None] - M * (root * (y - mean))
+        A = (S @ y)[:, None] - mean * S_ones[:, None] - S * (y - mean)
         residuals = (A - ratio * np.diagonal(A)) / B - change * (mean - y[:, None])
         losses += weight / weight.mean() @ np.where(diagonal, 0.0, residuals) ** 2
     return losses
@@ -183,28 +178,25 @@ def label_groups(n_labels: int) -> list[np.ndarray]:
     return [np.arange(first, n_labels, GROUPS) for first in range(min(GROUPS, n_labels))]
 
 
-def group_held_out_values(K: np.ndarray, labels: LabelColumns, penalty: float) -> np.ndarray:
+def group_held_out_values(S: np.ndarray, labels: LabelColumns) -> np.ndarray:
     """Return for each group of labels (g, l, c) the values, less the mean, at each label outside it, held out as well.
 
-    Values at the group itself are NaN. With r = weight^1/2, `M = (r K r + penalty I)^-1` and the mean m of the labels
-    outside the group G, a fit without G has
+    S : of `ridge_inverse`. Values at the group itself are NaN. With the mean m of the labels outside the group G, a fit
+    without G has
 
-        B = M - M_:G M_GG^-1 M_G:,    z = r (Y - m),    residual at j without j as well: (B z)_j / (B_jj r_j)
+        B = S - S_:G S_GG^-1 S_G:,    z = Y - m,    residual at j without j as well: (B z)_j / B_jj
 
-    and the change of the mean without j adds a multiple of the same with r for z. Cost: 2 l^3 flops, and 2 l^2 c a
-    group.
+    and the change of the mean without j adds a multiple of the same with ones for z. Cost: 2 l^2 c flops a group.
     """
-    root, Y = np.sqrt(labels.weights), labels.Y
-    M = np.linalg.inv(root[:, None] * K * root + penalty * np.eye(len(K)))
-    values = np.full((len(label_groups(len(K))), *Y.shape), np.nan)
+    Y = labels.Y
+    values = np.full((len(label_groups(len(S))), *Y.shape), np.nan)
     for group in labels.groups:
-        train, MZ = group.train, M @ group.Z
-        of_group = M[:, group.positions]
+        train, SZ = group.train, S @ group.Z
+        of_group = S[:, group.positions]
         across = of_group[train]
         gain = np.linalg.solve(of_group[group.positions], across.T)
-        solved = MZ[train] - gain.T @ MZ[group.positions]
-        diagonal = np.diagonal(M)[train] - (across * gain.T).sum(axis=1)
-        residuals = solved / (diagonal * root[train])[:, None]
+        solved = SZ[train] - gain.T @ SZ[group.positions]
+        residuals = solved / (np.diagonal(S)[train] - (across * gain.T).sum(axis=1))[:, None]
         values[group.number, train] = (Y[train] - group.means - residuals[:, :-1]
                                        + (group.means - group.mean) * residuals[:, -1:])
     return values

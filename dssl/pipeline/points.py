@@ -359,5 +359,5 @@ def _scaled_points_cost(f: PlanInputs, spec: Spec) -> Cost:
     return replace(cost, peak=max(cost.peak, choosing_bytes(f.n_labeled, f.row_bytes, f.width)))
 
 
-SCALED_POINTS = replace(POINTS, version=13, needs=("dataset", "split", "labels"), params=ScaleParams.of,
+SCALED_POINTS = replace(POINTS, version=14, needs=("dataset", "split", "labels"), params=ScaleParams.of,
                         make=make_scaled_points, cost=_scaled_points_cost)
