@@ -19,13 +19,14 @@ from .columns import add_columns, column_norms, put_columns
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .method import MAX_DIRECT, Direct, Iterative, Jacobi, SolverMethod
 from .operators import ScaledMatrix, scaled_matrix
-from .solver_params import AUTO, HOPE, SOLVERS, SolverParams, expected_iterations, few_iterations
+from .solver_params import AUTO, SOLVERS, SolverParams, expected_iterations, few_iterations
 from .warm_start import scaled_start
 
 PROBES = 8  # columns on which `auto` counts iterations
 FEW_COLUMNS = 16  # for which eigenvectors cost more than they save
 PROBE_ITERATIONS = 100  # at most, of a probe
 FEWEST_DEFLATED = 20  # iterations with eigenvectors, at best
+GIVEN_UP = 1.5  # times the few iterations after which Jacobi's method is given up where it can be
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,8 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
                   start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
-    A few iterations of Jacobi's method do not tell whether many are needed. So where it may be the fastest, "auto"
-    begins with it, and continues with an approximate Cholesky factor if the residuals fall slowly.
+    A few iterations of Jacobi's method do not always tell whether many are needed. So where "auto" takes it, and it
+    needs far more than expected, it continues with an approximate Cholesky factor.
 
     Raises DataError: as `prepare`.
     """
@@ -245,18 +246,10 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
     solver = _prepared(A, t, params, B)
     if params.method != AUTO or solver.params.method != Jacobi.name:
         return solver.solve(B, start), solver.params.method
-    few = few_iterations(A, t)
-    solution = Solution(np.zeros(B.shape), np.ones(t), np.zeros(t, bool), np.zeros(t, np.int64))
-    for limit in (2 * few,) if solver.attributes["expected_iterations"] <= few else (few / 2, 1.5 * few):
-        used = int(solution.iterations.max(initial=0))
-        if used and used * math.log(params.tol) / math.log(min(float(solution.residuals.max()), 0.99)) > 1.5 * few:
-            break
-        allowed = min(params.max_iter - used, math.ceil(limit))
-        more = replace(solver, params=replace(solver.params, max_iter=allowed)).solve(
-            B, solution.value if used else start)
-        solution = replace(more, iterations=solution.iterations + more.iterations)
-        if solution.converged.all() or int(solution.iterations.max()) >= params.max_iter:
-            return solution, Jacobi.name
+    allowed = min(params.max_iter, math.ceil(GIVEN_UP * few_iterations(A, t)))
+    solution = replace(solver, params=replace(solver.params, max_iter=allowed)).solve(B, start)
+    if solution.converged.all() or allowed == params.max_iter:
+        return solution, Jacobi.name
     late = np.flatnonzero(~solution.converged)
     goal = params.tol / float(solution.residuals[late].max())
     solver = Solver.of(Cholesky.prepare(A, len(late), random_state=params.random_state),
@@ -294,9 +287,9 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None) -> Solver:
     """Return the solver that touches the fewest entries for n_columns columns, counted on probe columns."""
     probes = _probe_columns(A.n, params)
-    expected = expected_iterations(A, probes if B is None else B, params)
-    may_change = B is not None and n_columns <= FEW_COLUMNS
-    if expected <= (HOPE if may_change else 1) * few_iterations(A, n_columns):
+    few = few_iterations(A, n_columns)
+    expected = expected_iterations(A, probes if B is None else B, params, few)
+    if expected <= few:
         return Solver.of(Jacobi(A), params, reason="few iterations are expected without a preconditioner",
                          expected_iterations=round(expected, 1))
     factor = Cholesky.prepare(A, n_columns, random_state=params.random_state)

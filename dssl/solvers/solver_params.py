@@ -22,9 +22,8 @@ from .pcg import conjugate_gradients
 
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
 SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
-FIRST_ITERATIONS = 6  # of Jacobi's method on one column, twice, from which the rest is extrapolated
-HOPE = 4  # times the few iterations up to which Jacobi's method is tried where it can be given up
-CAUTION = 1.5  # factor of these expected iterations, which are more often too few than too many
+FIRST_ITERATIONS = 3  # of Jacobi's method on one column, twice, from which the rest is extrapolated
+EXTRAPOLATED, BOUNDED = 1.3, 0.92  # factors of the extrapolated iterations, and of their upper bound, as measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,19 +87,22 @@ class Stop:
 def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
     """Return the iterations of Jacobi's method that take as long as an approximate factor and its iterations.
 
-    Measured: 46 to 156 for one column and 37 to 124 for ten on plane and curved graphs of 4 to 12 neighbors, 134 to 278
-    and 66 to 160 on those of clusters in many dimensions, 330 to 450 and 146 to 251 on those of 30 and 50 neighbors.
+    Measured: 71 to 176 for one column, 44 to 124 for ten and 43 to 86 for 64 on plane and curved graphs of 4 to 34
+    neighbors, 110 to 408, 62 to 184 and 45 to 110 on those of clusters and clouds in many dimensions.
     """
     return 50 + min(5 * len(A.data) / A.n, 300) / min(max(n_columns, 1), 64) ** 0.25
 
 
-def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams) -> float:
+def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, few: float) -> float:
     """Return the iterations that Jacobi's method is expected to take for a column such as those of B (n, t).
 
-    Extrapolated from a few iterations for one column, the columns of B added with random signs. They follow a few
-    others, in which any residual falls fast because it spreads to the neighbors. At most `max_iterations`.
+    An upper bound tells if it is at most `few`. If not, a few iterations for one column are extrapolated, the columns
+    of B added with random signs. They follow a few others, in which any residual falls fast because it spreads to the
+    neighbors.
     """
-    bound = max_iterations(A, params.tol)
+    bound = BOUNDED * max_iterations(A, params.tol)
+    if bound <= few:
+        return bound
     signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], B.shape[1])
     R = A.enter((B @ signs)[:, None])
     A.correct_components(np.zeros_like(R), R, np.ones(1, bool))
@@ -110,8 +112,8 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams) ->
             return 0.0
         R = to_float32(R, np.full(1, 1 / norm))
         conjugate_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
-    reduction = min(max(float(np.linalg.norm(R)), params.tol), 0.99)
-    return min(bound, CAUTION * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
+    reduction = min(max(float(np.linalg.norm(R)), params.tol), 0.999)
+    return min(bound, EXTRAPOLATED * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
 
 
 def max_iterations(A: ScaledMatrix, tol: float) -> float:
