@@ -167,7 +167,7 @@ class OnDask(Execution):
         def run() -> None:
             try:
                 answer = on_one_thread(work)()
-                settle()
+                settle(removals=True)  # which no other thread could wait for
                 done.set_result(answer)
             except BaseException as error:
                 done.set_exception(error)

@@ -30,7 +30,7 @@ from .embedded_metrics import (
 from .pair_metrics import PAIR_METRICS, PairMetric, of_function
 from .squared_distances import candidate_distances
 
-CHECK_BYTES = 64 << 20
+CHECK_BYTES = 16 << 20
 METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, StandardizedEuclidean,
                            Mahalanobis, *PAIR_METRICS, *DISTRIBUTION_METRICS, *BINARY_METRICS)
 # A metric with its parameters: a name where it has none, a Numba function of two rows, or an instance.

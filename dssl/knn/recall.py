@@ -43,7 +43,7 @@ from .squared_distances import EMPTY
 SAMPLE = 500
 TRUTH_BYTES = 24  # of a true neighbor: its distance, its number, and the distance of a listed one
 MAX_BLOCK_ROWS = 1 << 16
-HALVED_ROWS = 1 << 15  # from which there are two blocks or more, for two workers
+HALVED_ROWS = 1 << 15  # from which there are two blocks or more, so that two workers have one each
 SAME = 1e-6  # squared distances that differ less, relatively, are equal but for rounding, in float32 for some metrics
 
 

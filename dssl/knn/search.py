@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..storage.blocks import Parts, Rows, row_ranges
 from ..storage.csr import as_rows
-from ..storage.views import cached_rows
 from .descent.search import DescentTask, descent_cost, descent_seconds
 from .exact.blocks import (
     SearchedPoints,
@@ -25,7 +24,7 @@ from .exact.blocks import (
     plan_exact,
     sampled_plan,
 )
-from .exact.layout import SAMPLE_ROWS, Frame
+from .exact.layout import Frame
 from .lists import Neighbors
 from .metric import (
     METRICS,
@@ -38,7 +37,6 @@ from .metric import (
     check_shape,
     metric_of,
     metric_with,
-    sample_ids,
 )
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
@@ -250,13 +248,6 @@ class ExactOption:
         if not (X.is_sparse or metric_of(metric).by_pairs):
             self._frame, self.seconds = sampled_plan(X, k, metric)
 
-    @classmethod
-    def of_sample(cls, X: Rows, params: NeighborParams, execution: Execution) -> tuple[Rows, Self]:
-        """Return rows whose sampled ones, of this and of the recall, are in memory, and the option to search them."""
-        n, metric = len(X), params.distance
-        X = cached_rows(X, sample_ids(n, SAMPLE_ROWS), sampled_ids(n, SAMPLE, params.random_state))
-        return X, cls(X, params.n_neighbors, metric, execution)
-
     def takes_at_most(self, slowdown: float) -> bool:
         """Return whether it may take at most `slowdown` times the seconds of NN-descent."""
         return self.seconds <= slowdown * self.descent
@@ -276,15 +267,15 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     method: str = params.method
     if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
         method = "partitioned"
-    planned: Callable[[], tuple[Rows, ExactOption]] | None = None
+    planned: Callable[[], ExactOption] | None = None
     if method == "auto" and n > always_exact_rows(metric):  # planned while values are checked, which tells wrong ones
-        planned = execution.concurrently(partial(ExactOption.of_sample, X, params, execution))
+        planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
     if method != "partitioned":  # its tasks check the values when they read them
         check_rows(X, k, metric)
     points: SearchedPoints | None = None
     option: ExactOption | None = None
     if planned is not None:
-        X, option = planned()
+        option = planned()
         points = option.points_within(EXACT_SLOWDOWN)
         method = approximate_method(X, k, metric, execution.memory_budget) if points is None else "exact"
     elif method in ("auto", "exact"):

@@ -118,7 +118,8 @@ def fit_member(K: np.ndarray, sampled: np.ndarray, labels: LabelColumns, penalty
         diagonal = np.diagonal(K) * w
         held_out = means + (K @ (w[:, None] * Y) - diagonal[:, None] * Y - (K @ w - diagonal)[:, None] * means) / scale
     else:
-        S, mean = ridge_inverse(K / scale, 1 / penalty, labels.weight), np.average(Y, axis=0, weights=w)
+        S = ridge_inverse(K / scale, 1 / penalty, labels.weight)
+        mean = np.average(Y, axis=0, weights=w)
         residuals = S @ np.column_stack([Y - mean, np.ones(len(Y))])
         coef, diagonal = residuals[:, :-1] / scale, np.diagonal(S)[:, None]
         held_out = Y - (residuals[:, :-1] - (means - mean) * residuals[:, -1:]) / diagonal
@@ -186,7 +187,8 @@ def group_held_out_values(S: np.ndarray, labels: LabelColumns) -> np.ndarray:
 
         B = S - S_:G S_GG^-1 S_G:,    z = Y - m,    residual at j without j as well: (B z)_j / B_jj
 
-    and the change of the mean without j adds a multiple of the same with ones for z. Cost: 2 l^2 c flops a group.
+    and the change of the mean without j adds a multiple of the same with ones for z. Cost: 2 l^2 (c + 1) flops a group,
+    and 2 h^2 (l - h) for the h labels of it.
     """
     Y = labels.Y
     values = np.full((len(label_groups(len(S))), *Y.shape), np.nan)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ..base.digest import JsonObject
 from ..base.errors import DsslError, ParameterError, SpecError, explain
 from ..execution.cost import Cost, cost_of
 from ..execution.tasks import Execution
@@ -185,6 +186,25 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
         at_labels |= {name: models[name].values(labeled, execution) for name in models if name not in at_labels
                       and len(target.labeled)}
     written = execution.concurrently(partial(context.write_models, models))
+    try:
+        compared, choice = _evidence(context, params, fitted, graph, target, weight, shares)
+    finally:  # nothing is written any more once this has ended, however it ends
+        described = {name: {**attributes, "name": name} for name, attributes in written().items()}
+    for name, values in at_labels.items():
+        described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
+    described["model"] |= calibration_attributes(fitted.calibration)
+    if params.compares:
+        described["base"] |= calibration_attributes(fitted.calibration_supervised)
+    return {"models": described, **compared, "choice": choice}
+
+
+def _evidence(context: Context, params: AutomaticParams, fitted: AutomaticFit, graph: Graph, target: Target,
+              weight: np.ndarray | None, shares: np.ndarray | None) -> tuple[OfModels, JsonObject]:
+    """Return how the held-out labels compare the models, and what the report says of the choice.
+
+    shares : of known class sizes, or None.
+    """
+    coding, held_out = target.coding, target.take(fitted.positions)
     compared: OfModels = {}
     if params.compares:
         of_labels = _by_labels(target, weight, fitted, params.family.random_state,
@@ -198,7 +218,7 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     weights = None if weight is None else weight[fitted.positions[known]]
     gain = gain_of(held_out.take(known), coding, on_graph[known], fitted.held_out_supervised[known], weights,
                    metric_of(target), without_class_sizes=shares is not None)
-    gain = replace(gain, all_labeled=len(target.labeled) == len(points),
+    gain = replace(gain, all_labeled=len(target.labeled) == graph.n,
                    single_labels=int((~has_another(target)).sum()) if gain.n else 0)
     odd = odd_labels(held_out, fitted.held_out, context.numbers_of(held_out.labeled))
     warn_odd_labels(odd)
@@ -208,13 +228,7 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
         other_evidence = evidence_of(fitted.pooled, graph, target, weight)
         sentences = [*([gain.in_words()] if len(held_out.labeled) else []), other_evidence["in_words"]]
         choice |= {"other_model": other_evidence, "in_words": "; ".join(sentences)}
-    described = {name: {**attributes, "name": name} for name, attributes in written().items()}
-    for name, values in at_labels.items():
-        described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
-    described["model"] |= calibration_attributes(fitted.calibration)
-    if params.compares:
-        described["base"] |= calibration_attributes(fitted.calibration_supervised)
-    return {"models": described, **compared, "choice": choice}
+    return compared, choice
 
 
 def _pool(fit: Fit, other: OtherModel, graph: Graph, params: AutomaticParams, index: VertexIndex, execution: Execution,

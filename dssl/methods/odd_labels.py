@@ -63,4 +63,4 @@ def warn_odd_labels(odd: Sequence[OddLabel]) -> None:
             f"{odd_labels_in_words(odd)}",
             why="they distort a fit by squared errors, and so the predictions of all points",
             fix="check these values: correct those that are wrong, or mark them as unknown; of a skewed quantity, such "
-                "as a price, fit the logarithm"), OddLabels, stacklevel=4)
+                "as a price, fit the logarithm"), OddLabels, stacklevel=5)

@@ -23,7 +23,9 @@ from .pcg import conjugate_gradients
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
 SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
 FIRST_ITERATIONS = 3  # of Jacobi's method on one column, twice, from which the rest is extrapolated
-EXTRAPOLATED, BOUNDED = 1.3, 0.92  # factors of the extrapolated iterations, and of their upper bound, as measured
+# Of the extrapolated iterations, and of their upper bound: what on 110 systems of graphs (20 of clouds, clusters and
+# curves, five ridges) lost the least against the faster of Jacobi's method and a factor.
+OF_EXTRAPOLATED, OF_BOUND = 1.3, 0.92
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +98,11 @@ def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
 def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, few: float) -> float:
     """Return the iterations that Jacobi's method is expected to take for a column such as those of B (n, t).
 
-    An upper bound tells if it is at most `few`. If not, a few iterations for one column are extrapolated, the columns
-    of B added with random signs. They follow a few others, in which any residual falls fast because it spreads to the
-    neighbors.
+    Nearly the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not, a few
+    iterations for one column are extrapolated, the columns of B added with random signs. They follow a few others, in
+    which any residual falls fast because it spreads to the neighbors.
     """
-    bound = BOUNDED * max_iterations(A, params.tol)
+    bound = OF_BOUND * max_iterations(A, params.tol)
     if bound <= few:
         return bound
     signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], B.shape[1])
@@ -113,7 +115,7 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
         R = to_float32(R, np.full(1, 1 / norm))
         conjugate_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
     reduction = min(max(float(np.linalg.norm(R)), params.tol), 0.999)
-    return min(bound, EXTRAPOLATED * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
+    return min(bound, OF_EXTRAPOLATED * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
 
 
 def max_iterations(A: ScaledMatrix, tol: float) -> float:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from dssl.execution.tasks import Reduction, TaskCount, add, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts
+from dssl.storage.write_behind import remove_behind, write_behind
 from tests.clusters import local_cluster
 from tests.in_pairs import in_pairs
 
@@ -132,6 +134,25 @@ def test_work_beside_the_tasks_of_workers_begins_at_once(cluster_client):
     assert result() == result() == 3
     with pytest.raises(ZeroDivisionError):
         OnDask(cluster_client).concurrently(lambda: 1 // 0)()
+
+
+@pytest.mark.cluster
+def test_what_work_beside_tasks_writes_and_removes_is_done_when_its_result_is_there(cluster_client, tmp_path):
+    done = []
+
+    def slowly(name):
+        time.sleep(0.3)
+        done.append(name)
+
+    def work():
+        write_behind(tmp_path / "file", partial(slowly, "written"))
+        remove_behind(tmp_path / "folder", partial(slowly, "removed"))
+        return 3
+
+    assert OnDask(cluster_client).concurrently(work)() == 3
+    assert sorted(done) == ["removed", "written"]
+    with pytest.raises(ZeroDivisionError):
+        OnDask(cluster_client).concurrently(lambda: remove_behind(tmp_path / "folder", lambda: 1 // 0))()
 
 
 def test_work_beside_tasks_of_this_process_waits_until_it_is_needed_and_runs_once():

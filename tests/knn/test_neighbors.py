@@ -15,13 +15,15 @@ from sklearn.neighbors import NearestNeighbors
 from dssl import KNNGraph
 from dssl.base.errors import DataError, ParameterError
 from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.knn.descent.search import DescentTask, descend
 from dssl.knn.exact import blocks as exact
 from dssl.knn.exact import layout
 from dssl.knn.exact.blocks import plan_exact
 from dssl.knn.exact.layout import Frame
 from dssl.knn.lists import Neighbors
-from dssl.knn.recall import certify_recall
+from dssl.knn.metric import Euclidean
+from dssl.knn.recall import HALVED_ROWS, certify_recall, true_neighbors, truth_rows
 from dssl.knn.search import NeighborParams, descent_seconds, find_neighbors, neighbors
 from dssl.knn.squared_distances import squared_distances_of
 from dssl.storage.blocks import ArrayRows
@@ -480,6 +482,29 @@ def test_parameters_are_checked(changes):
 def test_rows_are_checked(X, message):
     with pytest.raises(DataError, match=message):
         neighbors(X, 1)
+
+
+@pytest.mark.cluster
+def test_rows_are_checked_while_workers_wait_for_a_plan_of_the_search(cluster_client):
+    X = np.random.default_rng(0).normal(size=(21_000, 3))
+    X[20_500, 1] = np.nan
+    with pytest.raises(DataError, match=r"NaN or infinite values: 20500"):
+        find_neighbors(ArrayRows(X), NeighborParams(n_neighbors=5), OnDask(cluster_client))
+
+
+def test_the_truth_about_many_rows_is_sought_in_two_blocks_and_is_the_same():
+    X, few, many = np.random.default_rng(0).normal(size=(HALVED_ROWS, 4)).astype(np.float32), 1 << 30, 1 << 22
+    assert truth_rows(ArrayRows(X[:-1]), Euclidean(), few) == HALVED_ROWS - 1
+    assert truth_rows(ArrayRows(X), Euclidean(), few) == HALVED_ROWS // 2
+    assert truth_rows(ArrayRows(X), Euclidean(), many) < HALVED_ROWS // 4
+    sampled = np.arange(0, len(X), 70)
+    listed = np.full((len(sampled), 5), -1)
+    two, more = (true_neighbors(ArrayRows(X), sampled, listed, Euclidean(), InProcess(2, budget))
+                 for budget in (few, many))
+    assert_array_equal(two["ids"], NearestNeighbors(n_neighbors=6).fit(X.astype(float)).kneighbors(
+        X[sampled].astype(float), return_distance=False)[:, 1:])
+    for name in two:
+        assert_array_equal(two[name], more[name])
 
 
 def test_k_and_zero_rows_are_checked():

@@ -11,7 +11,14 @@ from sklearn.svm import SVC
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Polynomial
-from dssl.learners.linear.gram import LearnerParams, fit_gram, mean_diagonal, ridge, ridge_with_held_out
+from dssl.learners.linear.gram import (
+    LearnerParams,
+    fit_gram,
+    mean_diagonal,
+    ridge,
+    ridge_inverse,
+    ridge_with_held_out,
+)
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.learners.target.coding import OneVsOne, OneVsRest, class_pairs
 from dssl.learners.target.target import Classes, Quantities
@@ -218,6 +225,19 @@ def test_a_free_intercept_is_that_of_least_squares_and_norm():
     assert_allclose(coef * scale, expected[1:])
     assert_allclose(ridge(K, Y, 3.0, weight, unpenalized_intercept=0.25)[1],
                     0.25 * expected[0] + 0.75 * ridge(K, Y, 3.0, weight)[1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_inverse_of_a_ridge_regression(weighted):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(12, 4))
+    K, weight = root @ root.T, rng.uniform(0.5, 2, 12) if weighted else None
+    expected = np.linalg.inv(K + np.diag(np.full(12, 0.25) / (1 if weight is None else weight)))
+    inverse = ridge_inverse(K.copy(), 4.0, weight)
+    assert_allclose(inverse, expected, atol=1e-12)
+    assert_array_equal(inverse, inverse.T)
+    with pytest.raises(DataError, match="not positive definite"):
+        ridge_inverse(-K, 4.0, weight)
 
 
 @pytest.mark.parametrize("unpenalized", [0.0, 0.4])

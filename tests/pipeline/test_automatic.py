@@ -1,6 +1,7 @@
 """The pipelines of `model.kind: automatic`: what they find, that estimators find the same, and what they refuse."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from sklearn.metrics import log_loss, roc_auc_score
 from dssl import GraphKernelRidge, SemiSupervisedClassifier, SemiSupervisedRegressor, plan
 from dssl.base.errors import ParameterError, SpecError
 from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.learners.on_graph import automatic
+from dssl.methods import automatic as methods_automatic
+from dssl.methods.step import Context
 from dssl.pipeline.load import load_spec
 from dssl.pipeline.predict.model import open_model
 from dssl.pipeline.run import run
@@ -198,3 +202,27 @@ def test_another_model_is_that_of_the_estimator(digits_file, tmp_path, kind):
     again = run(spec, workspace=tmp_path, execution=InProcess(1))
     assert again.metrics == result.metrics
     assert "by it alone" in result.report.read_text() or "for the other model alone" in result.report.read_text()
+
+
+@pytest.mark.cluster
+def test_an_error_beside_the_writing_of_models_waits_for_it_and_the_next_run_goes_on(digits_file, cluster_client,
+                                                                                    tmp_path, monkeypatch):
+    spec, execution, ended = automatic_spec(digits_file), OnDask(cluster_client), []
+    write = Context.write_models
+
+    def slowly(context, models):
+        described = write(context, models)
+        time.sleep(0.5)
+        ended.append(True)
+        return described
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Context, "write_models", slowly)
+        patched.setattr(methods_automatic, "_evidence", lambda *arguments: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            run(spec, workspace=tmp_path / "work", execution=execution)
+    assert ended
+    result = run(spec, workspace=tmp_path / "work", execution=execution)
+    assert next(stage.name for stage in result.stages if stage.status == "done") == "models"
+    once = run(spec, workspace=tmp_path / "once", execution=InProcess(1))
+    assert result.metrics == once.metrics

@@ -272,13 +272,12 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`, or where the index of the vertices does not fit.
     """
+    on_graph = graph_members(graph, target, weight, params, execution, blended=True, last=last)
+    concentration = on_graph.rows.concentration
+    assert concentration is not None
     # Scaled at all points, since the supervised model predicts the unreachable ones.
     everywhere = sampled(np.ones(len(rows), bool), params.random_state)
-    label_kernels = execution.concurrently(
-        partial(LabelKernels.of, rows, everywhere, target.labeled, params.random_state))
-    on_graph = graph_members(graph, target, weight, params, execution, blended=True, last=last)
-    concentration, on_labels = on_graph.rows.concentration, label_kernels()
-    assert concentration is not None
+    on_labels = LabelKernels.of(rows, everywhere, target.labeled, params.random_state)
     kernels = KernelMembers.of(on_labels, target, weight, grouped=True)
     n, m = len(on_graph.members), len(kernels.members)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, supervised_prior(concentration, target) / m)])
