@@ -120,9 +120,9 @@ def fit_member(K: np.ndarray, sampled: np.ndarray, labels: LabelColumns, penalty
     else:
         S = ridge_inverse(K / scale, 1 / penalty, labels.weight)
         mean = np.average(Y, axis=0, weights=w)
-        residuals = S @ np.column_stack([Y - mean, np.ones(len(Y))])
-        coef, diagonal = residuals[:, :-1] / scale, np.diagonal(S)[:, None]
-        held_out = Y - (residuals[:, :-1] - (means - mean) * residuals[:, -1:]) / diagonal
+        of_labels, of_ones = S @ (Y - mean), S.sum(axis=1, keepdims=True)
+        coef = of_labels / scale
+        held_out = Y - (of_labels - (means - mean) * of_ones) / np.diagonal(S)[:, None]
     if labels.target.n_strata == 1:
         nested = np.isfinite(penalty) and 2 < len(K) <= max_leave_two_out
         losses = leave_two_out_losses(S, Y, w) if nested else other_losses(held_out - Y, w)

@@ -23,8 +23,8 @@ from .pcg import conjugate_gradients
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
 SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
 FIRST_ITERATIONS = 3  # of Jacobi's method on one column, twice, from which the rest is extrapolated
-# Of the extrapolated iterations, and of their upper bound: what on 110 systems of graphs (20 of clouds, clusters and
-# curves, five ridges) lost the least against the faster of Jacobi's method and a factor.
+# Of the extrapolated iterations, and of their upper bound: what loses little against the faster of Jacobi's method and
+# a factor (`tests/benchmarks/solver_choice.py`).
 OF_EXTRAPOLATED, OF_BOUND = 1.3, 0.92
 
 
