@@ -125,7 +125,7 @@ def fit_member(K: np.ndarray, sampled: np.ndarray, labels: LabelColumns, penalty
         held_out = Y - (of_labels - (means - mean) * of_ones) / np.diagonal(S)[:, None]
     if labels.target.n_strata == 1:
         nested = np.isfinite(penalty) and 2 < len(K) <= max_leave_two_out
-        losses = leave_two_out_losses(S, Y, w) if nested else other_losses(held_out - Y, w)
+        losses = leave_two_out_losses(S, labels) if nested else other_losses(held_out - Y, w)
         return Member(coef, -mean, 1.0, held_out, held_out, losses)
     F = sampled @ coef
     center = F.mean(axis=0)
@@ -150,7 +150,7 @@ def other_losses(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return losses.sum() - losses
 
 
-def leave_two_out_losses(S: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def leave_two_out_losses(S: np.ndarray, labels: LabelColumns) -> np.ndarray:
     """Return for each label i (l,) the sum over j != i of |e_ji|^2, the residual at j of a fit without i and j.
 
     S : of `ridge_inverse`. With the mean m_i of all labels but i, a fit without i has
@@ -159,15 +159,14 @@ def leave_two_out_losses(S: np.ndarray, Y: np.ndarray, weight: np.ndarray) -> np
 
     where d_j is the change of the mean when j is held out too. Cost: 10 l^2 c flops.
     """
-    diagonal = np.eye(len(S), dtype=bool)
-    means, S_ones = training_means(Y, list(np.arange(len(S))[:, None]), weight), S.sum(axis=1)
+    diagonal, weight, S_ones = np.eye(len(S), dtype=bool), labels.weights, S.sum(axis=1)
     ratio = S / np.diagonal(S)
     B = np.where(diagonal, 1.0, np.diagonal(S)[:, None] - S * ratio)
     of_ones = (S_ones[:, None] - ratio * S_ones) / B
     rest = weight.sum() - weight[:, None] - weight
     change = np.where(rest > 0, weight[:, None] / np.where(rest > 0, rest, 1.0), 0.0) * of_ones
     losses = np.zeros(len(S))
-    for y, mean in zip(Y.T, means.T, strict=True):
+    for y, mean in zip(labels.Y.T, labels.means.T, strict=True):
         A = (S @ y)[:, None] - mean * S_ones[:, None] - S * (y - mean)
         residuals = (A - ratio * np.diagonal(A)) / B - change * (mean - y[:, None])
         losses += weight / weight.mean() @ np.where(diagonal, 0.0, residuals) ** 2

@@ -172,10 +172,11 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     if other is not None:
         fit = partial(_pool, fit, other, graph, params, index, execution)
     fitted = fit(target, weight)
-    coding, held_out = target.coding, target.take(fitted.positions)
+    coding = target.coding
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     if context.side is not None:
-        context.side.held_out = HeldOutValues(held_out.labeled, coding, fitted.held_out, fitted.held_out_supervised)
+        context.side.held_out = HeldOutValues(target.labeled[fitted.positions], coding, fitted.held_out,
+                                              fitted.held_out_supervised)
     models = {"model": fitted.model}
     at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:
@@ -189,7 +190,8 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     try:
         compared, choice = _evidence(context, params, fitted, graph, target, weight, shares)
     finally:  # nothing is written any more once this has ended, however it ends
-        described = {name: {**attributes, "name": name} for name, attributes in written().items()}
+        written()
+    described = {name: {**attributes, "name": name} for name, attributes in written().items()}
     for name, values in at_labels.items():
         described[name] |= {"n_labeled": len(target.labeled), **target.training_metrics(values, coding)}
     described["model"] |= calibration_attributes(fitted.calibration)

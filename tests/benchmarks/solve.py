@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -73,12 +74,10 @@ def main() -> None:
     with threadpool_limits(1):
         for part in args.parts:
             if part == "table":
+                measure = partial(threaded_cell, threads=args.threads) if args.threads > 1 else table_cell
                 for system in table_systems(args.cache, args.graphs):
                     for t in args.table_columns:
-                        if args.threads > 1:
-                            threaded_cell(system, t, args.runs, args.threads)
-                        else:
-                            table_cell(system, t, args.runs)
+                        measure(system, t, args.runs)
             elif part != "growth":
                 for system in SYSTEMS[part](args.cache):
                     (few_columns if args.few else compare)(system, args)
@@ -258,19 +257,29 @@ def compare(system: System, args: argparse.Namespace) -> None:
                seconds=round(auto[0].setup + time.perf_counter() - begin, 2))
 
 
-def apxchol_solver(system: System) -> Callable[[np.ndarray], tuple[np.ndarray, object]]:
-    """Return apxchol on `V R V`, with the null vector V: a function of B (n, t) that prepares and solves."""
+def apxchol_preparation(system: System) -> Callable[[], Callable[[np.ndarray], tuple[np.ndarray, int]]]:
+    """Return a function that prepares apxchol on `V R V`, with the null vector V, and returns the one that solves."""
     import apxchol
 
     v, V = system.vector, sp.diags_array(system.vector)
     laplacian = sp.csc_matrix(V @ system.R @ V)
 
-    def solve(B: np.ndarray) -> tuple[np.ndarray, object]:
+    def prepared() -> Callable[[np.ndarray], tuple[np.ndarray, int]]:
         solver = apxchol.factorize(laplacian)
-        solutions = [solver.solve(v * b, rtol=TOLERANCE) for b in B.T]
-        return v[:, None] * np.column_stack([one.x for one in solutions]), max(one.iters for one in solutions)
 
-    return solve
+        def solve(B: np.ndarray) -> tuple[np.ndarray, int]:
+            solutions = [solver.solve(v * b, rtol=TOLERANCE) for b in B.T]
+            return v[:, None] * np.column_stack([one.x for one in solutions]), max(one.iters for one in solutions)
+
+        return solve
+
+    return prepared
+
+
+def apxchol_solver(system: System) -> Callable[[np.ndarray], tuple[np.ndarray, object]]:
+    """Return apxchol: a function of B (n, t) that prepares and solves."""
+    prepared = apxchol_preparation(system)
+    return lambda B: prepared()(B)
 
 
 def dssl_solver(system: System, method: str) -> Callable[[np.ndarray], tuple[np.ndarray, object]]:
@@ -387,28 +396,26 @@ def table_cell(system: System, t: int, runs: int) -> None:
 
 def threaded_cell(system: System, t: int, runs: int, threads: int) -> None:
     """Report the best seconds by the clock of `runs` of "auto" and of apxchol; threads solve shares of t columns."""
-    import apxchol
-
-    R, v = system.R, system.vector
+    R = system.R
     B = identity_columns(R.shape[0], np.random.default_rng(1).choice(R.shape[0], t, replace=False))
-    V = sp.diags_array(v)
-    laplacian = sp.csc_matrix(V @ R @ V)
 
-    def ours() -> Callable[[np.ndarray], np.ndarray]:
-        solver = prepare(R, t, SolverParams(tol=TOLERANCE), v)
-        return lambda share: solver.solve(share).value
+    def ours() -> Callable[[np.ndarray], tuple[np.ndarray, int]]:
+        solver = prepare(R, t, SolverParams(tol=TOLERANCE), system.vector)
 
-    def theirs() -> Callable[[np.ndarray], np.ndarray]:
-        solver = apxchol.factorize(laplacian)
-        return lambda share: v[:, None] * np.column_stack([solver.solve(v * b, rtol=TOLERANCE).x for b in share.T])
+        def solve(share: np.ndarray) -> tuple[np.ndarray, int]:
+            solution = solver.solve(share)
+            return solution.value, int(solution.iterations.max())
 
+        return solve
+
+    contenders = {"dssl auto": ours, "apxchol": apxchol_preparation(system)}
     best, worst = dict[str, float](), dict[str, float]()
     ours()(B[:, :1])  # compiles
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(runs):
-            for name, prepared in (("dssl auto", ours), ("apxchol", theirs)):
+            for name, prepared in contenders.items():
                 begin = time.perf_counter()
-                X = np.hstack(list(pool.map(prepared(), np.array_split(B, threads, axis=1))))
+                X = np.hstack([part for part, _ in pool.map(prepared(), np.array_split(B, threads, axis=1))])
                 best[name] = min(time.perf_counter() - begin, best.get(name, np.inf))
                 worst[name] = float((np.linalg.norm(B - R @ X, axis=0) / np.linalg.norm(B, axis=0)).max())
     report(part="threads", graph=system.name, n=R.shape[0], nonzeros=int(R.nnz), ridge=system.ridge, columns=t,
