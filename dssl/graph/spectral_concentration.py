@@ -23,7 +23,7 @@ from scipy.sparse import csgraph
 
 from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
-from ..solvers.method import Jacobi
+from ..solvers.gauss_seidel import GaussSeidel
 from ..solvers.operators import inverse_permutation
 from ..solvers.solve import prepare
 from ..solvers.solver_params import SolverParams
@@ -39,7 +39,7 @@ SAMPLE, SHARE, COLUMNS = 128, 32, 16  # vertices, those of a task, and those tha
 RIDGE, POWER = 0.01, 2
 STREAM = 14  # of the seed
 ENTRY_BYTES = 12  # of a stored weight, with its column
-SOLVER = SolverParams(method=Jacobi.name, tol=1e-3)
+SOLVER = SolverParams(method=GaussSeidel.name, tol=1e-3)
 
 
 def spectral_concentration(diagonal: np.ndarray, vertices: np.ndarray, solver: Mapping[str, np.ndarray], ridge: float,
@@ -140,9 +140,9 @@ def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, ran
 
 def concentration_cost(v: int, nnz: int) -> Cost:
     """Return what the tasks take, of v vertices and nnz weights: in each the matrix is prepared for its columns."""
-    columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [Jacobi], guess=False)
+    columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [GaussSeidel], guess=False)
     tasks, width = len(row_ranges(columns, SHARE)), min(COLUMNS, columns)
-    solving = Jacobi.solve_bytes(v, width, width) + 8 * v * width
+    solving = GaussSeidel.solve_bytes(v, width, width) + 8 * v * width
     return cost_of(tasks, tasks * prepared.read, 8 * columns, prepared.peak + solving, prepared.smallest_peak,
                    tasks * prepared.seconds + solve_seconds(nnz, columns))
 

@@ -22,7 +22,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from .block_tridiagonal import BlockTridiagonal
 from .lanczos import SingularMatrix
-from .operators import add_row
+from .operators import add_entries
 
 BOUND_COLUMNS, BOUND_STEPS = 2, 16  # of the Lanczos process that bounds the eigenvalues
 BOUND_STREAM = 15  # of the seed
@@ -78,7 +78,7 @@ def step_of(indptr, indices, data, diagonal, V, U):
     for i in range(V.shape[0]):
         for c in range(V.shape[1]):
             U[i, c] = diagonal[i] * V[i, c] - U[i, c]
-        add_row(indptr, indices, data, i, V, U, False)
+        add_entries(indices, data, indptr[i], indptr[i + 1], V, i, U, False)
 
 
 def largest_eigenvalue_bound(A: SingularMatrix, random_state: int) -> float:

@@ -29,7 +29,7 @@ from ..base.errors import require
 from ..storage.blocks import row_ranges
 from .block_tridiagonal import BlockTridiagonal, Functions, Inverses
 from .lanczos import SingularMatrix
-from .operators import FieldArrays, add_row
+from .operators import FieldArrays, add_entries
 
 FIRST_CHECK = 10  # steps before the first check of convergence
 GROWTH = 1.1  # of the steps between checks
@@ -240,7 +240,7 @@ def multiply_rows(indptr, indices, data, diagonal, V, U, start, stop):
     for i in range(start, stop):
         for c in range(V.shape[1]):
             U[i, c] = diagonal[i] * V[i, c]
-        add_row(indptr, indices, data, i, V, U, False)
+        add_entries(indices, data, indptr[i], indptr[i + 1], V, i, U, False)
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 from scipy.linalg import eigh, qr
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from ..base.types import MatrixLike
-from .operators import FieldArrays, add_row, component_products, inverse_permutation
+from .operators import FieldArrays, add_entries, component_products, inverse_permutation
+from .scaling import cuthill_mckee
 
 CHECK_GROWTH = 1.06  # of the basis between two checks, each of which is an eigendecomposition
 MIN_LENGTH = 1e-12  # of a new column off the basis, relative to the norm of the operator; a shorter one is rounding
@@ -40,17 +40,18 @@ class SingularMatrix(FieldArrays):
     def of(cls, L: MatrixLike, vector: np.ndarray, dtype: type[np.floating] = np.float32) -> "SingularMatrix":
         """Return the form of L (n, n), sparse, with `L vector = 0`; vector (n,) > 0."""
         L = sp.csr_matrix(L, dtype=np.float64)
-        order = reverse_cuthill_mckee(L, symmetric_mode=True).astype(np.int64)
+        if not L.data.all():  # a zero is no edge
+            L = L.copy()
+            L.eliminate_zeros()
+        order, component = cuthill_mckee(L.indptr.astype(np.int64), L.indices.astype(np.int32, copy=False))
         L = sp.csr_matrix(L[order][:, order])
         diagonal = L.diagonal()
         L.setdiag(0)
         L.eliminate_zeros()
         L.sort_indices()
-        count, component = connected_components(L, directed=False)
         v = np.asarray(vector, np.float64)[order]
         return cls(order, diagonal.astype(dtype), L.indptr.astype(np.int64), L.indices.astype(np.int32),
-                   L.data.astype(dtype), component.astype(np.int32),
-                   v / np.sqrt(np.bincount(component, v * v, count))[component])
+                   L.data.astype(dtype), component, v / np.sqrt(np.bincount(component, v * v))[component])
 
     @property
     def n(self) -> int:
@@ -118,7 +119,7 @@ def multiply_step(indptr, indices, data, diagonal, V, U, beta, alpha):
     for i in range(V.shape[0]):
         for c in range(t):
             U[i, c] = diagonal[i] * V[i, c] - beta[c] * U[i, c]
-        add_row(indptr, indices, data, i, V, U, False)
+        add_entries(indices, data, indptr[i], indptr[i + 1], V, i, U, False)
         for c in range(t):
             part[c] += V[i, c] * U[i, c]
         if i & 255 == 255:

@@ -1,6 +1,6 @@
 """The interface of a solver: prepared once for a matrix, it reduces the residuals of many blocks of columns.
 
-Jacobi's method and a sparse factorization of small systems stand here; the others have files of their own.
+A sparse factorization of small systems stands here; the others have files of their own.
 """
 
 import hashlib
@@ -121,7 +121,7 @@ class Iterative(SolverMethod):
     correction_iterations: ClassVar[float] = math.inf  # in float32, after which rounding is what stops a column
 
     def preconditioner(self, t: int, dtype: type = np.float32) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Return what `conjugate_gradients` takes for blocks of t columns; None for Jacobi's."""
+        """Return what `conjugate_gradients` takes for blocks of t columns; None for the unit diagonal of A."""
         return None
 
     def _off_null(self, dtype: type, t: int) -> Callable[[np.ndarray], np.ndarray] | None:
@@ -141,23 +141,23 @@ class Iterative(SolverMethod):
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         scale = scaled_to_one(norms)
         if precise:
-            return conjugate_gradients(self.A, R * scale, ROUNDED * needed, budget,
-                                       partial(self._off_null, np.float64))
-        return conjugate_gradients(self.A, to_float32(R, scale), _per_correction(needed),
-                                   np.minimum(budget, self.correction_iterations),
-                                   partial(self._off_null, np.float32))
+            return self.gradients(R * scale, ROUNDED * needed, budget)
+        return self.gradients(to_float32(R, scale), _per_correction(needed),
+                              np.minimum(budget, self.correction_iterations))
+
+    def gradients(self, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `conjugate_gradients` returns of R (n, t), float32 or float64, which is overwritten."""
+        return conjugate_gradients(self.A, R, reduction, budget, partial(self._off_null, R.dtype.type))
 
     def entries(self) -> tuple[float, float]:
         """Return the entries that the preparation touches, and an iteration for one column: the work for `auto`."""
-        return 0.0, self.A.data.size + VECTOR_PASSES * self.A.n
+        return 0.0, plain_entries(self.A)
 
 
-@dataclass(frozen=True)
-class Jacobi(Iterative):
-    """Plain conjugate gradients: A has a unit diagonal, so Jacobi's preconditioner is built in."""
 
-    name = "jacobi"
-    description = "conjugate gradients with Jacobi preconditioning"
+def plain_entries(A: ScaledMatrix) -> float:
+    """Return the entries that an iteration without a preconditioner touches for one column."""
+    return A.data.size + VECTOR_PASSES * A.n
 
 
 def _per_correction(needed: np.ndarray) -> np.ndarray:

@@ -12,10 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..base.errors import DataError, require
-from ..base.types import MatrixLike
 from .columns import FEW_ROWS
 
 SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
@@ -77,6 +74,17 @@ class ScaledMatrix(FieldArrays):
     def data32(self) -> np.ndarray:
         """Return the entries in float32."""
         return self.data.astype(np.float32)
+
+    @cached_property
+    def first_above(self) -> np.ndarray:
+        """Return where the entries above the diagonal begin in each row, (n,)."""
+        return _first_above(self.indptr, self.indices)
+
+    @property
+    def spread(self) -> float:
+        """Return the mean distance of an entry from the diagonal, relative to n: 0.01 on a plane, 0.1 on a cloud."""
+        below_less_above = 2 * self.first_above - self.indptr[:-1] - self.indptr[1:]
+        return 2 * float(np.arange(self.n) @ below_less_above) / max(self.n * len(self.data), 1)
 
     @staticmethod
     def stored_bytes(n: int, nnz: int) -> int:
@@ -175,81 +183,15 @@ def vector_of(order: np.ndarray, near_null: np.ndarray, scale: np.ndarray) -> np
     return vector
 
 
-def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatrix:
-    """Return the scaled form of a symmetric matrix that is diagonally dominant after a scaling of its columns.
-
-    R : sparse matrix, shape (n, n); `L + ridge I`, `L_norm + ridge I`, or any symmetric matrix with
-        `R_ii v_i >= sum_j |R_ij| v_j`.
-    vector : the v > 0 of that inequality, shape (n,): ones for L (the default), the square root of the degrees
-        for L_norm. Where it holds with equality on a whole component, v spans the null space there.
-    """
-    R = sp.csr_matrix(R, dtype=np.float64, copy=True)
-    require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
-            why="a linear system needs as many equations as unknowns", fix="pass the Laplacian of the whole graph")
-    R.sum_duplicates()
-    R.eliminate_zeros()
-    v = np.ones(R.shape[0]) if vector is None else np.asarray(vector, np.float64)
-    diagonal = R.diagonal()
-    _check_symmetric(R, diagonal)
-    require(v.shape == (R.shape[0],) and bool(np.isfinite(v).all()) and bool((v > 0).all()),
-            f"vector has shape {v.shape} and values from {v.min():g} to {v.max():g}, expected ({R.shape[0]},) and > 0",
-            error=DataError, why="it scales the columns of the matrix",
-            fix="for L_norm pass the square root of the degrees, 1 for an isolated vertex; for L pass none")
-    scale = 1 / np.sqrt(diagonal)
-    A = _scaled_off_diagonal(R, scale)
-    del R
-    order = reverse_cuthill_mckee(A, symmetric_mode=True).astype(np.int64)
-    A = A[order]
-    A.indices = inverse_permutation(order).astype(A.indices.dtype)[A.indices]
-    A.has_sorted_indices = False
-    A.sort_indices()
-    scale = scale[order]
-    component, near_null, image, energy = _near_null(A, v[order] / scale)
-    return ScaledMatrix(order=order, scale=scale, indptr=A.indptr.astype(np.int64), indices=A.indices.astype(np.int32),
-                        data=A.data, component=component, near_null=near_null, image=image, energy=energy)
-
-
-def _scaled_off_diagonal(R: sp.csr_matrix, scale: np.ndarray) -> sp.csr_matrix:
-    """Return `scale_i R_ij scale_j` without the diagonal and without entries that are rounded to zero."""
-    row = np.repeat(np.arange(len(scale), dtype=R.indices.dtype), np.diff(R.indptr))
-    data = scale[row] * R.data
-    data *= scale[R.indices]
-    kept = (row != R.indices) & (data != 0)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[kept], minlength=len(scale)))])
-    return sp.csr_matrix((data[kept], R.indices[kept], indptr.astype(R.indptr.dtype)), R.shape)
-
-
-def _check_symmetric(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
-    require(bool(np.isfinite(R.data).all()), "the matrix has entries that are not finite", error=DataError,
-            why="one such weight makes every solution invalid", fix="check the graph's weights for NaN and infinity")
-    bad = diagonal <= 0
-    require(not bad.any(), f"row {bad.argmax()} has diagonal {diagonal[bad.argmax()]:g} ({bad.sum()} such rows), "
-            "expected > 0", error=DataError, why="an isolated vertex without a ridge has no equation",
-            fix="add a ridge (1e-3 is usual), or drop isolated points")
-    T = R.T.tocsr()
-    if np.array_equal(T.indptr, R.indptr) and np.array_equal(T.indices, R.indices):
-        worst = float(np.abs(R.data - T.data).max(initial=0.0))
-    else:
-        difference = abs(R - T)
-        worst = float(difference.max()) if difference.nnz else 0.0
-    require(worst <= 1e-10 * float(diagonal.max()), f"the matrix differs from its transpose by {worst:g}",
-            error=DataError, why="conjugate gradients and the kernels need a symmetric matrix",
-            fix="symmetrize the weights: W.maximum(W.T) or (W + W.T) / 2")
-
-
-def _near_null(off: sp.csr_matrix, y: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return (component, near_null, image, energy) of `A = I + off`, for a positive y with `y >= |off| y`."""
-    excess = float(((y - abs(off) @ y) / y).min())
-    require(excess >= -1e-8, "the matrix is not diagonally dominant: in one row the other entries exceed the diagonal "
-            f"by {-excess:.3g} of it", error=DataError,
-            why="the solvers are for Laplacians of graphs with non-negative weights, with a ridge >= 0",
-            fix="pass dssl.Laplacian(W).matrix(ridge); for L_norm also vector=the square root of the degrees")
-    n_components, component = connected_components(off, directed=False)
-    near_null = y / np.sqrt(np.bincount(component, y * y, n_components))[component]
-    image = near_null + off @ near_null
-    energy = np.bincount(component, near_null * image, n_components)
-    # The image of a singular component is rounding, not a tiny ridge.
-    return component.astype(np.int32), near_null, np.where(energy[component] < SINGULAR, 0.0, image), energy
+@njit(nogil=True, cache=True)
+def _first_above(indptr, indices):
+    first = np.empty(len(indptr) - 1, np.int64)
+    for i in range(len(first)):
+        e = indptr[i]
+        while e < indptr[i + 1] and indices[e] < i:
+            e += 1
+        first[i] = e
+    return first
 
 
 @njit(nogil=True, cache=True)
@@ -285,9 +227,8 @@ def _correct_components(vector, image, component, inverse, X, R, active):
 
 
 @njit(nogil=True, cache=True, fastmath=True, inline="always")
-def add_row(indptr, indices, data, i, P, Q, minus):
-    """Add row i of the off-diagonal entries times P (n, t), or minus that, to row i of Q; four neighbors a pass."""
-    e, end = indptr[i], indptr[i + 1]
+def add_entries(indices, data, e, end, P, i, Q, minus):
+    """Add entries [e, end) times the rows of P (n, t) that they name, or minus that, to row i of Q; four a pass."""
     while e + 3 < end:
         a0, a1, a2, a3 = data[e], data[e + 1], data[e + 2], data[e + 3]
         j0, j1, j2, j3 = indices[e], indices[e + 1], indices[e + 2], indices[e + 3]
@@ -303,13 +244,31 @@ def add_row(indptr, indices, data, i, P, Q, minus):
         e += 1
 
 
+@njit(nogil=True, cache=True, fastmath=True, inline="always")
+def add_to_value(indices, data, e, end, p, value, minus):
+    """Return what `add_entries` of one column (n,) makes of a value, in less than half the time; with the same bits.
+
+    That needs a caller without fast arithmetic that reorders sums.
+    """
+    while e + 3 < end:
+        s = (data[e] * p[indices[e]] + data[e + 1] * p[indices[e + 1]] + data[e + 2] * p[indices[e + 2]]
+             + data[e + 3] * p[indices[e + 3]])
+        value += -s if minus else s
+        e += 4
+    while e < end:
+        s = data[e] * p[indices[e]]
+        value += -s if minus else s
+        e += 1
+    return value
+
+
 @njit(nogil=True, cache=True, fastmath=True)
 def multiply(indptr, indices, data, P, Q):
     """Write `A P` to Q for P (n, t), `A` with unit diagonal and these off-diagonal entries."""
     for i in range(P.shape[0]):
         for c in range(P.shape[1]):
             Q[i, c] = P[i, c]
-        add_row(indptr, indices, data, i, P, Q, False)
+        add_entries(indices, data, indptr[i], indptr[i + 1], P, i, Q, False)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -318,4 +277,4 @@ def _residual(indptr, indices, data, X, B, R):
     for i in range(X.shape[0]):
         for c in range(X.shape[1]):
             R[i, c] = B[i, c] - X[i, c]
-        add_row(indptr, indices, data, i, X, R, True)
+        add_entries(indices, data, indptr[i], indptr[i + 1], X, i, R, True)

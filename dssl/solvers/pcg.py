@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from .columns import column_dots, put_columns
-from .operators import ScaledMatrix, add_row
+from .operators import ScaledMatrix, add_entries, add_to_value
 
 CHUNK = 255  # rows between two foldings of the float32 partial sums into float64, minus one
 ORDERED = {"contract"}  # of fast arithmetic what leaves sums in their order, so that a column alone has its bits
@@ -29,7 +29,7 @@ def multiply_dot(indptr, indices, data, P, Q, pq):
     for i in range(P.shape[0]):
         for c in range(t):
             Q[i, c] = P[i, c]
-        add_row(indptr, indices, data, i, P, Q, False)
+        add_entries(indices, data, indptr[i], indptr[i + 1], P, i, Q, False)
         for c in range(t):
             part[c] += P[i, c] * Q[i, c]
         if i & CHUNK == CHUNK:
@@ -46,15 +46,7 @@ def _multiply_dot_column(indptr, indices, data, p, q, pq):
     part = np.zeros(1, p.dtype)
     pq[0] = 0
     for i in range(len(p)):
-        total = p[i]
-        e, end = indptr[i], indptr[i + 1]
-        while e + 3 < end:
-            total += (data[e] * p[indices[e]] + data[e + 1] * p[indices[e + 1]] + data[e + 2] * p[indices[e + 2]]
-                      + data[e + 3] * p[indices[e + 3]])
-            e += 4
-        while e < end:
-            total += data[e] * p[indices[e]]
-            e += 1
+        total = add_to_value(indices, data, indptr[i], indptr[i + 1], p, p[i], False)
         q[i] = total
         part[0] += p[i] * total
         if i & CHUNK == CHUNK:
@@ -101,8 +93,7 @@ def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, b
     budget : ndarray, shape (t,); a column that needs more iterations is returned as it is, and the caller checks the
         true residual.
     preconditioner : maps a width t to what maps (n, t) to (n, t) by a symmetric positive definite matrix near A^-1, the
-        same at every call, and may return the same array each time; None for the identity, which is Jacobi's since A
-        has a unit diagonal.
+        same at every call, and may return the same array each time; None for the identity.
 
     Columns that have stopped leave the block as soon as they are half of it; those left have the same bits, unless the
     preconditioner's depend on the width.

@@ -17,16 +17,18 @@ from ..storage.blocks import row_ranges
 from .cholesky import Cholesky
 from .columns import add_columns, column_norms, put_columns
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
-from .method import MAX_DIRECT, Direct, Iterative, Jacobi, SolverMethod
-from .operators import ScaledMatrix, scaled_matrix
+from .gauss_seidel import GaussSeidel
+from .method import MAX_DIRECT, Direct, Iterative, SolverMethod
+from .operators import ScaledMatrix
+from .scaling import scaled_matrix
 from .solver_params import AUTO, SOLVERS, SolverParams, expected_iterations, few_iterations
 from .warm_start import scaled_start
 
 PROBES = 8  # columns on which `auto` counts iterations
 FEW_COLUMNS = 16  # for which eigenvectors cost more than they save
 PROBE_ITERATIONS = 100  # at most, of a probe
-FEWEST_DEFLATED = 20  # iterations with eigenvectors, at best
-GIVEN_UP = 1.5  # times the few iterations after which Jacobi's method is given up where it can be
+FEWEST_DEFLATED = 12  # iterations with eigenvectors, at best
+GIVEN_UP = 1.5  # times the few iterations after which Gauss-Seidel is given up where it can be
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class Solver:
         """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns.
 
         Columns that have stopped leave the block as soon as they are half of it. So a column has the same bits beside
-        any others by Jacobi's method and an approximate Cholesky factor; the products of deflation and of multigrid
+        any others by Gauss-Seidel and an approximate Cholesky factor; the products of deflation and of multigrid
         round by the width of the block.
         """
         A, params, right = self.A, self.params, B
@@ -224,9 +226,9 @@ def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
 
     Raises DataError: R is not symmetric, finite and diagonally dominant.
 
-    "auto" factors small matrices, and takes Jacobi's method if the ridge guarantees few iterations, or if the first
+    "auto" factors small matrices, and takes Gauss-Seidel if the ridge guarantees few iterations, or if the first
     iterations of one column promise few. Otherwise it takes an approximate Cholesky factor. For many columns it counts
-    the iterations of `PROBES` seeded columns with it, and also with a few deflated vectors if these may be faster. It
+    the iterations of `PROBES` seeded columns by either, and also with a few deflated vectors if these may be faster. It
     compares touched entries, not seconds, so the selection is the same on every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
@@ -236,7 +238,7 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
                   start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
-    A few iterations of Jacobi's method do not always tell whether many are needed. So where "auto" takes it, and it
+    A few iterations of Gauss-Seidel do not always tell whether many are needed. So where "auto" takes it, and it
     needs far more than expected, it continues with an approximate Cholesky factor.
 
     Raises DataError: as `prepare`.
@@ -244,12 +246,12 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
     solver = _prepared(A, t, params, B)
-    if params.method != AUTO or solver.params.method != Jacobi.name:
+    if params.method != AUTO or solver.params.method != GaussSeidel.name:
         return solver.solve(B, start), solver.params.method
     allowed = min(params.max_iter, math.ceil(GIVEN_UP * few_iterations(A, t)))
     solution = replace(solver, params=replace(solver.params, max_iter=allowed)).solve(B, start)
     if solution.converged.all() or allowed == params.max_iter:
-        return solution, Jacobi.name
+        return solution, GaussSeidel.name
     late = np.flatnonzero(~solution.converged)
     goal = params.tol / float(solution.residuals[late].max())
     solver = Solver.of(Cholesky.prepare(A, len(late), random_state=params.random_state),
@@ -280,8 +282,8 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
     if n <= MAX_DIRECT:
         return [Direct]
     if not guess:
-        return [Jacobi]
-    return [Cholesky] if n_columns is not None and n_columns <= FEW_COLUMNS else [Cholesky, Deflated]
+        return [GaussSeidel]
+    return [Cholesky, GaussSeidel if n_columns is not None and n_columns <= FEW_COLUMNS else Deflated]
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None) -> Solver:
@@ -289,15 +291,13 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.nda
     probes = _probe_columns(A.n, params)
     few = few_iterations(A, n_columns)
     expected = expected_iterations(A, probes if B is None else B, params, few)
-    if expected <= few:
-        return Solver.of(Jacobi(A), params, reason="few iterations are expected without a preconditioner",
-                         expected_iterations=round(expected, 1))
-    factor = Cholesky.prepare(A, n_columns, random_state=params.random_state)
-    if n_columns <= FEW_COLUMNS:
-        return Solver.of(factor, params, reason="many iterations are expected without a preconditioner, and other "
-                                                "methods take longer to prepare for few columns")
-    candidates = [_counted(factor, probes, n_columns, params)]
     setup, iteration = Deflated.work(A)
+    method = GaussSeidel(A) if expected <= few else Cholesky.prepare(A, n_columns, random_state=params.random_state)
+    saved = n_columns * (expected - FEWEST_DEFLATED) * iteration  # by eigenvectors
+    if n_columns <= FEW_COLUMNS or (expected <= few and setup > saved):
+        return Solver.of(method, params, reason=f"{'few' if expected <= few else 'many'} iterations of Gauss-Seidel "
+                         "are expected, and eigenvectors would cost more", expected_iterations=round(expected, 1))
+    candidates = [_counted(method, probes, n_columns, params)]
     few = min(params.n_vectors or MIN_VECTORS, MIN_VECTORS)
     if setup + n_columns * FEWEST_DEFLATED * iteration < candidates[0][0]:
         candidates.append(_counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state),
@@ -342,9 +342,9 @@ def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6,
         A graph Laplacian plus a ridge, as `Laplacian.matrix` returns it.
     B : ndarray, shape (n,) or (n, t)
         The right-hand sides.
-    method : "auto", "jacobi", "deflated", "amg", "cholesky" or "direct"
-        How the system is solved: by conjugate gradients with the Jacobi preconditioner;
-        with the lowest eigenvectors solved exactly besides; with multigrid; with an
+    method : "auto", "gauss_seidel", "deflated", "amg", "cholesky" or "direct"
+        How the system is solved: by conjugate gradients with a symmetric Gauss-Seidel
+        preconditioner; with the lowest eigenvectors solved exactly; with multigrid; with an
         approximate Cholesky factor; or by an exact factor. "auto" takes the method that needs the least work.
     tol : float
         The relative residual, in float64, that each column is to meet.

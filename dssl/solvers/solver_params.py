@@ -1,6 +1,6 @@
 """How systems are solved: the registry of solvers, and the parameters that name one of them.
 
-How many iterations Jacobi's method will take is known before it takes them, which decides for or against it.
+How many iterations Gauss-Seidel will take is known before it takes them, which decides for or against it.
 """
 
 import math
@@ -16,16 +16,16 @@ from .amg import Multigrid
 from .cholesky import Cholesky
 from .columns import to_float32
 from .deflation import Deflated
-from .method import DIGITS, Direct, Jacobi, SolverMethod
+from .gauss_seidel import GaussSeidel, leave_split, split_gradients
+from .method import DIGITS, Direct, SolverMethod
 from .operators import ScaledMatrix
-from .pcg import conjugate_gradients
 
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
-SOLVERS = Registry[SolverMethod]("solver", Jacobi, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
-FIRST_ITERATIONS = 3  # of Jacobi's method on one column, twice, from which the rest is extrapolated
-# Of the extrapolated iterations, and of their upper bound: what loses little against the faster of Jacobi's method and
+SOLVERS = Registry[SolverMethod]("solver", GaussSeidel, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
+FIRST_ITERATIONS = 2  # of Gauss-Seidel on one column, twice, from which the rest is extrapolated
+# Of the extrapolated iterations, and of their upper bound: what loses little against the faster of Gauss-Seidel and
 # a factor (`tests/benchmarks/solver_choice.py`).
-OF_EXTRAPOLATED, OF_BOUND = 1.3, 0.92
+OF_EXTRAPOLATED, OF_BOUND = 1.0, 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class SolverParams:
     Parameters
     ----------
     method : str
-        jacobi; deflated, that with the lowest eigenvectors solved exactly; amg, multigrid;
+        gauss_seidel, symmetric, as a preconditioner; deflated, the lowest eigenvectors solved exactly; amg, multigrid;
         cholesky, an approximate factor as a preconditioner; direct, a factor; a solver that a plugin registers; or
         auto, which takes what costs least.
     tol : float
@@ -87,16 +87,18 @@ class Stop:
 
 
 def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
-    """Return the iterations of Jacobi's method that take as long as an approximate factor and its iterations.
+    """Return the iterations of Gauss-Seidel that take as long as an approximate factor and its iterations.
 
-    Measured: 71 to 176 for one column, 44 to 124 for ten and 43 to 86 for 64 on plane and curved graphs of 4 to 34
-    neighbors, 110 to 408, 62 to 184 and 45 to 110 on those of clusters and clouds in many dimensions.
+    A factor takes longer where neighbors are far apart in the order of the rows, since it fills there. Measured: 58 to
+    112 for one column, 35 to 72 for ten and 38 to 88 for 64 on plane and curved graphs of 6 to 12 neighbors with ridges
+    of 1e-3 and less; 76 to 276, 39 to 113 and 12 to 82 on clouds and with more neighbors.
     """
-    return 50 + min(5 * len(A.data) / A.n, 300) / min(max(n_columns, 1), 64) ** 0.25
+    entries = min(len(A.data) / A.n * (2 + 40 * A.spread), 400)
+    return 25 + entries / min(max(n_columns, 1), 64) ** 0.2
 
 
 def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, few: float) -> float:
-    """Return the iterations that Jacobi's method is expected to take for a column such as those of B (n, t).
+    """Return the iterations that Gauss-Seidel is expected to take for a column such as those of B (n, t).
 
     Nearly the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not, a few
     iterations for one column are extrapolated, the columns of B added with random signs. They follow a few others, in
@@ -113,16 +115,20 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
         if norm <= goal:
             return 0.0
         R = to_float32(R, np.full(1, 1 / norm))
-        conjugate_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
+        split_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
+        leave_split(A, R)
     reduction = min(max(float(np.linalg.norm(R)), params.tol), 0.999)
     return min(bound, OF_EXTRAPOLATED * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
 
 
 def max_iterations(A: ScaledMatrix, tol: float) -> float:
-    """Return an upper bound of the iterations of Jacobi's method from the excess of the diagonal; inf without one.
+    """Return an upper bound of the iterations of Gauss-Seidel from the excess of the diagonal; inf without one.
 
-    With the scaling y that makes A dominant, every eigenvalue is at least the smallest (A y)_i / y_i.
+    With the scaling y that makes A dominant, every eigenvalue is at least a, the smallest (A y)_i / y_i. No row sum of
+    U or L is above 1 - a then, so `M = A + L U` is at most `A + (1 - a)^2`, and M^-1 A has eigenvalues in
+    [a / (a + (1 - a)^2), 1].
     """
     y = A.near_null
-    smallest = float(((y - abs(A.off_diagonal()) @ y) / y).min())
-    return math.sqrt(2 / smallest) / 2 * math.log(2 / tol) if smallest > 0 else math.inf
+    left = y - abs(A.off_diagonal()) @ y if (A.data > 0).any() else A.image
+    smallest = float((left / y).min())
+    return math.sqrt(1 + max(1 - smallest, 0) ** 2 / smallest) / 2 * math.log(2 / tol) if smallest > 0 else math.inf

@@ -73,7 +73,7 @@ def measure(cache: Path, runs: int, threads: int) -> None:
     """Report the ceilings, and each loop beside them."""
     L = Laplacian(weights(cached_lists(cache, "mnist", 10, lambda: mnist_points(70_000)), "self_tuned"))
     R, vector = L.matrix(1e-3), np.sqrt(L.degrees)
-    A = prepare(R, COLUMNS[-1], SolverParams(method="jacobi"), vector).method.A
+    A = prepare(R, COLUMNS[-1], SolverParams(method="gauss_seidel"), vector).method.A
     factor = prepare(R, COLUMNS[-1], SolverParams(method="cholesky"), vector).method
     rates = {}
     for ceiling in ceilings(A, threads):

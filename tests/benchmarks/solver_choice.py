@@ -1,4 +1,4 @@
-"""Whether "auto" takes the faster of Jacobi's method and an approximate Cholesky factor for one and ten columns.
+"""Whether "auto" takes the faster of Gauss-Seidel and an approximate Cholesky factor for one and ten columns.
 
     python -m tests.benchmarks.solver_choice --cache FOLDER
 
@@ -24,7 +24,7 @@ from dssl.graph.weights.build import weights
 from .solve import System, cached_lists, dssl_solver, identity_columns
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-5, 1e-8)
-METHODS = ("auto", "jacobi", "cholesky")
+METHODS = ("auto", "gauss_seidel", "cholesky")
 LARGER = 1.2  # of the seconds of the faster method
 N = 20_000
 
@@ -58,6 +58,8 @@ def graphs() -> dict[str, tuple[int, Callable[[], np.ndarray]]]:
         "curved": (10, lambda: np.tanh(rng.normal(size=(N, 4)) @ rng.normal(size=(4, 40)))),
         "square, 60,000": (10, lambda: rng.uniform(size=(3 * N, 2))),
         "square, 6,000": (10, lambda: rng.uniform(size=(N // 3, 2))),
+        "normal, 8 columns, 80,000": (10, lambda: rng.normal(size=(4 * N, 8))),
+        "classes, 12 columns, 80,000": (10, lambda: make_classification(4 * N, 12, n_informative=6, random_state=1)[0]),
     }
 
 

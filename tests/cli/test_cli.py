@@ -588,7 +588,7 @@ def test_inspect(made, workspace):
     assert listed["disk_bytes"] > listed["intermediate_bytes"] > 0
     assert run in invoke("inspect", "--workspace", workspace).stdout
     failed = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", workspace, "--set",
-                    "solver.method=jacobi", "--set", "solver.max_iter=1", "--json")
+                    "solver.method=gauss_seidel", "--set", "solver.max_iter=1", "--json")
     text = invoke("inspect", json.loads(failed.stdout)["run"], "--workspace", workspace).stdout
     for part in ("of trees: failed in stage columns", "NotConverged: ", "fix: ", "max_iter: 1"):
         assert part in text
@@ -694,7 +694,7 @@ def test_what_fails_is_one_document_too(made, monkeypatch, tmp_path, arguments, 
 
 def test_a_run_that_fails_says_where_and_what_is_done(made, tmp_path):
     found = invoke("run", made / "spec.yaml", "--on", "in-process", "--workspace", tmp_path, "--json", "--set",
-                   "solver.method=jacobi", "--set", "solver.max_iter=1")
+                   "solver.method=gauss_seidel", "--set", "solver.max_iter=1")
     document = json.loads(found.stdout)
     assert (found.exit_code, document["status"], document["stage"]) == (1, "failed", "columns")
     assert document["error"]["type"] == "NotConverged"

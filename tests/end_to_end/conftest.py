@@ -25,7 +25,7 @@ name: slow_columns
 data: {source: digits, test: {count: 360}, scale: global_range}
 labels: {per_class: 2}
 model: {kind: svm, n_landmarks: 400}
-solver: {method: jacobi, block_columns: 4}
+solver: {method: gauss_seidel, block_columns: 4}
 kernel: {bandwidth: 0.5*median}
 """
 

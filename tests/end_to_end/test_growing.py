@@ -18,7 +18,7 @@ data: {source: 'FOLDER/part-*.npz', grows: true, test: {none: true}, scale: glob
 labels: {per_class: 2}
 model: {kind: svm, n_landmarks: 120}
 graph: {method: exact}
-solver: {method: jacobi, block_columns: 4}
+solver: {method: gauss_seidel, block_columns: 4}
 kernel: {bandwidth: 0.5*median}
 """
 

@@ -153,7 +153,7 @@ def stored_words(folder: Path) -> Path:
 @example()
 def deformed_kernel(execution: Execution, folder: Path) -> Found:
     return pipeline(stored_points(folder), execution, folder, baselines=["base", "shuffled", "landmark_graph"],
-                    solver={"method": "jacobi", "block_columns": 8},
+                    solver={"method": "gauss_seidel", "block_columns": 8},
                     selection={"cv": 3, "grid": {"power": [1, 2], "eta": [1, 10]}})
 
 

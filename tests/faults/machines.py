@@ -31,7 +31,7 @@ data: {source: digits, test: {count: 360}, scale: global_range}
 labels: {per_class: 2}
 model: {kind: svm, n_landmarks: 48}
 graph: {n_neighbors: 8}
-solver: {method: jacobi, block_columns: 8}
+solver: {method: gauss_seidel, block_columns: 8}
 kernel: {bandwidth: 0.5*median}
 """
 SETTINGS = {

@@ -19,7 +19,7 @@ from dssl.kernels.landmark_inverse import (
     stored_factors,
 )
 from dssl.solvers import amg
-from dssl.solvers.method import Jacobi
+from dssl.solvers.gauss_seidel import GaussSeidel
 from dssl.solvers.solve import prepare
 from dssl.solvers.solver_params import SolverParams
 from dssl.storage.blocks import STEP_BYTES, HeldArrays, MemoryParts, budget_beside
@@ -50,7 +50,7 @@ def dense(R, power, S):
     "form": FORMS,
     "normalized": [False, True],
     "ridge": [0, 1e-2],
-    "method": ["auto", "jacobi", "deflated", "amg"]})
+    "method": ["auto", "gauss_seidel", "deflated", "amg"]})
 def test_powers_are_the_dense_inverse(method, ridge, normalized, form):
     R, vector, S = expander(ridge, normalized)
     params = SolverParams(method=method, tol=1e-9)
@@ -81,7 +81,7 @@ class TestTheorem42:
     and by delta' Q delta. Since |Q^+ e_i|_Q is the root of Q^+_ii (the paper prints Q^+_ii), the bound is
     (2 epsilon + epsilon^2) sqrt(Q^+_ii Q^+_jj)."""
 
-    @pytest.fixture(params=["jacobi", "deflated", "amg"])
+    @pytest.fixture(params=["gauss_seidel", "deflated", "amg"])
     def method(self, request):
         return request.param
 
@@ -125,7 +125,7 @@ class TestTheorem42:
         assert actual[1e-4] < 2e-3 * actual[1e-2]
 
 
-@in_pairs({"form": FORMS, "tol": [1e-3, 1e-5, 1e-8], "method": ["jacobi", "deflated", "amg"]})
+@in_pairs({"form": FORMS, "tol": [1e-3, 1e-5, 1e-8], "method": ["gauss_seidel", "deflated", "amg"]})
 def test_theorem_44(method, tol, form):
     """The error of R^-p relative to its norm grows linearly in p; kappa(R) enters with the residual's square.
 
@@ -146,7 +146,7 @@ def test_theorem_44(method, tol, form):
         assert error <= bound * values[0] ** -power
 
 
-@pytest.mark.parametrize("method", ["jacobi", "deflated", "amg"])
+@pytest.mark.parametrize("method", ["gauss_seidel", "deflated", "amg"])
 def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
     R, _ = regularizer(grid(12), 1e-3, False)
     actual = inverse_at_landmarks(R, np.arange(144), POWERS, params=SolverParams(method=method, tol=0.5))
@@ -160,9 +160,9 @@ def test_energy_form_is_positive_semi_definite_at_a_loose_tolerance(method):
 @given(columns=st.integers(1, 30), rows=st.integers(1, 200), threads=st.integers(1, 3))
 def test_blocks_do_not_matter(columns, rows, threads):
     R, vector, S = expander()
-    params = SolverParams(method="jacobi", tol=1e-8)
+    params = SolverParams(method="gauss_seidel", tol=1e-8)
     whole = inverse_at_landmarks(R, S, POWERS, params=params, vector=vector)
-    blocked = SolverParams(method="jacobi", tol=1e-8, block_columns=columns)
+    blocked = SolverParams(method="gauss_seidel", tol=1e-8, block_columns=columns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROW_CHUNK", rows)
         actual = inverse_at_landmarks(R, S, POWERS, params=blocked, vector=vector, execution=InProcess(threads))
@@ -184,7 +184,7 @@ def test_powers_share_their_solves():
     assert stored_factors([2]) == ["Z1"]
     assert stored_factors([1, 2, 3, 4]) == ["RZ1", "RZ2", "Z1", "Z2"]
     R, vector, S = expander()
-    params = SolverParams(method="jacobi")
+    params = SolverParams(method="gauss_seidel")
     steps = {powers: len(solve_columns(HeldArrays(**prepare(R, 1, params, vector).to_arrays()), params, 160, S[:1],
                                        powers, InProcess(1), MemoryParts())[0]["iterations"])
              for powers in ((1,), (2,), (4,), POWERS)}
@@ -210,7 +210,7 @@ def test_stored_parts_give_what_memory_gives(tmp_path, form):
 def test_resume_solves_only_the_missing_columns(tmp_path):
     """A part that is complete keeps its receipt, to the time stamp."""
     R, vector, S = expander()
-    solver = prepare(R, len(S), SolverParams(method="jacobi", block_columns=6), vector)
+    solver = prepare(R, len(S), SolverParams(method="gauss_seidel", block_columns=6), vector)
     parts = StoredParts(tmp_path)
 
     def run():
@@ -232,7 +232,7 @@ def test_resume_solves_only_the_missing_columns(tmp_path):
 def test_columns_that_do_not_converge_are_not_used():
     R, _ = regularizer(grid(20), 1e-6, False)
     with pytest.raises(NotConverged, match="fix: raise the ridge"):
-        inverse_at_landmarks(R, np.arange(5), params=SolverParams(method="jacobi", max_iter=3))
+        inverse_at_landmarks(R, np.arange(5), params=SolverParams(method="gauss_seidel", max_iter=3))
 
 
 @pytest.mark.parametrize(("landmarks", "powers", "message"), [
@@ -264,7 +264,7 @@ def test_columns_begin_at_those_that_were_solved_before_the_graph_grew(tmp_path,
     rng = np.random.default_rng(1)
     old, new = rng.permutation(1500)[:40], rng.permutation(1520)[:8]
     new = np.concatenate([old[[7, 3, 30, 5, 6, 38, 39]], np.setdiff1d(new, old)])
-    params = SolverParams(method="jacobi", tol=1e-8, block_columns=7)
+    params = SolverParams(method="gauss_seidel", tol=1e-8, block_columns=7)
     before, after = (prepare(R, 40, params, vector).to_arrays() for R, vector in grown_systems(normalized))
     stored = StoredParts(tmp_path / "columns")
     solve_columns(HeldArrays(**before), params, 1500, old, powers, InProcess(1), stored)
@@ -284,7 +284,7 @@ def test_columns_begin_at_those_that_were_solved_before_the_graph_grew(tmp_path,
 @pytest.mark.parametrize("started", [False, True])
 def test_a_task_takes_no_more_than_is_predicted(tmp_path, started):
     """Warm: kernels are compiled."""
-    params = SolverParams(method="jacobi", tol=1e-3, block_columns=32)
+    params = SolverParams(method="gauss_seidel", tol=1e-3, block_columns=32)
     (R, vector), (R_new, vector_new) = grown_systems(True)
     before, after = prepare(R, 40, params, vector).to_arrays(), prepare(R_new, 40, params, vector_new).to_arrays()
     S, execution = np.arange(64), InProcess(1)
@@ -294,8 +294,8 @@ def test_a_task_takes_no_more_than_is_predicted(tmp_path, started):
     held = StoredParts(tmp_path / "system")
     held.write(0, after)
     stored, nnz = held.arrays(0), len(after["A-data"])
-    cost = columns_cost(1520, nnz, 64, (3,), 32, "energy", Jacobi, stored.nbytes, execution.memory_budget, guess=True,
-                        started=started)
+    cost = columns_cost(1520, nnz, 64, (3,), 32, "energy", GaussSeidel, stored.nbytes, execution.memory_budget,
+                        guess=True, started=started)
 
     def work():
         solve_columns(stored, params, 1520, S, (3,), execution, StoredParts(tmp_path / "new"), **given)

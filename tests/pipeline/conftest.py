@@ -48,7 +48,7 @@ def small_spec(points_file) -> dict[str, Any]:
     return {
         "name": "small", "data": {"source": str(points_file), "test": {"count": 60}}, "labels": {"per_class": 3},
         "model": {"kind": "svm", "n_landmarks": 40},
-        "graph": {"n_neighbors": 6}, "solver": {"method": "jacobi", "block_columns": 8},
+        "graph": {"n_neighbors": 6}, "solver": {"method": "gauss_seidel", "block_columns": 8},
         "baselines": ["base", "shuffled", "landmark_graph"],
     }
 

@@ -38,7 +38,7 @@ def spec(tmp_path):
     return {"name": "small", "data": {"source": str(tmp_path / "points.npz"), "test": {"count": 40}, "scale": "none"},
             "labels": {"per_class": 3}, "model": {"kind": "svm", "n_landmarks": 30},
             "graph": {"n_neighbors": 5},
-            "solver": {"method": "jacobi", "tol": 1e-10}}
+            "solver": {"method": "gauss_seidel", "tol": 1e-10}}
 
 
 def save(spec, X, y):
@@ -140,7 +140,7 @@ def test_the_pipeline_and_the_estimators_functions_agree_on_copies(spec, tmp_pat
     work = tmp_path / "work"
     run(spec, workspace=work, execution=InProcess(2), until="covariance")
     split, labels = split_arrays(part(spec, work, "split")), part(spec, work, "labels").read(0)
-    params = CovarianceParams(n_landmarks=30, solver=SolverParams(method="jacobi", tol=1e-10))
+    params = CovarianceParams(n_landmarks=30, solver=SolverParams(method="gauss_seidel", tol=1e-10))
     rows = as_rows(X[which][split["train"]].astype(np.float32))  # as they are read
     graph = KNNGraph(n_neighbors=5, width=1.0).build(rows, InProcess(1))
     found = graph_covariance(graph, labels["labeled"], params, InProcess(1))

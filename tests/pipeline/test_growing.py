@@ -386,7 +386,7 @@ def test_new_rows_with_the_identifier_of_others_are_counted(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "sections", "name"), [
-    ("ridge", {"solver": {"method": "jacobi", "tol": 1e-9}}, "columns"),
+    ("ridge", {"solver": {"method": "gauss_seidel", "tol": 1e-9}}, "columns"),
     ("graph", {}, "vertex_values")])
 @pytest.mark.extended_cases("graph-sections1-vertex_values")
 def test_solves_begin_at_those_of_the_last_run_and_end_at_the_same(tmp_path, kind, sections, name):

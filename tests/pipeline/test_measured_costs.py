@@ -141,7 +141,7 @@ def learner(**fields: Any) -> dict[str, Any]:
 
 CLUSTERS = {"task": "clustering"}
 CASES = {
-    "tall": Case(npz, 24_000, 8, {"solver": {"method": "jacobi", "block_columns": 64}}),
+    "tall": Case(npz, 24_000, 8, {"solver": {"method": "gauss_seidel", "block_columns": 64}}),
     "wide": Case(npz, 6_000, 700, {"solver": {"method": "deflated"}, "selection": {
         "cv": 3, "grid": {"eta": [1, 10]}}}),
     "regression": Case(quantities, 20_000, 8, {"model": {"kind": "ridge"}, "data": {"task": "regression"},

@@ -224,7 +224,7 @@ def test_the_memory_budget_changes_blocks_and_not_metrics(spec, tmp_path):
     X, y = make_blobs(3000, n_features=4, centers=3, cluster_std=3.0, random_state=0)
     np.savez(tmp_path / "points.npz", X=X.astype(np.float32), y=y)
     spec |= {"data": {"source": str(tmp_path / "points.npz"), "test": {"count": 500}, "read": {"block_rows": 700}},
-             "model": {"kind": "svm", "n_landmarks": 100}, "solver": {"method": "jacobi", "block_columns": 100}}
+             "model": {"kind": "svm", "n_landmarks": 100}, "solver": {"method": "gauss_seidel", "block_columns": 100}}
     blocks, found = {}, {}
     for budget in (11 << 20, 1 << 30):
         place = tmp_path / str(budget)

@@ -44,7 +44,7 @@ def spec_of(points_file):
                 "baselines": ["base"] if kind == "graph" else ["base", "shuffled"],
                 "model": {"kind": kind, **({"landmarks": {"n_landmarks": 40}} if kind.startswith("lap") else {}),
                           **({"n_landmarks": 40} if deformed else {})},
-                **({"solver": {"method": "jacobi"}} if deformed else {}),
+                **({"solver": {"method": "gauss_seidel"}} if deformed else {}),
                 "selection": {"grid": GRIDS[kind], **selection}}
     return make
 

@@ -38,7 +38,7 @@ def spec_of(path, sparse=True, **data):
     return {"name": "text",
             "data": {"source": str(path), "read": read, "test": {"count": 60}, "scale": "unit_norm", **data},
             "labels": {"per_class": 4}, "graph": {"n_neighbors": 6},
-            "solver": {"method": "jacobi", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
+            "solver": {"method": "gauss_seidel", "block_columns": 25}, "kernel": {"bandwidth": 1.0},
             "model": {"kind": "svm", "loss": "hinge", "n_landmarks": 50},
             "baselines": ["base", "shuffled", "landmark_graph"]}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dssl.solvers.cholesky import Cholesky, max_fill
-from dssl.solvers.operators import scaled_matrix
+from dssl.solvers.scaling import scaled_matrix
 from dssl.solvers.solve import prepare, solve
 from dssl.solvers.solver_params import SolverParams
 

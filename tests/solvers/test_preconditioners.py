@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dssl.solvers import amg, columns, operators
 from dssl.solvers.columns import add_columns, column_dots, column_norms, to_float32
 from dssl.solvers.deflation import deflation_basis
-from dssl.solvers.operators import multiply, scaled_matrix
+from dssl.solvers.operators import multiply
 from dssl.solvers.pcg import conjugate_gradients
+from dssl.solvers.scaling import scaled_matrix
 
 from .graphs import components, grid, points, random_graph, regularizer, with_hub
 

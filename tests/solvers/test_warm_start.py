@@ -16,7 +16,7 @@ from tests.in_pairs import in_pairs
 
 from .graphs import components, grid, points, random_graph, regularizer
 
-ITERATIVE = ("jacobi", "deflated", "amg", "cholesky")
+ITERATIVE = ("gauss_seidel", "deflated", "amg", "cholesky")
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +88,9 @@ def test_a_column_does_not_depend_on_its_block():
     R, vector = regularizer(random_graph(300, random_state=4, weighted=True), 1e-4, True)
     rng = np.random.default_rng(0)
     B, start = rng.normal(size=(300, 5)), rng.normal(size=(300, 5))
-    whole = prepare(R, 5, SolverParams(method="jacobi", block_columns=5), vector).solve(B, start)
+    whole = prepare(R, 5, SolverParams(method="gauss_seidel", block_columns=5), vector).solve(B, start)
     for block in (1, 3):
-        found = prepare(R, 5, SolverParams(method="jacobi", block_columns=block), vector).solve(B, start)
+        found = prepare(R, 5, SolverParams(method="gauss_seidel", block_columns=block), vector).solve(B, start)
         assert_array_equal(found.value, whole.value)
 
 
@@ -101,12 +101,12 @@ def test_a_factor_gives_the_bits_that_it_gives_without():
 
 
 def test_what_is_solved_once_begins_there_too(graphs):
-    """Few columns that Jacobi's method ends, or begins; and the public function, of one column."""
+    """Few columns that Gauss-Seidel ends, or begins; and the public function, of one column."""
     R, _, B, start = before_and_after(graphs, 1e-3, False, t=2)
-    params = SolverParams(method="jacobi", tol=1e-8)
+    params = SolverParams(method="gauss_seidel", tol=1e-8)
     cold, warm = (solve_columns(R, B, params, start=begin)[0] for begin in (None, start))
     assert warm.iterations.sum() < cold.iterations.sum()
-    found = solve(R, B[:, 0], method="jacobi", tol=1e-8, start=start[:, 0])
+    found = solve(R, B[:, 0], method="gauss_seidel", tol=1e-8, start=start[:, 0])
     assert found.value.shape == (1515,)
     assert found.iterations[0] == warm.iterations[0]
 
@@ -114,7 +114,7 @@ def test_what_is_solved_once_begins_there_too(graphs):
 def test_a_start_of_another_shape_is_refused():
     R, _ = regularizer(grid(5), 1e-3, False)
     with pytest.raises(ParameterError, match=r"a start of shape \(24, 1\), expected \(25, 1\)"):
-        prepare(R, 1, SolverParams(method="jacobi")).solve(points(25, [0]), np.ones((24, 1)))
+        prepare(R, 1, SolverParams(method="gauss_seidel")).solve(points(25, [0]), np.ones((24, 1)))
 
 
 def test_new_vertices_have_the_weighted_mean_of_their_neighbors_that_have_one():

@@ -272,11 +272,11 @@ _FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
     Step("landmarks", 4, ("labels", "vertices"), lambda p: LandmarkDraw(p.n_landmarks, p.random_state),
          make_landmarks, _landmarks_cost, "lower data.points", grows=True),
-    Step("system", 8, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
+    Step("system", 9, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
-    Step("columns", 5, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
+    Step("columns", 6, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),
-    Step("covariance", 6, ("vertices", "system", "landmarks", "columns"), _columns, make_covariance,
+    Step("covariance", 7, ("vertices", "system", "landmarks", "columns"), _columns, make_covariance,
          _product_cost, _FEWER, section=solver_section))
 STEPS = (
     *COVARIANCE_STEPS,

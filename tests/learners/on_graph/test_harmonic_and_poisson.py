@@ -228,7 +228,7 @@ def test_copies_of_unlike_labels_have_their_weighted_mean():
 @pytest.mark.parametrize("learner", [fit_harmonic, fit_poisson])
 @pytest.mark.slow_cases("fit_harmonic")
 def test_a_graph_too_large_to_factor_has_the_same_solution(learner):
-    """Jacobi's method and what follows it; bits do not depend on threads."""
+    """Gauss-Seidel and what follows it; bits do not depend on threads."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(1800, 3)), rng.normal(size=(1700, 3)) + 4, 30 + rng.normal(size=(50, 3))])
     graph = KNNGraph(n_neighbors=6).build(X)
@@ -252,7 +252,7 @@ def test_a_graph_that_grew_is_fitted_sooner_from_its_values_before(kind):
     labeled = np.sort(rng.choice(4000, 60, replace=False))
     target = (Quantities(labeled, 1e90 * X[labeled, :1]) if kind == "quantities" else
               Classes(labeled, (labeled + 1) % 2, np.arange(2)))
-    learner, solver = fit_poisson if "Poisson" in kind else fit_harmonic, SolverParams(method="jacobi", tol=1e-8)
+    learner, solver = fit_poisson if "Poisson" in kind else fit_harmonic, SolverParams(method="gauss_seidel", tol=1e-8)
     before, after = (KNNGraph(n_neighbors=8, duplicates="keep").build(X[:n], scale="none") for n in (4000, 4040))
     start = learner(before, target, None, solver, InProcess(1)).values
     cold = learner(after, target, None, solver, InProcess(1))
@@ -267,7 +267,7 @@ def test_what_does_not_converge_is_an_error(learner):
     graph = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 3500)[:, None])
     target = Classes(np.array([0, 3000]), np.array([0, 1]), np.arange(2))
     with pytest.raises(NotConverged, match="max_iter"):
-        learner(graph, target, None, replace(EXACT, method="jacobi", max_iter=5), InProcess(1))
+        learner(graph, target, None, replace(EXACT, method="gauss_seidel", max_iter=5), InProcess(1))
 
 
 @pytest.mark.parametrize("held_out", [held_out_harmonic, held_out_poisson])

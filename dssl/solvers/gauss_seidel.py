@@ -1,0 +1,208 @@
+"""Conjugate gradients with the symmetric Gauss-Seidel preconditioner, at the price of conjugate gradients without one.
+
+`A = L + I + U` with a unit diagonal has the preconditioner `M = (I + L) (I + U)`. The iterations are those of
+`(I + L)^-1 A (I + U)^-1`, and with `t = (I + U)^-1 p` its product is `t + (I + L)^-1 (p - t)`: two triangular solves,
+which together touch each entry of A once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from .columns import column_dots, put_columns
+from .method import Iterative, plain_entries
+from .operators import ScaledMatrix, add_entries, add_to_value
+from .pcg import CHUNK, ORDERED
+
+LATENCY = 1.25  # of a product without a preconditioner: each row waits for others
+NEARLY = 4.0  # times the squared goal, below which a preconditioned residual lets the true one be computed
+
+
+@dataclass(frozen=True)
+class GaussSeidel(Iterative):
+    """Conjugate gradients with the symmetric Gauss-Seidel preconditioner, which needs no preparation."""
+
+    name = "gauss_seidel"
+    description = "conjugate gradients with symmetric Gauss-Seidel preconditioning"
+    blocks32 = 6
+
+    def gradients(self, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        E, iterations = split_gradients(self.A, R, reduction, budget)
+        if self.A.singular.any():  # where rounding errors would grow
+            self.A.project_null(E)
+        return E, iterations
+
+    def entries(self) -> tuple[float, float]:
+        return 0.0, LATENCY * plain_entries(self.A)
+
+    @classmethod
+    def held_bytes(cls, n: int, nnz: int) -> int:
+        return 8 * n
+
+
+def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
+                    budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return E with `A E` near R, column by column, and the iterations each column took.
+
+    R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with `(I + L)^-1` times the
+        residual.
+    reduction, budget : shape (t,), as in `conjugate_gradients`.
+
+    Columns that have stopped leave the block as soon as they are half of it; those left have the same bits.
+
+    Returns
+    -------
+    (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; five arrays of its size, six while columns
+    are about to stop.
+
+    References
+    ----------
+    Eisenstat, "Efficient implementation of a class of preconditioned conjugate gradient methods", SISC 1981.
+    """
+    triangles = A.indptr, A.first_above, A.indices, A.data32 if R.dtype == np.float32 else A.data
+    norms = column_dots(R, R)
+    goal = norms * reduction**2
+    active = (norms > goal) & (budget > 0)
+    _solve_lower(*triangles, R)  # R is the residual of the preconditioned system from here on
+    solution, residual, columns = np.zeros_like(R), R, np.arange(R.shape[1])
+    E, P, T, Z = solution, np.zeros_like(R), np.empty_like(R), np.empty_like(R)
+    rr, pq, beta = column_dots(R, R), np.empty(R.shape[1]), np.zeros(R.shape[1], R.dtype)
+    near = NEARLY * goal
+    iterations = np.zeros(R.shape[1], np.int64)
+    while active.any():
+        if 2 * np.count_nonzero(active) <= len(active):
+            del T, Z  # before the narrower arrays are made
+            put_columns(columns, (solution, E), (residual, R))
+            P, E, R = (array.compress(active, axis=1) for array in (P, E, R))
+            T, Z, columns = np.empty_like(R), np.empty_like(R), columns[active]
+            rr, pq, beta, goal, near, active = (of[active] for of in (rr, pq, beta, goal, near, active))
+        _turn(P, R, beta, T)
+        _solve_upper(*triangles, T)
+        _solve_lower_dot(*triangles, P, T, Z, pq)
+        # A column that is zero or already solved would divide 0 by 0: its step stays 0.
+        active &= (pq > 0) & (rr > 0)
+        alpha = np.divide(rr, pq, out=np.zeros_like(pq), where=active)
+        iterations[columns] += active
+        before = rr.copy()
+        _step(E, R, T, Z, alpha.astype(R.dtype), rr)
+        close = active & (rr <= near)
+        if close.any():
+            norms = _lower_norms(*triangles, R.compress(close, axis=1))
+            # One that is above its goal is looked at again when its residual may have fallen as far.
+            near[close] = rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
+            active[close] = norms > goal[close]
+        active &= iterations[columns] < budget[columns]
+        beta = np.divide(rr, before, out=np.zeros_like(rr), where=active).astype(R.dtype)
+    put_columns(columns, (solution, E), (residual, R))
+    return solution, iterations
+
+
+def leave_split(A: ScaledMatrix, R: np.ndarray) -> None:
+    """Replace what `split_gradients` leaves in its right-hand sides R (n, t) by their residual."""
+    _multiply_lower(A.indptr, A.first_above, A.indices, A.data32 if R.dtype == np.float32 else A.data, R)
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _solve_lower(indptr, above, indices, data, X):
+    """Replace X (n, t) by `(I + L)^-1 X`."""
+    for i in range(X.shape[0]):
+        add_entries(indices, data, indptr[i], above[i], X, i, X, True)
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _turn(P, R, beta, T):
+    """Replace P by `R + P beta`, and write it to T too."""
+    for i in range(P.shape[0]):
+        for c in range(P.shape[1]):
+            p = R[i, c] + beta[c] * P[i, c]
+            P[i, c] = p
+            T[i, c] = p
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _solve_upper(indptr, above, indices, data, T):
+    """Replace T (n, t) by `(I + U)^-1 T`."""
+    n, t = T.shape
+    if t == 1:
+        x = T.reshape(-1)
+        for i in range(n - 1, -1, -1):
+            x[i] = add_to_value(indices, data, above[i], indptr[i + 1], x, x[i], True)
+        return
+    for i in range(n - 1, -1, -1):
+        add_entries(indices, data, above[i], indptr[i + 1], T, i, T, True)
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _solve_lower_dot(indptr, above, indices, data, P, T, Z, pq):
+    """Write `(I + L)^-1 (P - T)` to Z, and the inner products of P with T + Z to pq (t,) float64."""
+    n, t = P.shape
+    part = np.zeros(t, P.dtype)
+    pq[:] = 0
+    if t == 1:
+        p, x, z = P.reshape(-1), T.reshape(-1), Z.reshape(-1)
+        for i in range(n):
+            z[i] = add_to_value(indices, data, indptr[i], above[i], z, p[i] - x[i], True)
+            part[0] += p[i] * (x[i] + z[i])
+            if i & CHUNK == CHUNK:
+                pq[0] += part[0]
+                part[0] = 0
+        pq[0] += part[0]
+        return
+    for i in range(n):
+        for c in range(t):
+            Z[i, c] = P[i, c] - T[i, c]
+        add_entries(indices, data, indptr[i], above[i], Z, i, Z, True)
+        for c in range(t):
+            part[c] += P[i, c] * (T[i, c] + Z[i, c])
+        if i & CHUNK == CHUNK:
+            for c in range(t):
+                pq[c] += part[c]
+                part[c] = 0
+    for c in range(t):
+        pq[c] += part[c]
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _step(X, R, T, Z, alpha, rr):
+    """Move `X += T alpha`, `R -= (T + Z) alpha`, and write the squared column norms of R to rr (t,) float64."""
+    t = X.shape[1]
+    part = np.zeros(t, X.dtype)
+    rr[:] = 0
+    for i in range(X.shape[0]):
+        for c in range(t):
+            X[i, c] += alpha[c] * T[i, c]
+            r = R[i, c] - alpha[c] * (T[i, c] + Z[i, c])
+            R[i, c] = r
+            part[c] += r * r
+        if i & CHUNK == CHUNK:
+            for c in range(t):
+                rr[c] += part[c]
+                part[c] = 0
+    for c in range(t):
+        rr[c] += part[c]
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _lower_norms(indptr, above, indices, data, R):
+    """Return the squared column norms (t,) float64 of `(I + L) R`."""
+    t = R.shape[1]
+    row, squares = np.empty(t, R.dtype), np.zeros(t)
+    for i in range(R.shape[0]):
+        for c in range(t):
+            row[c] = R[i, c]
+        for e in range(indptr[i], above[i]):
+            for c in range(t):
+                row[c] += data[e] * R[indices[e], c]
+        for c in range(t):
+            squares[c] += np.float64(row[c]) * np.float64(row[c])
+    return squares
+
+
+@njit(nogil=True, cache=True, fastmath=ORDERED)
+def _multiply_lower(indptr, above, indices, data, R):
+    """Replace R (n, t) by `(I + L) R`."""
+    for i in range(R.shape[0] - 1, -1, -1):
+        for e in range(indptr[i], above[i]):
+            for c in range(R.shape[1]):
+                R[i, c] += data[e] * R[indices[e], c]

@@ -1,0 +1,76 @@
+"""Gauss-Seidel preconditioning without its price: the same iterates as with the preconditioner, from one pass."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from dssl.solvers.gauss_seidel import GaussSeidel, leave_split, split_gradients
+from dssl.solvers.pcg import conjugate_gradients
+from dssl.solvers.scaling import scaled_matrix
+from dssl.solvers.solve import prepare
+from dssl.solvers.solver_params import SolverParams, max_iterations
+
+from .graphs import components, grid, points, random_graph, regularizer
+
+
+def of_triangles(A):
+    """Return what applies `((I + L) (I + U))^-1`."""
+    lower = np.tril(A.to_scipy().toarray())
+    return lambda B: np.linalg.solve(lower.T, np.linalg.solve(lower, B))
+
+
+@pytest.mark.parametrize("graph", [grid(12), random_graph(150, 5, random_state=1, weighted=True),
+                                   components([40, 9, 1])], ids=["grid", "weighted", "pieces"])
+@pytest.mark.parametrize("iterations", [1, 2, 7])
+@pytest.mark.parametrize("t", [1, 2, 5])
+def test_iterates_are_those_of_the_preconditioner(graph, iterations, t):
+    A = scaled_matrix(*regularizer(graph, 1e-2, True))
+    B = np.random.default_rng(0).normal(size=(A.n, t))
+    budget, reduction = np.full(t, iterations), np.full(t, 1e-14)
+    expected, _ = conjugate_gradients(A, B.copy(), reduction, budget, lambda t: of_triangles(A))
+    left = B.copy()
+    E, used = split_gradients(A, left, reduction, budget)
+    assert_allclose(E, expected, rtol=1e-8, atol=1e-10 * np.abs(expected).max())
+    assert_array_equal(used, budget)
+    leave_split(A, left)
+    assert_allclose(left, B - A.to_scipy() @ E, atol=1e-12 * np.abs(B).max())
+
+
+@settings(max_examples=25, deadline=None)
+@given(random_state=st.integers(0, 50), reduction=st.sampled_from([0.5, 1e-2, 1e-5, 1e-9]), t=st.integers(1, 4))
+def test_the_true_residual_falls_as_far_as_asked_and_no_iteration_earlier(random_state, reduction, t):
+    A = scaled_matrix(*regularizer(random_graph(120, 4, random_state=random_state, weighted=True), 1e-3, False))
+    B = np.random.default_rng(random_state).normal(size=(A.n, t)) * 10.0 ** np.arange(t)
+    E, used = split_gradients(A, B.copy(), np.full(t, reduction), np.full(t, 500))
+    fallen = np.linalg.norm(B - A.to_scipy() @ E, axis=0) / np.linalg.norm(B, axis=0)
+    assert (fallen <= reduction * (1 + 1e-6)).all()
+    before, _ = split_gradients(A, B.copy(), np.full(t, 1e-15), used - 2)
+    early = np.linalg.norm(B - A.to_scipy() @ before, axis=0) / np.linalg.norm(B, axis=0)
+    assert (early > reduction).all()
+
+
+def test_it_takes_fewer_iterations_than_none_within_its_bound():
+    R, vector = regularizer(random_graph(5000, 8, random_state=3, weighted=True), 1e-2, True)
+    A = scaled_matrix(R, vector)
+    B = points(5000, [0, 70])
+    _, plain = conjugate_gradients(A, A.enter(B), np.full(2, 1e-6), np.full(2, 500))
+    _, used = split_gradients(A, A.enter(B), np.full(2, 1e-6), np.full(2, 500))
+    assert (used <= 0.7 * plain).all()
+    assert used.max() <= max_iterations(A, 1e-6)
+
+
+def test_a_singular_matrix_has_a_solution_off_its_null_space():
+    R, vector = regularizer(components([30, 20], weighted=True), 0, True)
+    B = np.random.default_rng(1).normal(size=(50, 3))
+    found = prepare(R, 3, SolverParams(method="gauss_seidel", tol=1e-10), vector).solve(B)
+    assert_allclose(found.value, np.linalg.pinv(R.toarray()) @ B, atol=1e-7)
+
+
+def test_a_diagonal_matrix_takes_one_iteration():
+    A = scaled_matrix(np.diag([1.0, 4.0, 9.0]))
+    E, used = split_gradients(A, np.array([[1.0], [2.0], [3.0]]), np.full(1, 1e-10), np.full(1, 9))
+    assert_allclose(E[:, 0], [1, 2, 3])
+    assert used[0] == 1
+    assert GaussSeidel(A).entries()[0] == 0
