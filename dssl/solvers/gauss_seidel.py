@@ -17,6 +17,7 @@ from .pcg import CHUNK, ORDERED
 
 LATENCY = 1.25  # of a product without a preconditioner: each row waits for others
 NEARLY = 4.0  # times the squared goal, below which a preconditioned residual lets the true one be computed
+SURE = 0.8  # of what the preconditioned residual may be then, as far as the two do not fall together
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
     solution, residual, columns = np.zeros_like(R), R, np.arange(R.shape[1])
     E, P, T, Z = solution, np.zeros_like(R), np.empty_like(R), np.empty_like(R)
     rr, pq, beta = column_dots(R, R), np.empty(R.shape[1]), np.zeros(R.shape[1], R.dtype)
-    near = NEARLY * goal
+    near, compared = NEARLY * goal, np.zeros(R.shape[1], bool)
     iterations = np.zeros(R.shape[1], np.int64)
     while active.any():
         if 2 * np.count_nonzero(active) <= len(active):
@@ -76,7 +77,8 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
             put_columns(columns, (solution, E), (residual, R))
             P, E, R = (array.compress(active, axis=1) for array in (P, E, R))
             T, Z, columns = np.empty_like(R), np.empty_like(R), columns[active]
-            rr, pq, beta, goal, near, active = (of[active] for of in (rr, pq, beta, goal, near, active))
+            rr, pq, beta, goal, near, compared, active = (of[active] for of in (rr, pq, beta, goal, near, compared,
+                                                                                 active))
         _turn(P, R, beta, T)
         _solve_upper(*triangles, T)
         _solve_lower_dot(*triangles, P, T, Z, pq)
@@ -87,11 +89,13 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
         before = rr.copy()
         _step(E, R, T, Z, alpha.astype(R.dtype), rr)
         close = active & (rr <= near)
-        if close.any():
+        active &= ~(close & compared)
+        close &= ~compared
+        if close.any():  # for the first time: then the two residuals are compared
             norms = _lower_norms(*triangles, R.compress(close, axis=1))
-            # One that is above its goal is looked at again when its residual may have fallen as far.
-            near[close] = rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
+            near[close] = SURE * rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
             active[close] = norms > goal[close]
+            compared |= close
         active &= iterations[columns] < budget[columns]
         beta = np.divide(rr, before, out=np.zeros_like(rr), where=active).astype(R.dtype)
     put_columns(columns, (solution, E), (residual, R))
@@ -187,15 +191,13 @@ def _step(X, R, T, Z, alpha, rr):
 def _lower_norms(indptr, above, indices, data, R):
     """Return the squared column norms (t,) float64 of `(I + L) R`."""
     t = R.shape[1]
-    row, squares = np.empty(t, R.dtype), np.zeros(t)
+    row, squares = np.empty((1, t), R.dtype), np.zeros(t)
     for i in range(R.shape[0]):
         for c in range(t):
-            row[c] = R[i, c]
-        for e in range(indptr[i], above[i]):
-            for c in range(t):
-                row[c] += data[e] * R[indices[e], c]
+            row[0, c] = R[i, c]
+        add_entries(indices, data, indptr[i], above[i], R, 0, row, False)
         for c in range(t):
-            squares[c] += np.float64(row[c]) * np.float64(row[c])
+            squares[c] += np.float64(row[0, c]) * np.float64(row[0, c])
     return squares
 
 

@@ -25,7 +25,8 @@ from .solver_params import AUTO, SOLVERS, SolverParams, expected_iterations, few
 from .warm_start import scaled_start
 
 PROBES = 8  # columns on which `auto` counts iterations
-FEW_COLUMNS = 16  # for which eigenvectors cost more than they save
+MANY_COLUMNS = 200  # of fewer, eigenvectors cost more than they save
+SURFACE = 0.03  # spread of the entries, below which eigenvalues are so dense that eigenvectors save nothing
 PROBE_ITERATIONS = 100  # at most, of a probe
 FEWEST_DEFLATED = 12  # iterations with eigenvectors, at best
 GIVEN_UP = 1.5  # times the few iterations after which Gauss-Seidel is given up where it can be
@@ -227,9 +228,10 @@ def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
     Raises DataError: R is not symmetric, finite and diagonally dominant.
 
     "auto" factors small matrices, and takes Gauss-Seidel if the ridge guarantees few iterations, or if the first
-    iterations of one column promise few. Otherwise it takes an approximate Cholesky factor. For many columns it counts
-    the iterations of `PROBES` seeded columns by either, and also with a few deflated vectors if these may be faster. It
-    compares touched entries, not seconds, so the selection is the same on every machine.
+    iterations of one column promise few. Otherwise it takes an approximate Cholesky factor. For many columns on
+    graphs that are no surface or curve it counts the iterations of `PROBES` seeded columns, and also those with a few
+    deflated vectors if these may be faster. It compares touched entries, not seconds, so the selection is the same on
+    every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
@@ -283,7 +285,7 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
         return [Direct]
     if not guess:
         return [GaussSeidel]
-    return [Cholesky, GaussSeidel if n_columns is not None and n_columns <= FEW_COLUMNS else Deflated]
+    return [Cholesky, GaussSeidel if n_columns is not None and n_columns < MANY_COLUMNS else Deflated]
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None) -> Solver:
@@ -291,12 +293,12 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.nda
     probes = _probe_columns(A.n, params)
     few = few_iterations(A, n_columns)
     expected = expected_iterations(A, probes if B is None else B, params, few)
-    setup, iteration = Deflated.work(A)
-    method = GaussSeidel(A) if expected <= few else Cholesky.prepare(A, n_columns, random_state=params.random_state)
-    saved = n_columns * (expected - FEWEST_DEFLATED) * iteration  # by eigenvectors
-    if n_columns <= FEW_COLUMNS or (expected <= few and setup > saved):
-        return Solver.of(method, params, reason=f"{'few' if expected <= few else 'many'} iterations of Gauss-Seidel "
-                         "are expected, and eigenvectors would cost more", expected_iterations=round(expected, 1))
+    is_easy, (setup, iteration) = expected <= few, Deflated.work(A)
+    method = GaussSeidel(A) if is_easy else Cholesky.prepare(A, n_columns, random_state=params.random_state)
+    saved = n_columns * (expected - FEWEST_DEFLATED) * iteration  # by eigenvectors, at most
+    if n_columns < MANY_COLUMNS or A.spread < SURFACE or (is_easy and setup > saved):
+        return Solver.of(method, params, reason=f"{'few' if is_easy else 'many'} iterations of Gauss-Seidel are "
+                         "expected, and eigenvectors would cost more", expected_iterations=round(expected, 1))
     candidates = [_counted(method, probes, n_columns, params)]
     few = min(params.n_vectors or MIN_VECTORS, MIN_VECTORS)
     if setup + n_columns * FEWEST_DEFLATED * iteration < candidates[0][0]:

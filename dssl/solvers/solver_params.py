@@ -22,10 +22,13 @@ from .operators import ScaledMatrix
 
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
 SOLVERS = Registry[SolverMethod]("solver", GaussSeidel, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
+# What loses little against the faster of Gauss-Seidel and a factor (`tests/benchmarks/solver_choice.py`).
 FIRST_ITERATIONS = 2  # of Gauss-Seidel on one column, twice, from which the rest is extrapolated
-# Of the extrapolated iterations, and of their upper bound: what loses little against the faster of Gauss-Seidel and
-# a factor (`tests/benchmarks/solver_choice.py`).
-OF_EXTRAPOLATED, OF_BOUND = 1.0, 0.6
+FAST = 0.05  # the reduction by the first two that may tell enough
+OFTEN, AT_MOST = 2.5, 7  # how many times too few these two promise
+OF_BOUND = 0.55  # of the upper bound, what is needed where that is low
+ITERATIONS = 36  # that take as long as all with a factor
+SIDE_BY_SIDE = 8  # columns whose iterations take twice as long as those of one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,20 +92,19 @@ class Stop:
 def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
     """Return the iterations of Gauss-Seidel that take as long as an approximate factor and its iterations.
 
-    A factor takes longer where neighbors are far apart in the order of the rows, since it fills there. Measured: 58 to
-    112 for one column, 35 to 72 for ten and 38 to 88 for 64 on plane and curved graphs of 6 to 12 neighbors with ridges
-    of 1e-3 and less; 76 to 276, 39 to 113 and 12 to 82 on clouds and with more neighbors.
+    Those with a factor take as long as `ITERATIONS`, and its preparation as long as others, which `SIDE_BY_SIDE`
+    columns share. It fills, and takes longer, where neighbors are far apart in the order of the rows.
     """
-    entries = min(len(A.data) / A.n * (2 + 40 * A.spread), 400)
-    return 25 + entries / min(max(n_columns, 1), 64) ** 0.2
+    preparation = min(len(A.data) / A.n * (2 + 60 * A.spread), 400)
+    return ITERATIONS + preparation / (1 + (n_columns - 1) / SIDE_BY_SIDE)
 
 
 def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, few: float) -> float:
     """Return the iterations that Gauss-Seidel is expected to take for a column such as those of B (n, t).
 
-    Nearly the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not, a few
-    iterations for one column are extrapolated, the columns of B added with random signs. They follow a few others, in
-    which any residual falls fast because it spreads to the neighbors.
+    About half of the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not,
+    two iterations for one column are extrapolated, the columns of B added with random signs. They follow two others,
+    in which any residual falls fast because it spreads to the neighbors, unless these already tell enough.
     """
     bound = OF_BOUND * max_iterations(A, params.tol)
     if bound <= few:
@@ -110,15 +112,23 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], B.shape[1])
     R = A.enter((B @ signs)[:, None])
     A.correct_components(np.zeros_like(R), R, np.ones(1, bool))
-    for goal in (0.0, params.tol):  # the first residual has the unit of B, the second is relative to it
-        norm = float(np.linalg.norm(R))
-        if norm <= goal:
-            return 0.0
-        R = to_float32(R, np.full(1, 1 / norm))
-        split_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
-        leave_split(A, R)
-    reduction = min(max(float(np.linalg.norm(R)), params.tol), 0.999)
-    return min(bound, OF_EXTRAPOLATED * FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
+    norm = float(np.linalg.norm(R))
+    if norm == 0:
+        return 0.0
+    R, reduction = _reduced(A, R, norm, params.tol)
+    first = FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction)
+    if reduction <= FAST and AT_MOST * first <= few:
+        return min(bound, OFTEN * first)
+    _, reduction = _reduced(A, R, reduction, params.tol)
+    return min(bound, FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
+
+
+def _reduced(A: ScaledMatrix, R: np.ndarray, norm: float, tol: float) -> tuple[np.ndarray, float]:
+    """Return the residual after the first iterations on R (n, 1) of this norm, relative to it, and its norm."""
+    R = to_float32(R, np.full(1, 1 / norm))
+    split_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
+    leave_split(A, R)
+    return R, min(max(float(np.linalg.norm(R)), tol), 0.999)
 
 
 def max_iterations(A: ScaledMatrix, tol: float) -> float:
