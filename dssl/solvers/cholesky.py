@@ -47,7 +47,7 @@ class Cholesky(Iterative):
     @classmethod
     def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None,
                 random_state: int = 0) -> "Cholesky":
-        """Return the factor, the same for a seed whatever the number of threads.
+        """Return the factor, the same for a seed and one, few or many columns, whatever the number of threads.
 
         The weights are those of `Y A Y`, whose rows have no negative sum, with Y the diagonal matrix of
         `A.near_null`; the rest of a row's diagonal, such as a ridge, is eliminated exactly. A positive entry of A adds
@@ -71,8 +71,7 @@ class Cholesky(Iterative):
         starts, inverse = np.zeros(n + 1, np.int64), np.empty(n, np.float32)
         seed = np.random.default_rng([random_state, n]).integers(2**63, size=1).astype(np.uint64)
         rows, values = eliminate(*edges, A.near_null, excess, parallel, seed, buckets[0], buckets[1], following,
-                                  before, queue, np.full(n, -1, np.int32), order, starts, inverse,
-                                  len(A.data) // 2 + n)
+                                 before, queue, np.full(n, -1, np.int32), order, starts, inverse, len(A.data) // 2 + n)
         size = int(starts[-1])
         return cls(A, order.copy(), starts, rows[:size].copy(), values[:size].copy(), inverse)
 

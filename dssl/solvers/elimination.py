@@ -83,7 +83,7 @@ def _scratch(width):
 
 
 @njit(nogil=True, cache=True)
-def _ascending(values, k, sequence):
+def ascending(values, k, sequence):
     """Write the numbers of values[:k] in ascending order of the values to `sequence`, by Shell's sort."""
     gap = 1
     while 9 * gap < k:
@@ -119,7 +119,7 @@ def _drawn(tail, i, c, r):
 
 @njit(nogil=True, cache=True)
 def eliminate(to, after, weight, head, degree, y, excess, parallel, state, first, last, following, before, queue,
-               local, order, starts, inverse, capacity):
+              local, order, starts, inverse, capacity):
     """Write (order, starts, inverse) of `Cholesky`, and return (rows, values) with room to spare.
 
     What `edges_of` wrote is overwritten. first, last : of the buckets of vertices by degree, -1. following, before,
@@ -188,7 +188,7 @@ def eliminate(to, after, weight, head, degree, y, excess, parallel, state, first
         starts[step + 1] = size
 
         # The edges in ascending order of weight, at most `parallel` to a neighbor.
-        _ascending(mean, k, sequence)
+        ascending(mean, k, sequence)
         c = 0
         for r in range(k):
             q = sequence[r]

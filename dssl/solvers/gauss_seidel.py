@@ -16,8 +16,9 @@ from .operators import ScaledMatrix, add_entries, add_to_value
 from .pcg import CHUNK, ORDERED
 
 LATENCY = 1.25  # of a product without a preconditioner: each row waits for others
-NEARLY = 4.0  # times the squared goal, below which a preconditioned residual lets the true one be computed
-SURE = 0.8  # of what the preconditioned residual may be then, as far as the two do not fall together
+NEARLY = 4.0  # times the squared goal: once the preconditioned residual is below, the true one is computed, once
+SAFETY = 0.8  # of the preconditioned residual that their ratio then asks for, since it changes
+COMPARED = 8  # columns whose true residuals are computed at once
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class GaussSeidel(Iterative):
 
     name = "gauss_seidel"
     description = "conjugate gradients with symmetric Gauss-Seidel preconditioning"
-    blocks32 = 6
+    blocks32 = 5
 
     def gradients(self, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         E, iterations = split_gradients(self.A, R, reduction, budget)
@@ -39,7 +40,12 @@ class GaussSeidel(Iterative):
 
     @classmethod
     def held_bytes(cls, n: int, nnz: int) -> int:
+        """Return those of `ScaledMatrix.first_above`."""
         return 8 * n
+
+    @classmethod
+    def solve_bytes(cls, n: int, t: int, block_columns: int) -> int:
+        return super().solve_bytes(n, t, block_columns) + 4 * n * min(t, COMPARED)
 
 
 def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
@@ -48,14 +54,15 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
 
     R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with `(I + L)^-1` times the
         residual.
-    reduction, budget : shape (t,), as in `conjugate_gradients`.
+    reduction, budget : shape (t,), as in `conjugate_gradients`. A column stops near the goal: a few percent above it at
+        most, as its true residual is computed only once, or some iterations below.
 
     Columns that have stopped leave the block as soon as they are half of it; those left have the same bits.
 
     Returns
     -------
-    (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; five arrays of its size, six while columns
-    are about to stop.
+    (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; five arrays of its size, and some
+    columns.
 
     References
     ----------
@@ -92,8 +99,9 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
         active &= ~(close & compared)
         close &= ~compared
         if close.any():  # for the first time: then the two residuals are compared
-            norms = _lower_norms(*triangles, R.compress(close, axis=1))
-            near[close] = SURE * rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
+            norms = np.concatenate([_lower_norms(*triangles, R.take(some, axis=1)) for some in np.split(
+                np.flatnonzero(close), range(COMPARED, np.count_nonzero(close), COMPARED))])
+            near[close] = SAFETY * rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
             active[close] = norms > goal[close]
             compared |= close
         active &= iterations[columns] < budget[columns]
@@ -205,6 +213,4 @@ def _lower_norms(indptr, above, indices, data, R):
 def _multiply_lower(indptr, above, indices, data, R):
     """Replace R (n, t) by `(I + L) R`."""
     for i in range(R.shape[0] - 1, -1, -1):
-        for e in range(indptr[i], above[i]):
-            for c in range(R.shape[1]):
-                R[i, c] += data[e] * R[indices[e], c]
+        add_entries(indices, data, indptr[i], above[i], R, i, R, False)

@@ -154,7 +154,6 @@ class Iterative(SolverMethod):
         return 0.0, plain_entries(self.A)
 
 
-
 def plain_entries(A: ScaledMatrix) -> float:
     """Return the entries that an iteration without a preconditioner touches for one column."""
     return A.data.size + VECTOR_PASSES * A.n

@@ -1,7 +1,7 @@
 """The scaled and reordered form of a symmetric diagonally dominant matrix.
 
 The system `R x = b` is solved as `A y = D^-1/2 b`, `x = D^-1/2 y`, with `D` the diagonal of `R` and
-`A = D^-1/2 R D^-1/2`, rows in reverse Cuthill-McKee order. `A` has a unit diagonal, so Jacobi preconditioning
+`A = D^-1/2 R D^-1/2`, rows in reverse Cuthill-McKee order. `A` has a unit diagonal, so diagonal scaling
 is built in, every eigenvalue lies in [0, 2], and neighbors in the graph are neighbors in memory.
 """
 

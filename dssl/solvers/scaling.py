@@ -6,6 +6,7 @@ from numba import njit
 
 from ..base.errors import DataError, require
 from ..base.types import MatrixLike
+from .elimination import ascending
 from .operators import SINGULAR, ScaledMatrix
 
 
@@ -16,10 +17,16 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
         `R_ii v_i >= sum_j |R_ij| v_j`.
     vector : the v > 0 of that inequality, shape (n,): ones for L (the default), the square root of the degrees
         for L_norm. Where it holds with equality on a whole component, v spans the null space there.
+
+    An edge that the scaling rounds to zero still joins its component.
+
+    Raises DataError: R is not square, symmetric, finite, of positive diagonal and diagonally dominant, or the vector
+    not positive.
     """
     R = sp.csr_matrix(R, dtype=np.float64)
-    require(R.shape[0] == R.shape[1], f"the matrix has shape {R.shape}, expected a square one", error=DataError,
-            why="a linear system needs as many equations as unknowns", fix="pass the Laplacian of the whole graph")
+    require(R.shape[0] == R.shape[1] > 0, f"the matrix has shape {R.shape}, expected a square one with rows",
+            error=DataError, why="a linear system needs as many equations as unknowns",
+            fix="pass the Laplacian of the whole graph")
     if not R.has_canonical_format or not R.data.all():
         R = R.copy()
         R.sum_duplicates()
@@ -35,6 +42,7 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
     order, component = cuthill_mckee(indptr, indices)
     indptr, indices, data, whole = _reordered(indptr, indices, R.data, order)
     if not whole:
+        del indptr, indices, data
         _check_symmetric(float(abs(R - R.T).max()), diagonal)
         return scaled_matrix((R + R.T) / 2, v)
     scale = scale[order]
@@ -86,7 +94,10 @@ def cuthill_mckee(indptr: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, 
 @njit(nogil=True, cache=True)
 def _breadth_first(indptr, indices, seeds, order, component):
     """Write the order in which rows are seen, the fewest entries first among the neighbors of one, and components."""
-    end, n_components = 0, 0
+    end, n_components, widest = 0, 0, 0
+    for i in range(len(order)):
+        widest = max(widest, indptr[i + 1] - indptr[i])
+    seen, sizes, sequence = np.empty((3, widest), np.int64)
     for seed in seeds:
         if component[seed] >= 0:
             continue
@@ -102,12 +113,15 @@ def _breadth_first(indptr, indices, seeds, order, component):
                 j = indices[e]
                 if component[j] < 0:
                     component[j] = n_components
-                    size, k = indptr[j + 1] - indptr[j], end
-                    while k > first and indptr[order[k - 1] + 1] - indptr[order[k - 1]] > size:
-                        order[k] = order[k - 1]
-                        k -= 1
-                    order[k] = j
+                    order[end] = j
                     end += 1
+            if end - first > 1:
+                for k in range(first, end):
+                    seen[k - first] = order[k]
+                    sizes[k - first] = indptr[order[k] + 1] - indptr[order[k]]
+                ascending(sizes, end - first, sequence)
+                for k in range(first, end):
+                    order[k] = seen[sequence[k - first]]
         n_components += 1
     return n_components
 

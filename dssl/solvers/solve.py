@@ -256,7 +256,7 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
         return solution, GaussSeidel.name
     late = np.flatnonzero(~solution.converged)
     goal = params.tol / float(solution.residuals[late].max())
-    solver = Solver.of(Cholesky.prepare(A, len(late), random_state=params.random_state),
+    solver = Solver.of(Cholesky.prepare(A, t, random_state=params.random_state),
                        replace(params, tol=goal, max_iter=params.max_iter - int(solution.iterations.max())))
     more = solver.solve(B[:, late] - A.apply(solution.value[:, late]))
     solution.value[:, late] += more.value
@@ -300,13 +300,13 @@ def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.nda
         return Solver.of(method, params, reason=f"{'few' if is_easy else 'many'} iterations of Gauss-Seidel are "
                          "expected, and eigenvectors would cost more", expected_iterations=round(expected, 1))
     candidates = [_counted(method, probes, n_columns, params)]
-    few = min(params.n_vectors or MIN_VECTORS, MIN_VECTORS)
+    n_few = min(params.n_vectors or MIN_VECTORS, MIN_VECTORS)
     if setup + n_columns * FEWEST_DEFLATED * iteration < candidates[0][0]:
-        candidates.append(_counted(Deflated.prepare(A, n_columns, n_vectors=few, random_state=params.random_state),
+        candidates.append(_counted(Deflated.prepare(A, n_columns, n_vectors=n_few, random_state=params.random_state),
                                    probes, n_columns, params))
     best = min(candidates, key=lambda pair: pair[0])[1]
     considered = [solver.attributes.copy() for _, solver in candidates]
-    if best.params.method == Deflated.name and deflated_vectors(A.n, n_columns, params.n_vectors) > few:
+    if best.params.method == Deflated.name and deflated_vectors(A.n, n_columns, params.n_vectors) > n_few:
         best = Solver.of(Deflated.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
                          params)
     best.attributes["considered"] = considered

@@ -25,9 +25,9 @@ SOLVERS = Registry[SolverMethod]("solver", GaussSeidel, Deflated, Multigrid, Cho
 # What loses little against the faster of Gauss-Seidel and a factor (`tests/benchmarks/solver_choice.py`).
 FIRST_ITERATIONS = 2  # of Gauss-Seidel on one column, twice, from which the rest is extrapolated
 FAST = 0.05  # the reduction by the first two that may tell enough
-OFTEN, AT_MOST = 2.5, 7  # how many times too few these two promise
+TYPICAL_FACTOR, LARGEST_FACTOR = 2.5, 7  # how many times too few these two promise
 OF_BOUND = 0.55  # of the upper bound, what is needed where that is low
-ITERATIONS = 36  # that take as long as all with a factor
+FACTOR_ITERATIONS = 36  # that take as long as all with a factor
 SIDE_BY_SIDE = 8  # columns whose iterations take twice as long as those of one
 
 
@@ -38,7 +38,8 @@ class SolverParams:
     Parameters
     ----------
     method : str
-        gauss_seidel, symmetric, as a preconditioner; deflated, the lowest eigenvectors solved exactly; amg, multigrid;
+        gauss_seidel, a symmetric preconditioner; deflated, that with the lowest eigenvectors solved exactly; amg,
+        multigrid;
         cholesky, an approximate factor as a preconditioner; direct, a factor; a solver that a plugin registers; or
         auto, which takes what costs least.
     tol : float
@@ -92,11 +93,11 @@ class Stop:
 def few_iterations(A: ScaledMatrix, n_columns: int) -> float:
     """Return the iterations of Gauss-Seidel that take as long as an approximate factor and its iterations.
 
-    Those with a factor take as long as `ITERATIONS`, and its preparation as long as others, which `SIDE_BY_SIDE`
+    Those with a factor take as long as `FACTOR_ITERATIONS`, and its preparation as long as others, which `SIDE_BY_SIDE`
     columns share. It fills, and takes longer, where neighbors are far apart in the order of the rows.
     """
     preparation = min(len(A.data) / A.n * (2 + 60 * A.spread), 400)
-    return ITERATIONS + preparation / (1 + (n_columns - 1) / SIDE_BY_SIDE)
+    return FACTOR_ITERATIONS + preparation / (1 + (n_columns - 1) / SIDE_BY_SIDE)
 
 
 def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, few: float) -> float:
@@ -115,20 +116,24 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     norm = float(np.linalg.norm(R))
     if norm == 0:
         return 0.0
-    R, reduction = _reduced(A, R, norm, params.tol)
-    first = FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction)
-    if reduction <= FAST and AT_MOST * first <= few:
-        return min(bound, OFTEN * first)
-    _, reduction = _reduced(A, R, reduction, params.tol)
-    return min(bound, FIRST_ITERATIONS * math.log(params.tol) / math.log(reduction))
+    R, first = _begun(A, R, norm, params.tol)
+    reduction = float(np.linalg.norm(R))
+    if reduction <= params.tol:
+        return FIRST_ITERATIONS
+    if reduction <= FAST and LARGEST_FACTOR * first <= few:
+        return min(bound, TYPICAL_FACTOR * first)
+    return min(bound, _begun(A, R, reduction, params.tol)[1])
 
 
-def _reduced(A: ScaledMatrix, R: np.ndarray, norm: float, tol: float) -> tuple[np.ndarray, float]:
-    """Return the residual after the first iterations on R (n, 1) of this norm, relative to it, and its norm."""
+def _begun(A: ScaledMatrix, R: np.ndarray, norm: float, tol: float) -> tuple[np.ndarray, float]:
+    """Return the residual after the first iterations on R (n, 1) of this norm, relative to it, and a promise.
+
+    That is the number of iterations that reach `tol` at the same rate.
+    """
     R = to_float32(R, np.full(1, 1 / norm))
     split_gradients(A, R, np.full(1, DIGITS), np.full(1, FIRST_ITERATIONS))
     leave_split(A, R)
-    return R, min(max(float(np.linalg.norm(R)), tol), 0.999)
+    return R, FIRST_ITERATIONS * math.log(tol) / math.log(min(max(float(np.linalg.norm(R)), tol), 0.999))
 
 
 def max_iterations(A: ScaledMatrix, tol: float) -> float:

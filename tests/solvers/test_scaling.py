@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from dssl.base.errors import DataError
+from dssl.solvers.lanczos import SingularMatrix
 from dssl.solvers.scaling import cuthill_mckee, scaled_matrix
 
 from .graphs import components, grid, random_graph, regularizer, with_hub
@@ -96,3 +97,45 @@ def test_duplicates_zeros_and_unsorted_rows_are_taken_and_the_matrix_stays_as_it
     before = doubled.data.copy()
     assert_allclose(scaled_matrix(doubled).apply(np.eye(16)), R.toarray(), atol=1e-12)
     assert_array_equal(doubled.data, before)
+
+
+def test_indices_of_64_bits_and_float32_entries_make_the_same_form():
+    R, _ = regularizer(grid(5), 0.5, False)
+    wide = sp.csr_array(R.astype(np.float32))
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    A, same = scaled_matrix(wide), scaled_matrix(R)
+    assert_array_equal(A.indices, same.indices)
+    assert_allclose(A.data, same.data, rtol=1e-6)
+
+
+def test_one_row_and_none():
+    A = scaled_matrix(np.array([[4.0]]))
+    assert (A.n, len(A.data), A.spread) == (1, 0, 0.0)
+    with pytest.raises(DataError, match="expected a square one with rows"):
+        scaled_matrix(sp.csr_array((0, 0)))
+
+
+def test_the_neighbors_of_a_hub_are_ordered_by_their_entries():
+    n = 3000
+    chain = sp.random_array((n, n), density=0.002, random_state=np.random.default_rng(0), format="csr")
+    W = with_hub(sp.csr_array(chain + chain.T))
+    R, _ = regularizer(W, 0.5, False)
+    order, component = cuthill_mckee(R.indptr.astype(np.int64), R.indices.astype(np.int32))
+    assert component.max() == 0
+    hub = int(np.diff(R.indptr).argmax())
+    place = np.flatnonzero(order[::-1] == hub)[0]
+    behind = np.diff(R.indptr)[order[::-1]][place + 1:]
+    assert (np.diff(behind[-(n - 200):]) >= 0).all()
+
+
+def test_a_stored_zero_is_no_edge_of_the_lanczos_process():
+    W = components([3, 4])
+    L = sp.csr_array(sp.diags_array(np.asarray(W.sum(axis=1)).ravel()) - W)
+    entries, of = sp.coo_array(L), connected_components(L, directed=False)[1]
+    ends = [0, int(np.flatnonzero(of != of[0])[0])]
+    joined = sp.csr_array((np.append(entries.data, [0.0, 0.0]), (np.append(entries.row, ends),
+                                                                 np.append(entries.col, ends[::-1]))), L.shape)
+    assert joined.nnz == L.nnz + 2
+    before = joined.data.copy()
+    assert SingularMatrix.of(joined, np.ones(7)).n_components == 2
+    assert_array_equal(joined.data, before)
