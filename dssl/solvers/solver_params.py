@@ -23,9 +23,11 @@ from .operators import ScaledMatrix
 AUTO = "auto"  # in place of a solver's name: whichever takes the least work
 SOLVERS = Registry[SolverMethod]("solver", GaussSeidel, Deflated, Multigrid, Cholesky, Direct, also=(AUTO,))
 # What loses little against the faster of Gauss-Seidel and a factor (`tests/benchmarks/solver_choice.py`).
-FIRST_ITERATIONS = 2  # of Gauss-Seidel on one column, twice, from which the rest is extrapolated
-FAST = 0.05  # the reduction by the first two that may tell enough
-TYPICAL_FACTOR, LARGEST_FACTOR = 2.5, 7  # how many times too few these two promise
+FIRST_ITERATIONS = 2  # of Gauss-Seidel on one column, from which the rest is extrapolated
+STAGES = 4  # in which they are taken at most, each from the residual of the one before
+FAST = 0.05  # the reduction by the first stage that may tell enough
+TYPICAL_FACTOR, LARGEST_FACTOR = 2.5, 7  # how many times too few that stage promises
+CLEARLY_FEWER, CLEARLY_MORE = 2.0, 1.2  # times few iterations, with which a later stage is the last
 OF_BOUND = 0.55  # of the upper bound, what is needed where that is low
 FACTOR_ITERATIONS = 36  # that take as long as all with a factor
 SIDE_BY_SIDE = 8  # columns whose iterations take twice as long as those of one
@@ -105,7 +107,8 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
 
     About half of the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not,
     two iterations for one column are extrapolated, the columns of B added with random signs. They follow two others,
-    in which any residual falls fast because it spreads to the neighbors, unless these already tell enough.
+    in which any residual falls fast because it spreads to the neighbors, unless these already tell enough; and as long
+    as they promise about `few`, two more are taken.
     """
     bound = OF_BOUND * max_iterations(A, params.tol)
     if bound <= few:
@@ -116,13 +119,17 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     norm = float(np.linalg.norm(R))
     if norm == 0:
         return 0.0
-    R, first = _begun(A, R, norm, params.tol)
-    reduction = float(np.linalg.norm(R))
-    if reduction <= params.tol:
-        return FIRST_ITERATIONS
-    if reduction <= FAST and LARGEST_FACTOR * first <= few:
-        return min(bound, TYPICAL_FACTOR * first)
-    return min(bound, _begun(A, R, reduction, params.tol)[1])
+    for stage in range(STAGES):
+        R, promised = _begun(A, R, norm, params.tol)
+        norm = float(np.linalg.norm(R))
+        if norm <= params.tol:
+            break
+        if stage == 0:
+            if norm <= FAST and LARGEST_FACTOR * promised <= few:
+                return min(bound, TYPICAL_FACTOR * promised)
+        elif CLEARLY_FEWER * promised <= few or min(promised, bound) >= CLEARLY_MORE * few:
+            break
+    return min(bound, promised)
 
 
 def _begun(A: ScaledMatrix, R: np.ndarray, norm: float, tol: float) -> tuple[np.ndarray, float]:
