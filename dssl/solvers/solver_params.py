@@ -25,6 +25,7 @@ SOLVERS = Registry[SolverMethod]("solver", GaussSeidel, Deflated, Multigrid, Cho
 # What loses little against the faster of Gauss-Seidel and a factor (`tests/benchmarks/solver_choice.py`).
 FIRST_ITERATIONS = 2  # of Gauss-Seidel on one column, from which the rest is extrapolated
 STAGES = 4  # in which they are taken at most, each from the residual of the one before
+CLOUD = 0.07  # spread of the entries from which on two stages are enough: a residual is everywhere then
 FAST = 0.05  # the reduction by the first stage that may tell enough
 TYPICAL_FACTOR, LARGEST_FACTOR = 2.5, 7  # how many times too few that stage promises
 CLEARLY_FEWER, CLEARLY_MORE = 2.0, 1.2  # times few iterations, with which a later stage is the last
@@ -107,8 +108,8 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
 
     About half of the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not,
     two iterations for one column are extrapolated, the columns of B added with random signs. They follow two others,
-    in which any residual falls fast because it spreads to the neighbors, unless these already tell enough; and as long
-    as they promise about `few`, two more are taken.
+    in which any residual falls fast because it spreads to the neighbors, unless these already tell enough; on
+    surfaces two more are taken as long as they promise about `few`.
     """
     bound = OF_BOUND * max_iterations(A, params.tol)
     if bound <= few:
@@ -119,7 +120,7 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     norm = float(np.linalg.norm(R))
     if norm == 0:
         return 0.0
-    for stage in range(STAGES):
+    for stage in range(STAGES if A.spread < CLOUD else 2):
         R, promised = _begun(A, R, norm, params.tol)
         norm = float(np.linalg.norm(R))
         if norm <= params.tol:
