@@ -33,6 +33,7 @@ from dssl.knn.search import neighbors
 from dssl.learners.laprls.products import add_product
 from dssl.solvers.chebyshev import step_of
 from dssl.solvers.cholesky import _solve
+from dssl.solvers.gauss_seidel import _solve_lower_dot, _solve_upper, _step, _turn
 from dssl.solvers.krylov import multiply_rows
 from dssl.solvers.operators import ScaledMatrix
 from dssl.solvers.pcg import direction, multiply_dot, step
@@ -172,7 +173,21 @@ def solver_loops(A: ScaledMatrix, factor: Any, seed: int) -> list[Loop]:
         P, Q, X, R = (rng.normal(size=(n, t)).astype(np.float32) for _ in range(4))
         inner, small, diagonal = np.zeros(t), np.full(t, 1e-3, np.float32), np.ones(n, np.float32)
         matrix, block = 8 * m + 8 * n, 4 * n * t
+        T, Z, triangles = X.copy(), X.copy(), (A.indptr, A.first_above, A.indices, A.data32)
+
+        def gauss_seidel(P: np.ndarray = P, R: np.ndarray = R, T: np.ndarray = T, Z: np.ndarray = Z,
+                         small: np.ndarray = small, inner: np.ndarray = inner,
+                         triangles: tuple[np.ndarray, ...] = triangles) -> None:
+            _turn(P, R, small, T)
+            _solve_upper(*triangles, T)
+            _solve_lower_dot(*triangles, P, T, Z, inner)
+
         made += [
+            Loop(f"direction and two solves of Gauss-Seidel, {t} columns", gauss_seidel, 2 * t * (m + 3 * n),
+                 matrix + 8 * n + 9 * block, 4 * t * m, t),
+            Loop(f"step of Gauss-Seidel, {t} columns",
+                 lambda X=X, R=R, T=T, Z=Z, small=small, inner=inner: _step(X, R, T, Z, small, inner),
+                 7 * n * t, 6 * block),
             Loop(f"product of conjugate gradients, {t} columns",
                  lambda P=P, Q=Q, inner=inner: multiply_dot(A.indptr, A.indices, A.data32, P, Q, inner),
                  2 * t * (m + 2 * n), matrix + 2 * block, 4 * t * m, t),
@@ -187,7 +202,7 @@ def solver_loops(A: ScaledMatrix, factor: Any, seed: int) -> list[Loop]:
             Loop(f"step of the Chebyshev recurrence, {t} columns",
                  lambda P=P, Q=Q, diagonal=diagonal: step_of(A.indptr, A.indices, A.data32, diagonal, P, Q),
                  2 * t * (m + n), matrix + 4 * n + 3 * block, 4 * t * m, t),
-            Loop(f"two triangular solves, {t} columns",
+            Loop(f"two triangular solves of a factor, {t} columns",
                  lambda X=X: _solve(factor.order, factor.starts, factor.rows, factor.values, factor.inverse, X.copy()),
                  4 * t * len(factor.rows) + t * n, 2 * (8 * len(factor.rows) + 16 * n) + 4 * block,
                  3 * 4 * t * len(factor.rows), t)]
