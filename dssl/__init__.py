@@ -14,7 +14,9 @@ _PUBLIC = {
     "graph_spectrum": "dssl.graph.spectrum", "neighbors": "dssl.knn.search", "weights": "dssl.graph.weights.build",
     "RegularizerParams": "dssl.graph.regularizer", "LandmarkParams": "dssl.kernels.landmarks",
     "SystemParams": "dssl.learners.laprls.params", "LabeledKFold": "dssl.selection.folds",
-    "solve": "dssl.solvers.solve", "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
+    "solve": "dssl.solvers.solve", "SolverParams": "dssl.solvers.solver_params",
+    "SpectrumParams": "dssl.graph.spectrum",
+    "LapSVC": "dssl.estimators.deformed", "LapKernelRidge": "dssl.estimators.deformed",
     "LapRLSClassifier": "dssl.estimators.laprls", "LapRLSRegressor": "dssl.estimators.laprls_regressor",
     "ClusterKernelSVC": "dssl.estimators.cluster", "ClusterKernelFeatures": "dssl.estimators.cluster",
     "TransferParams": "dssl.kernels.transfer", "StochasticParams": "dssl.kernels.stochastic",
@@ -38,9 +40,10 @@ __all__ = ["ClusterKernelFeatures", "ClusterKernelSVC", "Dataset", "Graph", "Gra
            "LapKernelRidge", "LapRLSClassifier", "LapRLSRegressor", "LapSVC", "LapSVM", "LaplaceLearning",
            "LaplaceLearningRegressor", "Laplacian", "MultiscaleKernelClassifier", "MultiscaleKernelRegressor",
            "NeighborTransformer", "PoissonLearning", "RegularizerParams", "RunResult", "SemiSupervisedClassifier",
-           "SemiSupervisedRegressor", "StochasticParams", "SystemParams", "TransductiveSVC", "TransferParams",
-           "amplified_resistance_kernel", "clustering_scores", "effective_resistances", "graph_spectrum", "load",
-           "neighbors", "open_dataset", "plan", "run", "solve", "suggest_labels", "weights"]
+           "SemiSupervisedRegressor", "SolverParams", "SpectrumParams", "StochasticParams", "SystemParams",
+           "TransductiveSVC", "TransferParams", "amplified_resistance_kernel", "clustering_scores",
+           "effective_resistances", "graph_spectrum", "load", "neighbors", "open_dataset", "plan", "run", "solve",
+           "suggest_labels", "weights"]
 
 if TYPE_CHECKING:
     from .data.dataset import Dataset
@@ -64,7 +67,7 @@ if TYPE_CHECKING:
     from .graph.knn_graph import KNNGraph
     from .graph.laplacian import Laplacian
     from .graph.regularizer import RegularizerParams
-    from .graph.spectrum import graph_spectrum
+    from .graph.spectrum import SpectrumParams, graph_spectrum
     from .graph.weights.build import weights
     from .kernels.landmarks import LandmarkParams
     from .kernels.resistance import amplified_resistance_kernel, effective_resistances
@@ -79,6 +82,7 @@ if TYPE_CHECKING:
     from .selection.folds import LabeledKFold
     from .selection.number_of_clusters import clustering_scores
     from .solvers.solve import solve
+    from .solvers.solver_params import SolverParams
 
 
 def __getattr__(name: str) -> Any:

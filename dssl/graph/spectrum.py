@@ -33,6 +33,12 @@ class SpectrumParams:
     ------
     ParameterError
         A value is out of range.
+
+    Examples
+    --------
+    >>> from dssl import SpectrumParams
+    >>> SpectrumParams(tol=1e-8).method
+    'auto'
     """
 
     laplacian: LaplacianKind = "normalized"

@@ -245,6 +245,8 @@ def effective_resistances(graph: Graph, points: np.ndarray | None = None, *, n_p
             why="either gives the number of projections", fix="leave out one of them")
     require(epsilon is None or 0 < epsilon < 1, f"epsilon={epsilon!r}, expected 0 < epsilon < 1",
             why="it is a relative error", fix="use 0.3, or give n_projections")
+    require(solver is None or isinstance(solver, SolverParams), f"solver={solver!r}, expected SolverParams or None",
+            why="it has the method and the tolerance", fix="use dssl.SolverParams(method='gauss_seidel')")
     execution, solver, network = execution or current_execution(), solver or SolverParams(), network_of(graph)
     m = graph.vertices.multiplicity
     # The resistance between a vertex and a point of it; the degree of a point is that of its vertex over m.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .solve import Solution
+from .solution import Solution
 from .solver_params import Stop
 
 

@@ -43,13 +43,15 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
     indptr, indices, data, whole = _reordered(indptr, indices, R.data, order)
     if not whole:
         del indptr, indices, data
-        _check_symmetric(float(abs(R - R.T).max()), diagonal)
+        difference = sp.coo_matrix(abs(R - R.T))
+        relative = difference.data * scale[difference.row] * scale[difference.col]
+        _check_symmetric(float(relative.max()), float(difference.data[relative.argmax()]))
         return scaled_matrix((R + R.T) / 2, v)
     scale = scale[order]
     y = v[order] / scale
     image = np.empty_like(y)
-    asymmetry, dominance = _scale_symmetric(indptr, indices, data, scale, y, image)
-    _check_symmetric(asymmetry, diagonal)
+    asymmetry, difference, dominance = _scale_symmetric(indptr, indices, data, scale, y, image)
+    _check_symmetric(asymmetry, difference)
     require(dominance >= -1e-8, "the matrix is not diagonally dominant: in one row the other entries exceed the "
             f"diagonal by {-dominance:.3g} of it", error=DataError,
             why="the solvers are for Laplacians of graphs with non-negative weights, with a ridge >= 0",
@@ -72,8 +74,9 @@ def _check_entries(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
             fix="add a ridge (1e-3 is usual), or drop isolated points")
 
 
-def _check_symmetric(asymmetry: float, diagonal: np.ndarray) -> None:
-    require(asymmetry <= 1e-10 * float(diagonal.max()), f"the matrix differs from its transpose by {asymmetry:g}",
+def _check_symmetric(asymmetry: float, difference: float) -> None:
+    """Refuse a difference from the transpose whose size relative to the roots of the diagonal is not rounding."""
+    require(asymmetry <= 1e-10, f"the matrix differs from its transpose by {difference:g}",
             error=DataError, why="conjugate gradients and the kernels need a symmetric matrix",
             fix="symmetrize the weights: W.maximum(W.T) or (W + W.T) / 2")
 
@@ -154,12 +157,12 @@ def _reordered(indptr, indices, data, order):
 
 @njit(nogil=True, cache=True)
 def _scale_symmetric(indptr, indices, data, scale, y, image):
-    """Replace data by `scale_i data_ij scale_j`, write `A y` to image, and return the asymmetry and the dominance.
+    """Replace data by `scale_i data_ij scale_j`, write `A y` to image, and return asymmetry, difference and dominance.
 
-    They are the largest difference from the transpose before the scaling, and the smallest
+    The largest difference of A from its transpose, the same before the scaling, and the smallest
     `(y_i - sum_j |A_ij| y_j) / y_i`, where the diagonal of A is 1.
     """
-    asymmetry, dominance, following = 0.0, np.inf, indptr[:-1].copy()
+    asymmetry, difference, dominance, following = 0.0, 0.0, np.inf, indptr[:-1].copy()
     for i in range(len(y)):
         total, size = 0.0, 0.0
         for e in range(indptr[i], indptr[i + 1]):
@@ -167,16 +170,20 @@ def _scale_symmetric(indptr, indices, data, scale, y, image):
             if j > i:  # a row that is not scaled yet, whose entries above have been compared
                 k = following[j]
                 while k < indptr[j + 1] and indices[k] < i:
-                    asymmetry = max(asymmetry, abs(data[k]))
+                    between = abs(data[k])
+                    if between * scale[j] * scale[indices[k]] > asymmetry:
+                        asymmetry, difference = between * scale[j] * scale[indices[k]], between
                     k += 1
                 same = k < indptr[j + 1] and indices[k] == i
-                asymmetry = max(asymmetry, abs(data[e] - data[k]) if same else abs(data[e]))
+                between = abs(data[e] - data[k]) if same else abs(data[e])
                 following[j] = k + 1 if same else k
-            elif e >= following[i]:
-                asymmetry = max(asymmetry, abs(data[e]))
+            else:
+                between = abs(data[e]) if e >= following[i] else 0.0
+            if between * scale[i] * scale[j] > asymmetry:
+                asymmetry, difference = between * scale[i] * scale[j], between
             data[e] *= scale[i] * scale[j]
             total += data[e] * y[j]
             size += abs(data[e]) * y[j]
         image[i] = y[i] + total
         dominance = min(dominance, (y[i] - size) / y[i])
-    return asymmetry, dominance
+    return asymmetry, difference, dominance

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..base.digest import JsonObject
-from ..base.errors import DataError, NotConverged, explain, require
+from ..base.errors import DataError, require
 from ..base.types import MatrixLike
 from ..storage.blocks import row_ranges
 from .cholesky import Cholesky
@@ -21,55 +21,17 @@ from .gauss_seidel import GaussSeidel
 from .method import MAX_DIRECT, Direct, Iterative, SolverMethod
 from .operators import ScaledMatrix
 from .scaling import scaled_matrix
+from .solution import Solution
 from .solver_params import AUTO, SOLVERS, SolverParams, expected_iterations, few_iterations
 from .warm_start import scaled_start
 
+SMALLEST, LARGEST = 1e-140, 1e140  # norms whose squares are numbers
 PROBES = 8  # columns on which `auto` counts iterations
 MANY_COLUMNS = 200  # of fewer, eigenvectors cost more than they save
 SURFACE = 0.03  # spread of the entries, below which eigenvalues are so dense that eigenvectors save nothing
 PROBE_ITERATIONS = 100  # at most, of a probe
 FEWEST_DEFLATED = 12  # iterations with eigenvectors, at best
 GIVEN_UP = 1.5  # times the few iterations after which Gauss-Seidel is given up where it can be
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The solution of a system with its evidence, column by column.
-
-    Parameters
-    ----------
-    value : ndarray, shape (n, t)
-        The solution.
-    residuals : ndarray, shape (t,)
-        The relative residual of each column.
-    converged : ndarray of bool, shape (t,)
-        Whether each column meets the tolerance.
-    iterations : ndarray of int, shape (t,)
-        The iterations of each column.
-    """
-
-    value: np.ndarray
-    residuals: np.ndarray
-    converged: np.ndarray
-    iterations: np.ndarray
-
-    def require_converged(self, params: SolverParams) -> "Solution":
-        """Return self, or raise NotConverged with the worst column and a hint."""
-        if not self.converged.all():
-            worst = int(np.argmax(self.residuals))
-            other = "" if params.method == Cholesky.name else f"choose method='{Cholesky.name}', "
-            raise NotConverged(explain(
-                f"{int((~self.converged).sum())} of {len(self.converged)} columns did not converge: column {worst} "
-                f"ended at relative residual {self.residuals[worst]:.2e} after {self.iterations[worst]} iterations, "
-                f"tolerance {params.tol:.0e}",
-                why="wrong columns of a kernel cannot be recognized later",
-                fix=f"raise the ridge, raise max_iter, {other}or loosen the tolerance",
-            ))
-        return self
-
-    def described(self, method: str) -> JsonObject:
-        """Return the method with the most iterations of a column and the worst residual; JSON."""
-        return {"method": method, "iterations": int(self.iterations.max()), "residual": float(self.residuals.max())}
 
 
 @dataclass(frozen=True)
@@ -146,7 +108,14 @@ class Solver:
         A, params, right = self.A, self.params, B
         B = A.enter(right)
         weight = 1 / A.scale  # || D^1/2 r || is the residual norm of the system as it was given
-        given = column_norms(B, weight)
+        with np.errstate(over="ignore"):
+            given = column_norms(B, weight)
+        odd = (given < SMALLEST) | ~(given <= LARGEST)
+        if odd.any() and right[:, odd].any() and np.isfinite(right).all():
+            unit = 2.0 ** np.clip(np.frexp(np.abs(right).max(axis=0))[1], -1000, 1000)  # by which no bit is lost
+            if (unit != 1).any():
+                value, *evidence = self._solve_block(right / unit, None if start is None else start / unit)
+                return value * unit, *evidence
         goal = params.tol * given
         if start is None or not self.method.iterates:
             X, R = np.zeros_like(B), B.copy()
@@ -255,14 +224,13 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
     if solution.converged.all() or allowed == params.max_iter:
         return solution, GaussSeidel.name
     late = np.flatnonzero(~solution.converged)
-    goal = params.tol / float(solution.residuals[late].max())
     solver = Solver.of(Cholesky.prepare(A, t, random_state=params.random_state),
-                       replace(params, tol=goal, max_iter=params.max_iter - int(solution.iterations.max())))
-    more = solver.solve(B[:, late] - A.apply(solution.value[:, late]))
-    solution.value[:, late] += more.value
-    solution.residuals[late] *= more.residuals
+                       replace(params, max_iter=params.max_iter - int(solution.iterations.max())))
+    more = solver.solve(B[:, late], solution.value[:, late])
+    solution.value[:, late], solution.residuals[late], solution.converged[late] = (
+        more.value, more.residuals, more.converged)
     solution.iterations[late] += more.iterations
-    return replace(solution, converged=solution.residuals <= params.tol), solver.params.method
+    return solution, solver.params.method
 
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None = None) -> Solver:
@@ -386,10 +354,26 @@ def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6,
     """
     params = SolverParams(method=method, tol=tol, max_iter=max_iter,
                           random_state=random_state)
-    B = np.asarray(B, np.float64)
-    require(bool(np.isfinite(B).all()), "a right-hand side is not finite", error=DataError,
+    require(not hasattr(R, "matrix"), "R is a Laplacian, expected its matrix", why="the ridge is part of the system",
+            fix="pass laplacian.matrix(ridge=1e-3)")
+    right = _columns(B, "B")
+    require(bool(np.isfinite(right).all()), "a right-hand side is not finite", error=DataError,
             why="its solution would not be either", fix="remove NaN and infinity from B")
-    columns = B[:, None] if B.ndim == 1 else B
-    begin = None if start is None else np.asarray(start, np.float64).reshape(columns.shape)
-    solution = solve_columns(R, columns, params, vector, begin)[0].require_converged(params)
-    return replace(solution, value=solution.value[:, 0]) if B.ndim == 1 else solution
+    begin = None
+    if start is not None:
+        begin = _columns(start, "start")
+        require(begin.shape == right.shape, f"start of shape {begin.shape}, expected {right.shape}",
+                why="each column has its own start", fix="pass the previous solution in the shape of B")
+        begin = begin.reshape(len(begin), -1)
+    solution = solve_columns(R, right.reshape(len(right), -1), params, vector, begin)[0].require_converged(params)
+    return replace(solution, value=solution.value[:, 0]) if right.ndim == 1 else solution
+
+
+def _columns(values: ArrayLike, name: str) -> np.ndarray:
+    """Return one column or several as float64, or refuse them."""
+    array = np.asarray(values)
+    require(array.dtype.kind in "biuf" and array.ndim in (1, 2), f"{name} of shape {array.shape} and dtype "
+            f"{array.dtype}, expected real numbers of one or two dimensions", error=DataError,
+            why="each column has one entry a vertex",
+            fix="pass a dense array (n,) or (n, t); of complex numbers the real and the imaginary part")
+    return array.astype(np.float64)

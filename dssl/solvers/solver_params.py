@@ -5,7 +5,7 @@ How many iterations Gauss-Seidel will take is known before it takes them, which 
 
 import math
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Annotated
 
 import numpy as np
@@ -55,6 +55,17 @@ class SolverParams:
         Columns solved side by side.
     random_state : int
         Of the vectors that eigenvectors are sought from.
+
+    Raises
+    ------
+    ParameterError
+        A value is out of range, or no solver has this name.
+
+    Examples
+    --------
+    >>> from dssl import SolverParams
+    >>> SolverParams(method="cholesky", tol=1e-8).max_iter
+    3000
     """
 
     method: Annotated[str, SOLVERS] = AUTO
@@ -70,7 +81,8 @@ class SolverParams:
         require(isinstance(self.tol, Real) and 1e-14 <= self.tol < 1,
                 f"tol={self.tol!r}, expected 1e-14 <= tolerance < 1",
                 why="it is a relative residual in float64", fix="use 1e-6; kernels need no more")
-        require(self.max_iter >= 1, f"max_iter={self.max_iter}, expected >= 1",
+        require(isinstance(self.max_iter, Integral) and self.max_iter is not True and self.max_iter >= 1,
+                f"max_iter={self.max_iter!r}, expected a whole number >= 1",
                 why="no iteration gives no answer", fix="leave it at 3000")
         require(self.block_columns >= 1, f"block_columns={self.block_columns}, expected >= 1",
                 why="columns are solved in blocks", fix="leave it at 64")

@@ -72,6 +72,19 @@ def test_an_entry_without_its_counterpart_is_refused(random_state, size):
         scaled_matrix(sp.csr_array(changed))
 
 
+def test_a_difference_is_measured_by_its_own_rows_beside_a_heavy_edge():
+    weights = np.append(1e11, np.ones(48))
+    W = sp.diags_array([weights, weights], offsets=[1, -1], shape=(50, 50)).tolil()
+    R = (sp.diags_array(np.asarray(W.sum(axis=1)).ravel() + 1) - W).tolil()
+    scaled_matrix(sp.csr_array(R))
+    R[20, 21] = -0.2
+    with pytest.raises(DataError, match=r"differs from its transpose by 0\.8"):
+        scaled_matrix(sp.csr_array(R))
+    R[20, 21] = 0
+    with pytest.raises(DataError, match="differs from its transpose by 1"):
+        scaled_matrix(sp.csr_array(R))
+
+
 def test_a_ring_of_one_way_edges_has_as_many_entries_a_row_as_a_column_and_is_refused():
     ring = sp.csr_array((np.full(5, -0.5), (np.arange(5), np.roll(np.arange(5), 1))), (5, 5))
     with pytest.raises(DataError, match=r"differs from its transpose by 0\.5"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.linalg import spsolve
 
-from dssl.base.errors import DataError, NotConverged, ParameterError
+from dssl.base.errors import DataError, DsslError, NotConverged, ParameterError
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
 from dssl.solvers import amg, columns, operators
@@ -529,3 +529,49 @@ class TestFewColumns:
         solver = prepare(R, 200)
         assert solver.params.method == "gauss_seidel"
         assert solver.solve(B).converged.all()
+
+
+class TestEvidence:
+    """What the solution says of itself is true, whatever solvers took turns and whatever the unit of the columns."""
+
+    @pytest.mark.parametrize("tol", [1e-6, 1e-9, 1e-11])
+    def test_the_residual_of_a_system_that_two_methods_solved_is_that_of_the_sum(self, tol, monkeypatch):
+        monkeypatch.setattr(solve_module, "expected_iterations", lambda A, B, params, few: 1)
+        monkeypatch.setattr(solve_module, "few_iterations", lambda A, n_columns: 10)
+        R, vector = regularizer(grid(64), 1e-9, False)
+        B = np.random.default_rng(0).normal(size=(4096, 2))
+        found, method = solve_columns(R, B, SolverParams(tol=tol), vector)
+        assert method == "cholesky"
+        residuals = np.linalg.norm(B - R @ found.value, axis=0) / np.linalg.norm(B, axis=0)
+        assert_allclose(found.residuals, residuals, rtol=0.5, atol=1e-11)
+        assert_array_equal(found.converged, found.residuals <= tol)
+
+    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize("unit", [2.0**-600, 2.0**-1000, 2.0**600, 2.0**900])
+    @pytest.mark.usefixtures("deep_hierarchies")
+    def test_the_unit_of_the_columns_changes_no_bit(self, method, unit):
+        R, vector = regularizer(grid(12), 0.1, True)
+        B = np.random.default_rng(0).normal(size=(144, 3))
+        B[:, 1] = 0
+        expected, found = (solve(R, values, method=method, vector=vector) for values in (B, unit * B))
+        assert found.converged.all()
+        assert_array_equal(found.value, unit * expected.value)
+        assert_array_equal(found.residuals, expected.residuals)
+
+    def test_advice_where_rounding_is_the_limit(self):
+        n = 5000
+        path = sp.diags_array([np.ones(n - 1), np.ones(n - 1)], offsets=[-1, 1], format="csr")
+        R = Laplacian(sp.csr_array(path), normalized=False).matrix(1e-9)
+        with pytest.raises(NotConverged, match="fix: raise the ridge, or loosen the tolerance"):
+            solve(R, np.random.default_rng(0).normal(size=n), method="cholesky", tol=1e-13)
+
+    @pytest.mark.parametrize(("change", "said"), [
+        ({"B": 1.0}, r"B of shape \(\)"), ({"B": np.ones(9) * 1j}, "expected real numbers"),
+        ({"B": sp.csr_array(np.ones((9, 1)))}, "expected real numbers"),
+        ({"start": np.ones((1, 9))}, r"start of shape \(1, 9\), expected \(9,\)"),
+        ({"max_iter": 2.5}, "a whole number"),
+        ({"R": Laplacian(sp.csr_array(grid(3)))}, "R is a Laplacian, expected its matrix")])
+    def test_what_cannot_be_solved_is_refused(self, change, said):
+        given = {"R": regularizer(grid(3), 0.1, False)[0], "B": np.ones(9)} | change
+        with pytest.raises(DsslError, match=said):
+            solve(**given)

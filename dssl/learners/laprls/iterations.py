@@ -30,7 +30,7 @@ from ...execution.tasks import Execution, sums
 from ...graph.energy.blocks import sampled_edges
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
-from ...solvers.solve import Solution
+from ...solvers.solution import Solution
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
 from .gram import gram_matrices
