@@ -376,4 +376,4 @@ def _columns(values: ArrayLike, name: str) -> np.ndarray:
             f"{array.dtype}, expected real numbers of one or two dimensions", error=DataError,
             why="each column has one entry a vertex",
             fix="pass a dense array (n,) or (n, t); of complex numbers the real and the imaginary part")
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=False)
