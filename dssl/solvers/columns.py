@@ -13,12 +13,22 @@ from scipy.linalg import cho_factor
 
 from ..base.errors import DataError, ParameterError, explain, require
 
+CHUNK = 255  # rows between two foldings of float32 sums into float64, minus one
 FEW_ROWS = 4096  # up to which NumPy works on columns as fast as compiled code is loaded
 
 
 def to_float32(X: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return the columns of X times `scale` (t,) in float32."""
     return np.multiply(X, scale, out=np.empty(X.shape, np.float32), casting="same_kind")
+
+
+@njit(nogil=True, cache=True, inline="always")
+def fold(i, n, part, total):
+    """Move the sums `part` (t,) of rows up to i into the float64 `total`, every 256 rows and at the last of n."""
+    if i & CHUNK == CHUNK or i == n - 1:
+        for c in range(len(part)):
+            total[c] += part[c]
+            part[c] = 0
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -29,12 +39,7 @@ def column_dots(X, Y):
     for i in range(X.shape[0]):
         for c in range(t):
             part[c] += X[i, c] * Y[i, c]
-        if i & 255 == 255:
-            for c in range(t):
-                total[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        total[c] += part[c]
+        fold(i, X.shape[0], part, total)
     return total
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from .columns import column_dots, put_columns
+from .columns import column_dots, fold, put_columns
 from .method import Iterative, plain_entries
 from .operators import ScaledMatrix, add_entries, add_to_value
-from .pcg import CHUNK, ORDERED
+from .pcg import ORDERED
 
 LATENCY = 1.25  # of a product without a preconditioner: each row waits for others
 NEARLY = 4.0  # times the squared goal: once the preconditioned residual is below, the true one is computed, once
@@ -156,10 +156,7 @@ def _solve_lower_dot(indptr, above, indices, data, P, T, Z, pq):
         for i in range(n):
             z[i] = add_to_value(indices, data, indptr[i], above[i], z, p[i] - x[i], True)
             part[0] += p[i] * (x[i] + z[i])
-            if i & CHUNK == CHUNK:
-                pq[0] += part[0]
-                part[0] = 0
-        pq[0] += part[0]
+            fold(i, n, part, pq)
         return
     for i in range(n):
         for c in range(t):
@@ -167,12 +164,7 @@ def _solve_lower_dot(indptr, above, indices, data, P, T, Z, pq):
         add_entries(indices, data, indptr[i], above[i], Z, i, Z, True)
         for c in range(t):
             part[c] += P[i, c] * (T[i, c] + Z[i, c])
-        if i & CHUNK == CHUNK:
-            for c in range(t):
-                pq[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        pq[c] += part[c]
+        fold(i, n, part, pq)
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)
@@ -187,12 +179,7 @@ def _step(X, R, T, Z, alpha, rr):
             r = R[i, c] - alpha[c] * (T[i, c] + Z[i, c])
             R[i, c] = r
             part[c] += r * r
-        if i & CHUNK == CHUNK:
-            for c in range(t):
-                rr[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        rr[c] += part[c]
+        fold(i, X.shape[0], part, rr)
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)

@@ -12,6 +12,7 @@ from numba import njit
 from scipy.linalg import eigh, qr
 
 from ..base.types import MatrixLike
+from .columns import fold
 from .operators import FieldArrays, add_entries, component_products, inverse_permutation
 from .scaling import cuthill_mckee
 
@@ -122,12 +123,7 @@ def multiply_step(indptr, indices, data, diagonal, V, U, beta, alpha):
         add_entries(indices, data, indptr[i], indptr[i + 1], V, i, U, False)
         for c in range(t):
             part[c] += V[i, c] * U[i, c]
-        if i & 255 == 255:
-            for c in range(t):
-                alpha[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        alpha[c] += part[c]
+        fold(i, V.shape[0], part, alpha)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -147,12 +143,7 @@ def advance(null, component, V, U, alpha, norms, inner):
             U[i, c] = u
             part[c] += u * u
             inner[g, c] += y * u
-        if i & 255 == 255:
-            for c in range(t):
-                norms[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        norms[c] += part[c]
+        fold(i, V.shape[0], part, norms)
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -10,10 +10,9 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from .columns import column_dots, put_columns
+from .columns import column_dots, fold, put_columns
 from .operators import ScaledMatrix, add_entries, add_to_value
 
-CHUNK = 255  # rows between two foldings of the float32 partial sums into float64, minus one
 ORDERED = {"contract"}  # of fast arithmetic what leaves sums in their order, so that a column alone has its bits
 
 
@@ -32,12 +31,7 @@ def multiply_dot(indptr, indices, data, P, Q, pq):
         add_entries(indices, data, indptr[i], indptr[i + 1], P, i, Q, False)
         for c in range(t):
             part[c] += P[i, c] * Q[i, c]
-        if i & CHUNK == CHUNK:
-            for c in range(t):
-                pq[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        pq[c] += part[c]
+        fold(i, P.shape[0], part, pq)
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)
@@ -49,10 +43,7 @@ def _multiply_dot_column(indptr, indices, data, p, q, pq):
         total = add_to_value(indices, data, indptr[i], indptr[i + 1], p, p[i], False)
         q[i] = total
         part[0] += p[i] * total
-        if i & CHUNK == CHUNK:
-            pq[0] += part[0]
-            part[0] = 0
-    pq[0] += part[0]
+        fold(i, len(p), part, pq)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -67,12 +58,7 @@ def step(X, R, P, Q, alpha, rr):
             r = R[i, c] - alpha[c] * Q[i, c]
             R[i, c] = r
             part[c] += r * r
-        if i & CHUNK == CHUNK:
-            for c in range(t):
-                rr[c] += part[c]
-                part[c] = 0
-    for c in range(t):
-        rr[c] += part[c]
+        fold(i, X.shape[0], part, rr)
 
 
 @njit(nogil=True, cache=True, fastmath=True)
