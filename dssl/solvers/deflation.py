@@ -76,7 +76,7 @@ class Deflated(GaussSeidel):
 def _ritz(A: ScaledMatrix, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the Ritz vectors of A in the span of V (n, m), orthonormal to the precision of V, and their values."""
     AV = np.empty_like(V)
-    multiply(A.indptr, A.indices, A.data if V.dtype == np.float64 else A.data32, V, AV)
+    multiply(A.indptr, A.indices, A.data_like(V), V, AV)
     overlap, energy = (V.T @ V).astype(np.float64), (V.T @ AV).astype(np.float64)
     scale = 1 / np.sqrt(np.maximum(overlap.diagonal(), 1e-300))
     values, vectors = eigh(scale[:, None] * overlap * scale)

@@ -68,7 +68,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
     ----------
     Eisenstat, "Efficient implementation of a class of preconditioned conjugate gradient methods", SISC 1981.
     """
-    triangles = A.indptr, A.first_above, A.indices, A.data32 if R.dtype == np.float32 else A.data
+    triangles = A.indptr, A.first_above, A.indices, A.data_like(R)
     norms = column_dots(R, R)
     goal = norms * reduction**2
     active = (norms > goal) & (budget > 0)
@@ -112,7 +112,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
 
 def leave_split(A: ScaledMatrix, R: np.ndarray) -> None:
     """Replace what `split_gradients` leaves in its right-hand sides R (n, t) by their residual."""
-    _multiply_lower(A.indptr, A.first_above, A.indices, A.data32 if R.dtype == np.float32 else A.data, R)
+    _multiply_lower(A.indptr, A.first_above, A.indices, A.data_like(R), R)
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)

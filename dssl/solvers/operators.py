@@ -75,6 +75,10 @@ class ScaledMatrix(FieldArrays):
         """Return the entries in float32."""
         return self.data.astype(np.float32)
 
+    def data_like(self, X: np.ndarray) -> np.ndarray:
+        """Return the entries in the precision of X, float32 or float64."""
+        return self.data32 if X.dtype == np.float32 else self.data
+
     @cached_property
     def first_above(self) -> np.ndarray:
         """Return where the entries above the diagonal begin in each row, (n,)."""

@@ -88,7 +88,7 @@ def conjugate_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, b
     -------
     (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; four arrays of its size.
     """
-    data = A.data32 if R.dtype == np.float32 else A.data
+    data = A.data_like(R)
     solution, residual, columns = np.zeros_like(R), R, np.arange(R.shape[1])
     E, Q = solution, np.empty_like(R)
     pq, rr = np.empty(R.shape[1]), column_dots(R, R)
