@@ -39,7 +39,7 @@ TRAINING_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, in a poi
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where the draws of a share begin in a class: small draws lie within the larger ones
 MAX_CURVE_LABELS = 500  # above which there is no curve
 TOO_MANY = f"it is computed for at most {MAX_CURVE_LABELS} labels"
-MAX_FOLDED = 5000  # labels above which one fold alone is held out, where that is asked for
+MAX_IN_FOLD = 50_000  # labels in a fold that is held out alone: a share of them is known to 0.4 points and better
 CURVE_STREAM = 17  # of the seed
 Figure = float | list[float] | None  # a score, or its interval
 M = TypeVar("M", bound=ModelInKernel)
@@ -63,16 +63,16 @@ class LabelFolds:
     why: str = "no class has two labels, so none can be held out"
 
     @classmethod
-    def of(cls, target: Target, random_state: int = 0, *, a_fit_each: bool = False, one_of_many: bool = False,
+    def of(cls, target: Target, random_state: int = 0, *, a_fit_each: bool = False, one_above: int | None = None,
            curve: bool = True) -> "LabelFolds":
         """Return the folds; none if no class has two labels.
 
-        a_fit_each : see `calibration_folds`. one_of_many : whether one fold alone is held out of more than `MAX_FOLDED`
-        labels.
+        a_fit_each : see `calibration_folds`. one_above : the number of labels above which one fold alone is held out, a
+        fifth of them and at most about `MAX_IN_FOLD`.
         """
         if target.coded.ndim > 1 and target.coded.shape[1] > 1:
             return cls([], [], why="the errors of several quantities are not compared")
-        if one_of_many and len(target.labeled) > MAX_FOLDED:
+        if one_above is not None and len(target.labeled) > one_above:
             fold = _fold_of_points(target.labeled, target.strata(), random_state)
             if len(fold):
                 return cls([fold], [], int((~has_another(target)).sum()), TOO_MANY)
@@ -95,9 +95,11 @@ class LabelFolds:
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int], random_state: int = 0, *, a_fit_each: bool = False,
-                 curve: bool = True) -> "LabelFolds":
+                 one_above: int | None = None, curve: bool = True) -> "LabelFolds":
         """Return the folds of labels of classes of these sizes, for a plan; any more than `MAX_CURVE_LABELS` are alike.
         """
+        if one_above is not None and sum(sizes) > one_above and max(sizes) > 1:
+            return cls([np.arange(MAX_CURVE_LABELS + 1)], [])
         return cls.of_strata(np.repeat(np.arange(len(sizes)), np.minimum(sizes, MAX_CURVE_LABELS + 1)), random_state,
                              a_fit_each=a_fit_each, curve=curve)
 
@@ -123,6 +125,8 @@ def max_repetitions(n_labels: int) -> int:
 def _fold_of_points(points: np.ndarray, strata: np.ndarray, random_state: int) -> np.ndarray:
     """Return the positions of about one of `FOLDS` labels of `points` (l,), which of a class keep at least one.
 
+    They are at most about `MAX_IN_FOLD`.
+
     A point is drawn by its number alone (splitmix64), so that tags, whose labels differ, hold out the same points.
     """
     with np.errstate(over="ignore"):  # the generator counts modulo 2^64
@@ -130,7 +134,7 @@ def _fold_of_points(points: np.ndarray, strata: np.ndarray, random_state: int) -
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
         drawn = (z ^ (z >> np.uint64(31))) / 2.0**64
-    is_held_out = drawn < 1 / FOLDS
+    is_held_out = drawn < min(1 / FOLDS, MAX_IN_FOLD / max(1, len(points)))
     for code in np.unique(strata):
         members = np.flatnonzero(strata == code)
         if is_held_out[members].all():

@@ -381,7 +381,7 @@ def test_many_labels_hold_one_fold_out_and_decide_eta_by_a_sample(loss, monkeypa
     X, y, new = blobs(n=200, n_labeled=50)
     few = LapSVC(loss=loss, **SMALL).fit(X, y)
     assert (few.by_labels_["folds"], few.by_labels_["n"]) == (5, 100)
-    monkeypatch.setattr("dssl.selection.by_labels.MAX_FOLDED", 90)
+    monkeypatch.setattr("dssl.methods.deformed.models.MAX_FOLDED", 90)
     monkeypatch.setattr("dssl.learners.deformed.MAX_EXACT", 90)
     many = LapSVC(loss=loss, **SMALL).fit(X, y)
     assert many.by_labels_["folds"] == 1

@@ -34,7 +34,7 @@ from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import Landmarks
 from dssl.learners.laprls.gram import gram_matrices
 from dssl.learners.laprls.params import LabelLines
-from dssl.learners.laprls.products import gram_bytes
+from dssl.learners.laprls.products import GramTask, gram_bytes
 from dssl.learners.laprls.system import assemble, whitening_bytes
 from dssl.storage.blocks import ArrayRows
 from tests import reference
@@ -378,6 +378,26 @@ def test_iterations_need_no_room_for_gram_matrices():
     refits = SystemParams(solver="nystrom-direct", held_out="refit")
     with memory(budget), pytest.raises(BudgetError, match="nystrom-pcg"):
         LapRLSClassifier(landmarks=800, gamma_A=[0.1, 1.0], solver=refits).fit(X, y)
+
+
+def test_many_labels_hold_one_fold_out_in_the_pass_of_the_fit_or_in_a_second_one(monkeypatch):
+    monkeypatch.setattr("dssl.methods.laprls.steps.MANY_LABELS", 500)
+    folds = []
+    monkeypatch.setattr("dssl.learners.laprls.gram.GramTask", lambda problem, *args: (
+        folds.append(problem.n_folds), GramTask(problem, *args))[1])
+    X = np.random.default_rng(0).normal(size=(900, 4))
+    y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(int)
+    given = {"bandwidth": 1.0, "gamma_A": 0.01, "gamma_I": 0.0}
+    one = LapRLSClassifier(landmarks=800, **given).fit(X, y)
+    assert set(folds) == {2}
+    folds.clear()
+    two = LapRLSClassifier(landmarks=800, memory_budget=36_000_000, **given).fit(X, y)
+    assert set(folds) == {1}
+    assert one.by_labels_["folds"] == two.by_labels_["folds"] == 1
+    assert 120 < one.by_labels_["n"] == two.by_labels_["n"] < 240
+    assert one.by_labels_["scores"]["model"]["error"] == two.by_labels_["scores"]["model"]["error"] < 0.1
+    assert_allclose(one.predict_proba(X), two.predict_proba(X), atol=1e-6)
+    assert LapRLSClassifier(landmarks=60, **given).fit(X[:400], y[:400]).by_labels_["folds"] == 5
 
 
 @pytest.mark.slow

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import eigh
 
 from dssl.base.errors import DataError, ParameterError
 from dssl.kernels.base import RBF, Cosine, Linear, Polynomial
-from dssl.kernels.nystrom import lower_trapezoidal, whiten
+from dssl.kernels.nystrom import MIN_FACTORED, lower_trapezoidal, whiten, whiten_lower
 from tests.memory import traced_peak
 
 from .. import reference
@@ -102,6 +103,48 @@ def test_the_lower_trapezoidal_basis_is_another_one_of_the_same_functions(s, ban
     assert_array_equal(lower, np.tril(lower))
     assert_allclose(lower @ lower.T, T @ T.T, rtol=1e-9, atol=1e-12 * np.abs(T @ T.T).max())
     assert_allclose(lower.T @ K @ lower, np.eye(T.shape[1]), atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
+@pytest.mark.parametrize(("s", "bandwidth", "by_factor"), [(300, 0.5, True), (300, 20.0, False), (20, 0.5, False)])
+def test_a_factor_or_eigenvectors_give_the_same_lower_trapezoidal_basis(s, bandwidth, by_factor, scale, monkeypatch):
+    """Where nothing is dropped it is that of the Cholesky factor of the inverse, which is unique up to signs."""
+    calls = []
+    monkeypatch.setattr("dssl.kernels.nystrom.eigh", lambda *args, **more: calls.append(1) or eigh(*args, **more))
+    K = RBF(bandwidth)(points(s), points(s)) * scale
+    actual, expected = whiten_lower(K.copy(), 1e-8), whiten(K, 1e-8)
+    assert len(calls) == 1 + (not by_factor)
+    assert by_factor == (actual.rank == s >= MIN_FACTORED)
+    assert actual.rank == expected.rank
+    assert_array_equal(actual.T, np.tril(actual.T))
+    assert_allclose([actual.largest, actual.condition], [expected.largest, expected.condition], rtol=2e-3)
+    assert_allclose(actual.T.T @ K @ actual.T, np.eye(actual.rank), atol=1e-5)
+    assert_allclose(np.abs(actual.T), np.abs(lower_trapezoidal(expected.T)), rtol=1e-4,
+                    atol=1e-6 * np.abs(actual.T).max())
+
+
+def test_an_eigenvalue_just_below_the_cutoff_is_dropped_and_one_just_above_it_kept():
+    U = np.linalg.qr(points(400, 400))[0]
+    values = np.r_[np.linspace(1.0, 2.0, 399), 1e-6]
+    K = U * values @ U.T
+    K = (K + K.T) / 2
+    assert [whiten_lower(K.copy(), share * 0.5e-6).rank for share in (0.98, 1.02)] == [400, 399]
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    (lambda K: K - 2 * np.eye(len(K)), "below zero"), (lambda K: K * np.nan, "NaN or infinite"),
+    (lambda K: K + np.eye(len(K), k=3), "differs from its transpose")])
+def test_large_matrices_that_no_kernel_makes(change, says):
+    with pytest.raises(DataError, match=says):
+        whiten_lower(change(RBF(0.3)(points(300), points(300))))
+
+
+@pytest.mark.parametrize(("bandwidth", "matrices"), [(0.2, 2), (5.0, 3)])
+def test_peak_memory_of_a_lower_basis_stays_within_the_formula(bandwidth, matrices):
+    K = RBF(bandwidth)(points(600), points(600))
+    whiten_lower(K[:300, :300].copy())
+    upper_bound = 1.02 * 8 * matrices * 600**2 + 200_000
+    assert 0.5 * 8 * matrices * 600**2 < traced_peak(lambda: whiten_lower(K), upper_bound) < upper_bound
 
 
 def test_rounding_below_zero_is_no_negative_eigenvalue():

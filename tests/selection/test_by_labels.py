@@ -36,17 +36,26 @@ def test_each_draw_sees_every_class_and_holds_some_label_of_those_that_have_two(
 
 def test_one_fold_of_many_labels_is_held_out_where_that_is_asked_for():
     target = classes(3000, 2500, 3)
-    (fold,), = LabelFolds.of(target, 3, a_fit_each=True, one_of_many=True).repetitions
+    (fold,), = LabelFolds.of(target, 3, a_fit_each=True, one_above=5000).repetitions
     assert np.bincount(target.coded[fold], minlength=3)[:2].tolist() == pytest.approx([600, 500], abs=80)
     assert set(np.delete(target.coded, fold)) == {0, 1, 2}
     other = replace(target, coded=np.arange(5503) % 2)  # another tag of the same points
-    assert_array_equal(LabelFolds.of(other, 3, a_fit_each=True, one_of_many=True).compared[0], fold)
-    assert not np.array_equal(LabelFolds.of(target, 4, a_fit_each=True, one_of_many=True).compared[0], fold)
+    assert_array_equal(LabelFolds.of(other, 3, a_fit_each=True, one_above=5000).compared[0], fold)
+    assert not np.array_equal(LabelFolds.of(target, 4, a_fit_each=True, one_above=5000).compared[0], fold)
     alone = replace(target, coded=np.arange(5503), names=np.arange(5503))
-    assert LabelFolds.of(alone, 3, a_fit_each=True, one_of_many=True).compared == []
+    assert LabelFolds.of(alone, 3, a_fit_each=True, one_above=5000).compared == []
     assert sum(map(len, LabelFolds.of(target, 3, a_fit_each=True).compared)) == 5503
     few = classes(300, 250)
-    assert len(LabelFolds.of(few, 3, a_fit_each=True, one_of_many=True).compared) == 5
+    assert len(LabelFolds.of(few, 3, a_fit_each=True, one_above=5000).compared) == 5
+
+
+def test_one_fold_has_a_bounded_number_of_labels(monkeypatch):
+    monkeypatch.setattr("dssl.selection.by_labels.MAX_IN_FOLD", 500)
+    fold, = LabelFolds.of(classes(3000, 2500, 3), 3, one_above=5000).compared
+    assert 400 < len(fold) < 600
+    planned, = LabelFolds.of_sizes([3000, 2500, 3], one_above=5000).repetitions
+    assert len(planned) == 1
+    assert len(LabelFolds.of_sizes([3000, 2000], one_above=5000).compared) == 5
 
 
 def test_a_single_large_fold_is_calibrated_in_parts():

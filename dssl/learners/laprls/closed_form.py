@@ -108,7 +108,7 @@ def closed_form_of(system: NystromSystem, held_out: Sequence[Penalties], budget:
     """
     params, lines = system.params, system.lines
     flops = closed_form_flops(params, system.s, len(lines.row), lines.n_held_out_folds, len(held_out), budget)
-    if flops is None or system.T is not None or _is_regular(system.K_ss):
+    if flops is None or system.T is not None or _is_regular(system.penalty()):
         return flops
     require(params.held_out != "closed_form", 'held_out="closed_form" without whitening',
             why=f"the kernel of the {system.s} landmarks is singular to the precision of floats",
@@ -209,7 +209,7 @@ def closed_form_of_features(Phi: np.ndarray, gram: GramSystem,
 def _shared(gram: GramSystem, lines: LabelLines, Phi: np.ndarray, control: bool,
             n_ratios: int) -> dict[str, np.ndarray]:
     """Return the arrays of `ClosedFormTask` for `n_ratios` ratios, of the graph or of the control."""
-    R = gram.K_ss if gram.T is None else None
+    R = gram.penalty() if gram.T is None else None
     return {"weight": lines.weight, "target": lines.target} | ridge_arrays(Phi, R, gram.energy(control), n_ratios)
 
 

@@ -26,14 +26,15 @@ from .gram import SYSTEMS_IN_A_TASK, folds_in_first_pass, folds_that_fit, runs_t
 from .inductive import inductive_bytes, near_bytes, near_points, refit_bytes
 from .iterations import factors_that_fit, sample_shares
 from .params import SystemParams
-from .products import MAX_RUNS, block_bytes, gram_bytes
+from .products import MAX_RUNS, block_bytes, gram_bytes, stored_bytes
 from .smooth import PAIRS_IN_A_TASK, newton_bytes
 from .solve import SPARSE_FLOPS
 from .system import block_vertices, whitening_bytes
 
 NEWTON_STEPS = 12  # usual steps for a system of another loss than the squared one
 # Measured on one core: seconds to move an entry of W into permuted blocks, or to permute it in one task; bytes read and
-# written for an entry that is moved; and the time to whiten s >= 1,000 landmarks, in s^3 operations of `FLOP_RATE`.
+# written for an entry that is moved; and the time to whiten s >= 1,000 landmarks by eigenvectors, in s^3 operations of
+# `FLOP_RATE`.
 MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 1.6e-7, 60, 48, 8
 
 
@@ -187,7 +188,7 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
     sums = gram_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     runs = min(block_count(v, height), runs_that_fit(sums, of.budget))
     ordering = of.ordering(height, halo)  # once, for all kernels and repetitions
-    stored = sums - square  # a stored partial sum has no product in progress
+    stored = stored_bytes(s, of.summed_folds, points=True, n_outputs=of.columns)
     combining = combining_tasks(runs, stored, of.budget)
     shares = (runs + combining) * stored
     rows = int(v * (1 + halo) * of.row_bytes)
@@ -251,8 +252,9 @@ def fold_tasks(of: SystemSizes, blocks: int, n_folds: int) -> int:
     tasks = 0
     for first, last in row_ranges(n_folds, folds_that_fit(of.s, of.columns, of.budget)):
         sums = gram_bytes(of.s, last - first, points=False, energy=False, n_outputs=of.columns)
-        runs = min(blocks, runs_that_fit(sums, of.budget))
-        summing = runs + combining_tasks(runs, sums - 8 * of.s * of.s, of.budget)
+        runs = min(blocks, runs_that_fit(sums, of.budget - 8 * of.s * of.s))
+        stored = stored_bytes(of.s, last - first, points=False, energy=False, n_outputs=of.columns)
+        summing = runs + combining_tasks(runs, stored, of.budget)
         tasks += summing + block_count(last - first, SYSTEMS_IN_A_TASK) + blocks
     return tasks
 

@@ -1,7 +1,7 @@
 """Nystrom systems from Gram matrices, which are summed over all points, solved by Cholesky factors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -28,17 +28,26 @@ class GramSystem(Basis):
     relabeled_mean : see `GraphEnergy.relabeled_mean`.
     sums : `energy` (r, r) for gamma_I > 0; `points` (r, r) and `sums` (r,) for the control; `labels` (F, r, r) and
     `moments` (F, r, c + 1) of each fold, or of all labels; and perhaps `features` (m, r) of the labels.
+    all_labels : the sums over folds of `labels` and `moments`, where `sums` lacks labels that are never held out.
     """
 
     relabeled_mean: tuple[float, float]
     sums: dict[str, np.ndarray]
+    all_labels: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def of_all_labels(self, name: str) -> np.ndarray:
+        """Return `labels` (r, r) or `moments` (r, c + 1), summed over all folds."""
+        if name in self.all_labels:
+            return self.all_labels[name]
+        of_folds = self.sums[name]
+        return of_folds[0] if len(of_folds) == 1 else of_folds.sum(axis=0)
 
     def to_arrays(self) -> tuple[dict[str, np.ndarray], JsonObject]:
         """Return the arrays for `from_arrays`, with the labels of all folds summed."""
-        by_fold = self.sums.keys() & {"labels", "moments"}
-        total = {name: self.sums[name].sum(axis=0, keepdims=True) for name in sorted(by_fold)}
-        whitened = {} if self.T is None else {"T": self.T}
-        return {**self.sums, **total, **whitened, "K_ss": self.K_ss}, {"relabeled_mean": list(self.relabeled_mean)}
+        names: tuple[str, ...] = ("labels", "moments")
+        total = {name: self.of_all_labels(name)[None] for name in names if name in self.sums}
+        basis = {"K_ss": self.penalty()} if self.T is None else {"T": self.T}
+        return {**self.sums, **total, **basis}, {"relabeled_mean": list(self.relabeled_mean)}
 
     def energy(self, control: bool) -> np.ndarray | None:
         """Return E (r, r), or for the control its mean over relabelings; None where no gamma_I is positive."""
@@ -55,9 +64,9 @@ class GramSystem(Basis):
 
     def with_folds(self, lines: LabelLines, folds: dict[str, np.ndarray]) -> "GramSystem":
         """Return the system of the same labels in other folds, from the sums of each held-out fold."""
-        rest = {name: self.sums[name].sum(axis=0) - folds[name].sum(axis=0) for name in ("labels", "moments")}
-        sums = {name: np.concatenate([folds[name], rest[name][None]]) for name in rest}
-        return replace(self, lines=lines, sums=self.sums | sums)
+        names = ("labels", "moments")
+        return replace(self, lines=lines, sums=self.sums | {name: folds[name] for name in names},
+                       all_labels={name: self.of_all_labels(name) for name in names})
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], attributes: JsonObject, lines: LabelLines,
@@ -65,7 +74,7 @@ class GramSystem(Basis):
         """Return the system of all labels `lines`, none held out, from `to_arrays`."""
         summed = {name: array for name, array in arrays.items() if name not in ("K_ss", "T")}
         mean = tuple(attributes["relabeled_mean"])
-        return cls(arrays["K_ss"], arrays.get("T"), lines.whole, params, fit_intercept, mean, summed)
+        return cls(arrays.get("K_ss"), arrays.get("T"), lines.whole, params, fit_intercept, mean, summed)
 
 
 def runs_that_fit(sums_bytes: int, budget: int) -> int:
@@ -84,14 +93,17 @@ def folds_in_first_pass(sizes: Sequence[int], s: int, n_outputs: int, budget: in
 
     Single labels are held out in closed form instead.
     """
-    return max(sizes, default=1) > 1 and len(sizes) <= folds_that_fit(s, n_outputs, budget)
+    fold_bytes = gram_bytes(s, len(sizes), points=False, energy=False, n_outputs=n_outputs)
+    return max(sizes, default=1) > 1 and fold_bytes <= budget // 4
 
 
 def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | None = None, *, energy: bool = True,
-                  points: bool = False, labels: bool = True, ones: bool = False) -> dict[str, np.ndarray]:
+                  points: bool = False, labels: bool = True, ones: bool = False,
+                  held_bytes: int = 0) -> dict[str, np.ndarray]:
     """Return the sums of `GramTask` over all blocks, by one pass over the points.
 
-    parts : for the partial sums, scratch by default. Raises BudgetError where the sums of one task do not fit.
+    parts : for the partial sums, scratch by default. held_bytes : of the memory budget, of other sums. Raises
+    BudgetError where the sums of one task do not fit.
     """
     sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
     budget, also = execution.memory_budget, "" if system.inductive else ' or folds, or solver "nystrom-pcg"'
@@ -99,7 +111,7 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
             error=BudgetError, why=f"their sums take {sums_bytes:,} bytes, the budget is {budget:,}",
             fix=f"use fewer landmarks{also}, or raise memory_budget to {sums_bytes:,} bytes")
     tasks = [GramTask(system.problem, first, last, energy, points, labels, ones)
-             for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget))]
+             for first, last in system.problem.runs(runs_that_fit(sums_bytes, budget - held_bytes))]
     total = execution.reduce(sums(tasks), parts)
     if energy:
         E = total["energy"] if system.T is None else total["energy"] @ system.T
@@ -118,19 +130,25 @@ def gram_system(system: NystromSystem, systems: Sequence[Penalties], execution: 
 
 @dataclass(frozen=True)
 class GramSolveTask:
-    """Solve systems from `first` on; write `b` (p, r, c)."""
+    """Solve systems from `first` on; write `b` (p, r, c).
 
-    sums: Arrays  # `labels` (F, r, r), those of `energies`, `penalty` (r, r), and `right` of all systems
+    sums : `all_labels` (r, r); `labels` (F, r, r) if folds are held out; those of `energies`; `penalty` (r, r), the
+    identity if absent; and `right` of all systems.
+    """
+
+    sums: Arrays
     systems: tuple[Penalties, ...]
     first: int
 
     def __call__(self, out: PartWriter) -> Receipt:
         sums = self.sums.load()
-        labels = sums["labels"].sum(axis=0)
         functions, residuals = [], []
         for system, right in zip(self.systems, sums["right"][self.first:], strict=False):
-            A = labels - sums["labels"][system.held_out] if system.held_out >= 0 else labels
-            A = A + system.lambda_A * sums["penalty"]
+            A = sums["all_labels"] - (sums["labels"][system.held_out] if system.held_out >= 0 else 0)
+            if "penalty" in sums:
+                A += system.lambda_A * sums["penalty"]
+            else:
+                A[np.diag_indices_from(A)] += system.lambda_A
             if system.has_control:
                 A += system.lambda_I * sums["control"]
             elif system.has_graph:
@@ -179,8 +197,12 @@ def solve_from_gram(system: GramSystem, systems: Sequence[Penalties], execution:
     NotConverged: see `require_solved`.
     """
     assert all(item.held_out < system.lines.n_held_out_folds for item in systems)
-    shared = execution.share(**system.energies(systems), labels=system.sums["labels"], penalty=system.penalty(),
-                             right=system.right_sides(system.sums["moments"], systems))
+    held_out = any(item.held_out >= 0 for item in systems)
+    shared = execution.share(
+        **system.energies(systems), all_labels=system.of_all_labels("labels"),
+        **({"labels": system.sums["labels"]} if held_out else {}),
+        **({"penalty": system.penalty()} if system.T is None else {}),
+        right=system.right_sides(system.of_all_labels("moments"), system.sums["moments"], systems))
     ranges, parts = row_ranges(len(systems), SYSTEMS_IN_A_TASK), execution.scratch()
     receipts = execution.map([GramSolveTask(shared, tuple(systems[start:stop]), start)
                               for start, stop in ranges], parts)

@@ -206,7 +206,7 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
     shared = execution.share(
         row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target,
         features=label_features(system, execution) if features is None else features,
-        **({} if E is None else {"energy": E}), **({} if gram.T is not None else {"penalty": gram.K_ss}))
+        **({} if E is None else {"energy": E}), **({} if gram.T is not None else {"penalty": gram.penalty()}))
     parts = execution.scratch()
     receipts = execution.map([FoldTask(system.problem, shared, changes.arrays(fold), fold, tuple(systems[fold::F]),
                                        solver) for fold in range(F)], parts)

@@ -33,6 +33,7 @@ from ...solvers.columns import by_system, factor_raised
 from ...solvers.solution import Solution
 from ...solvers.solver_params import Stop
 from ...storage.blocks import Arrays, PartWriter, Receipt, block_rng, row_ranges
+from ...storage.csr import points_of
 from .gram import gram_matrices
 from .params import Functions, SystemParams
 from .penalties import Penalties
@@ -177,7 +178,9 @@ def paper_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarra
     require(not graph or landmarks is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "
             "that are not points of the data", why="it needs the graph's weights between landmarks",
             fix='use "edges", or uniform landmarks')
-    v, s, K = system.blocks.n, system.s, system.K_ss
+    v, s, problem = system.blocks.n, system.s, system.problem
+    Z = points_of(problem.landmarks.load(), "Z")
+    K = np.asarray(problem.kernel(Z, Z), np.float64)
     matrices = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
     if graph:
         assert landmarks is not None
@@ -259,7 +262,7 @@ def solve_by_products(system: NystromSystem, systems: Sequence[Penalties], execu
     params = system.params
     moments = gram_matrices(system, execution, energy=False, labels=False,
                             ones=any(item.has_control for item in systems))
-    right = system.right_sides(moments["moments"], systems)
+    right = system.right_sides(moments["moments"].sum(axis=0), moments["moments"], systems)
     b, preconditioner, group_size, passes = np.empty_like(right), None, len(systems), 0
     evidence: JsonObject = {"preconditioner": "none"}
     if preconditioned and params.preconditioner != "none":

@@ -32,6 +32,7 @@ from ...storage.cache import Cache
 from ...storage.csr import points_of
 
 SUMMED_ROWS = 2048  # rows of a float32 product before it is added in float64
+GRAM_PANEL = 1024  # columns of a Gram matrix that are computed at a time, without their entries below the diagonal
 MAX_RUNS = 32  # of blocks, each with its own sums, which are added in a tree
 
 
@@ -71,6 +72,25 @@ class BlockedProblem:
             yield index, start, stop, {name: array[low:high] - (start if name == "position" else 0)
                                        for name, array in lines.items()} | {"line": np.arange(low, high)}
 
+    def labeled_points(self, first: int, last: int) -> Iterator[tuple[Matrix, dict[str, np.ndarray]]]:
+        """Yield points with labels of one fold, in the blocks [first, last), and their lines, whose `position` is a row
+        of the points.
+
+        As many points at a time as a block has, of any blocks: products of few rows are slow.
+        """
+        ranges, lines = self.energy.ranges[first:last], self.labels.load()
+        low, high = np.searchsorted(lines["position"], [ranges[0][0], ranges[-1][1]])
+        height = max(stop - start for start, stop in ranges)
+        for fold in range(self.n_folds):
+            of_fold = low + np.flatnonzero(lines["fold"][low:high] == fold)
+            points, row = np.unique(lines["position"][of_fold], return_inverse=True)
+            for start, stop in row_ranges(len(points), height):
+                begin, end = np.searchsorted(row, [start, stop])
+                chosen = of_fold[begin:end]
+                yield self.rows.take(points[start:stop]), {
+                    "position": row[begin:end] - start, **{
+                        name: lines[name][chosen] for name in ("fold", "weight", "target")}}
+
     def halo_pieces(self, index: int, E: sp.csr_array, halo: np.ndarray,
                     first: int = 0) -> Iterator[tuple[sp.csr_array, Matrix]]:
         """Yield (columns of E, points) of the halo of a block from `first` on, at most a block's points at a time."""
@@ -92,6 +112,22 @@ def add_product(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
     """Add left' right to `total`, float64; of float32 arrays in pieces of `SUMMED_ROWS` rows."""
     for start, stop in row_ranges(len(left), SUMMED_ROWS if left.dtype != np.float64 else max(1, len(left))):
         total += left[start:stop].astype(right.dtype, copy=False).T @ right[start:stop]
+
+
+def add_gram(total: np.ndarray, Phi: np.ndarray) -> None:
+    """Add the upper triangle of Phi' Phi to `total`, as `add_product` does; `mirror` fills the lower one."""
+    for start, stop in row_ranges(len(Phi), SUMMED_ROWS if Phi.dtype != np.float64 else max(1, len(Phi))):
+        for first, last in row_ranges(Phi.shape[1], GRAM_PANEL):
+            panel = Phi[start:stop, first:last]
+            total[first:last, first:last] += panel.T @ panel
+            if first:
+                total[:first, first:last] += Phi[start:stop, :first].T @ panel
+
+
+def mirror(total: np.ndarray) -> None:
+    """Copy the upper triangles of matrices (..., r, r), of panels of `add_gram`, to the lower ones."""
+    for first, last in row_ranges(total.shape[-1], GRAM_PANEL):
+        total[..., first:last, :first] = total[..., :first, first:last].swapaxes(-1, -2)
 
 
 def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:
@@ -127,24 +163,23 @@ class GramTask:
         shapes = {"energy": (r, s), "points": (r, r), "labels": (F, r, r)}
         sums = {"sums": np.zeros(s), "moments": np.zeros((F, s, c + 1)), **{
             name: np.zeros(shape) for name, shape in shapes.items() if getattr(self, name)}}
-        whole = self.energy or self.points or self.sums
-        for index, start, stop, block in problem.blocks(self.first, self.last):
-            if whole:
-                X, position = problem.rows.read(start, stop), block["position"]
-            elif len(block["position"]):  # only the labeled points
-                positions, position = np.unique(block["position"], return_inverse=True)
-                X = problem.rows.take(start + positions)
-            else:
-                continue
-            K = features.block(X)
-            Phi = features.of_block(K) if self.energy or self.points or self.labels else K
-            if self.energy:
-                add_product(sums["energy"], Phi, energy_product(problem, index, K, features))
-            if self.sums:
-                sums["sums"] += K.sum(axis=0, dtype=np.float64)
-            if self.points:
-                add_product(sums["points"], Phi, Phi)
-            add_labels(sums, K, Phi, {**block, "position": position})
+        if self.energy or self.points or self.sums:
+            for index, start, stop, block in problem.blocks(self.first, self.last):
+                K = features.block(problem.rows.read(start, stop))
+                Phi = features.of_block(K) if self.energy or self.points or self.labels else K
+                if self.energy:
+                    add_product(sums["energy"], Phi, energy_product(problem, index, K, features))
+                if self.sums:
+                    sums["sums"] += K.sum(axis=0, dtype=np.float64)
+                if self.points:
+                    add_gram(sums["points"], Phi)
+                add_labels(sums, K, Phi, block)
+        else:
+            for X, lines in problem.labeled_points(self.first, self.last):
+                K = features.block(X)
+                add_labels(sums, K, features.of_block(K) if self.labels else K, lines)
+        for name in sums.keys() & {"points", "labels"}:
+            mirror(sums[name])
         return out.write(**sums)
 
 
@@ -184,7 +219,7 @@ def add_labels(sums: dict[str, np.ndarray], K: np.ndarray, Phi: np.ndarray, line
             features = Phi[position] if "labels" in sums else Phi
         if "labels" in sums:
             weighted = features if (weight == 1).all() else features * np.sqrt(weight, dtype=features.dtype)[:, None]
-            add_product(sums["labels"][fold], weighted, weighted)
+            add_gram(sums["labels"][fold], weighted)
 
 
 def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
@@ -196,10 +231,16 @@ def block_bytes(s: int, row_bytes: int, itemsize: int) -> int:
     return 5 * itemsize * s + 8 * row_bytes
 
 
+def stored_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True,
+                 n_outputs: int = 1) -> int:
+    """Return the bytes of the sums of a run: energy, points, labels of each fold, and moments."""
+    return 8 * s * (s * (energy + points + n_folds * labels) + n_folds * (n_outputs + 1))
+
+
 def gram_bytes(s: int, n_folds: int, points: bool, energy: bool = True, labels: bool = True, n_outputs: int = 1) -> int:
-    """Return the bytes of a run's sums: energy, points, labels of each fold, a product in progress; and moments."""
-    matrices = energy + points + n_folds * labels
-    return 8 * s * s * (matrices + (matrices > 0)) + 8 * s * n_folds * (n_outputs + 1)
+    """Return the bytes of a run's sums with the products in progress: of the energy, and a panel of the others."""
+    in_progress = 8 * s * (s * energy + min(s, GRAM_PANEL) * (points or labels))
+    return stored_bytes(s, n_folds, points, energy, labels, n_outputs) + in_progress
 
 
 @dataclass(frozen=True)

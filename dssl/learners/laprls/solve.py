@@ -156,8 +156,8 @@ class GramSolver(SystemSolver):
             fold = np.where(chosen, lines.fold - first, last - first)
             group = replace(lines, fold=fold, n_held_out_folds=last - first)
             folded, systems = system.of_lines(group, chosen, execution), pair.of_folds(first, last)
-            functions = solve_from_gram(gram.with_folds(group, gram_matrices(folded, execution, energy=False)), systems,
-                                        execution)
+            sums = gram_matrices(folded, execution, energy=False, held_bytes=8 * gram.r**2)
+            functions = solve_from_gram(gram.with_folds(group, sums), systems, execution)
             values, = held_out_values(folded, functions, systems, execution)
             held_out[chosen] = values[:, 0]
         return held_out

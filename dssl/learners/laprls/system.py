@@ -26,13 +26,13 @@ from ...graph.energy.permuted_blocks import energy_blocks
 from ...graph.regularizer import LaplacianKind
 from ...kernels.base import Kernel
 from ...kernels.landmarks import Landmarks
-from ...kernels.nystrom import LandmarkMap, lower_trapezoidal, whiten
+from ...kernels.nystrom import LandmarkMap, whiten_lower
 from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
 from ...storage.csr import point_arrays, points_of
 from ...storage.views import SelectedRows
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
-from .products import BlockedProblem, block_bytes
+from .products import SUMMED_ROWS, BlockedProblem, block_bytes
 
 MAX_BLOCK_BYTES = 256 << 20  # larger blocks make no product faster
 MIN_BLOCK_ROWS = 512  # with fewer the halo is many times as large as the block
@@ -54,17 +54,17 @@ def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -
     require(fit >= lower, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
             why=f"a block of {lower} points takes {needed // 2:,} bytes, half the budget is for blocks",
             fix=f"raise memory_budget to {needed:,} bytes, or use fewer landmarks")
-    return min(fit, max(MIN_BLOCK_ROWS, MAX_BLOCK_BYTES // each), max(MIN_BLOCK_ROWS, -(-v // 8)))
+    return min(fit, max(SUMMED_ROWS, MAX_BLOCK_BYTES // each), max(MIN_BLOCK_ROWS, -(-v // 8)))
 
 
 def whitening_bytes(s: int, cutoff: float | None) -> int:
     """Return the bytes for computing and whitening K_ss."""
-    return 8 * s * s * (2 if cutoff is None else 5)
+    return 8 * s * s * (2 if cutoff is None else 4)
 
 
 @dataclass(frozen=True)
 class WhitenTask:
-    """Write `K_ss` (s, s) of the landmarks, and the whitening `T` (s, r) unless the cutoff is None."""
+    """Write the whitening `T` (s, r) of the kernel of the landmarks; the kernel `K_ss` if the cutoff is None."""
 
     kernel: Kernel
     points: Arrays  # Z
@@ -75,19 +75,19 @@ class WhitenTask:
         K = np.asarray(self.kernel(Z, Z), np.float64)
         if self.cutoff is None:
             return out.write(K_ss=K)
-        whitened = whiten(K, self.cutoff)
-        return {**out.write(K_ss=K, T=lower_trapezoidal(whitened.T)),
-                "whitening": {"condition": whitened.condition}}
+        whitened = whiten_lower(K, self.cutoff)
+        return {**out.write(T=whitened.T), "whitening": {"condition": whitened.condition}}
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
     """The basis of functions of landmarks, and the labels that they are fitted to.
 
-    T : (s, r), lower trapezoidal with T' K_ss T = I; None for T = I with the penalty K_ss.
+    K_ss : (s, s), the kernel of the landmarks; None where T whitens it. T : (s, r), lower trapezoidal with
+    T' K_ss T = I; None for T = I with the penalty K_ss.
     """
 
-    K_ss: np.ndarray
+    K_ss: np.ndarray | None
     T: np.ndarray | None
     lines: LabelLines
     params: SystemParams
@@ -95,7 +95,9 @@ class Basis:
 
     @property
     def s(self) -> int:
-        return len(self.K_ss)
+        basis = self.K_ss if self.T is None else self.T
+        assert basis is not None
+        return len(basis)
 
     @property
     def r(self) -> int:
@@ -111,15 +113,20 @@ class Basis:
 
     def penalty(self) -> np.ndarray:
         """Return R, (r, r)."""
-        return self.K_ss if self.T is None else np.eye(self.r)
+        if self.T is not None:
+            return np.eye(self.r)
+        assert self.K_ss is not None
+        return self.K_ss
 
     def intercepts(self, systems: Sequence[Penalties]) -> np.ndarray:
         """Return the intercept of each system, (p, c)."""
         return self.lines.intercepts([system.held_out for system in systems], self.fit_intercept)
 
-    def right_sides(self, moments: np.ndarray, systems: Sequence[Penalties]) -> np.ndarray:
-        """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments (F, r, c + 1) of the folds."""
-        total, right = moments.sum(axis=0), []
+    def right_sides(self, total: np.ndarray, moments: np.ndarray, systems: Sequence[Penalties]) -> np.ndarray:
+        """Return Phi_m' W (y - mean) of each system, (p, r, c), from the moments (r, c + 1) of all labels, and those
+        (F, r, c + 1) of folds.
+        """
+        right = []
         for system, mean in zip(systems, self.intercepts(systems), strict=True):
             training = total - (moments[system.held_out] if system.held_out >= 0 else 0)
             right.append(training[:, :-1] - training[:, -1:] * mean)
@@ -240,5 +247,5 @@ def assemble(rows: Rows, lines: LabelLines, kernel: Kernel, landmarks: Landmarks
                          params.dtype, uuid.uuid4().hex, known[key].halos)
     landmark_positions = None if landmarks.rows is None or graph is None else blocks.positions.take(landmarks.rows)
     whitening = {"rank": features.width, **receipt["whitening"]} if "whitening" in receipt else None
-    return NystromSystem(arrays["K_ss"], features.T, lines, params, fit_intercept, problem, whitening, permutation,
+    return NystromSystem(arrays.get("K_ss"), features.T, lines, params, fit_intercept, problem, whitening, permutation,
                          landmark_positions, stored)

@@ -282,7 +282,7 @@ STEPS = (
     *COVARIANCE_STEPS,
     Step("selection", 15, ("points", "labels", "landmarks", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-    Step("models", 15, ("points", "labels", "landmarks", "covariance", "selection"), learning_of, make_models,
+    Step("models", 16, ("points", "labels", "landmarks", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_landmarks or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, REPORT_TEXT, BASELINES, SvmSections,
                       has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)

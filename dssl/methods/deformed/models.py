@@ -43,6 +43,8 @@ from ...storage.blocks import Arrays, PartWriter, Receipt, Rows
 from ...storage.csr import as_rows
 from ..step import WEIGHT, Context, FittedModels
 
+MAX_FOLDED = 5000  # labels above which one fold alone is held out, since each fold is a fit
+
 
 @dataclass(frozen=True)
 class LandmarkGraph:
@@ -243,7 +245,7 @@ def fit_models(problem: DeformedProblem, choices: Mapping[str, Mapping[str, Any]
     target, compares = problem.target(), bool(problem.learning.baselines)
     models = dict[str, Model]()
     shares = None  # of the model's etas, which the control takes too
-    folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, one_of_many=True, curve=compares)
+    folds = LabelFolds.of(target, problem.learning.random_state, a_fit_each=True, one_above=MAX_FOLDED, curve=compares)
     held_out_by_model = dict[str, list[HeldOut]]()
     of_model = list[HeldOut]()
     for name in ("model", *problem.learning.baselines):

@@ -33,7 +33,15 @@ from ...selection.laprls import automatic_folds
 from ..plan_inputs import PlanInputs, guessing_unless
 from ..step import Method, Step, cost_of_test_points
 from .sections import LapRLSSections, LapSVMSections
-from .steps import ChoiceOfLandmarks, PenaltyEvaluator, PenaltyParams, make_landmarks, make_models, make_selection
+from .steps import (
+    MANY_LABELS,
+    ChoiceOfLandmarks,
+    PenaltyEvaluator,
+    PenaltyParams,
+    make_landmarks,
+    make_models,
+    make_selection,
+)
 
 SURE = 20  # times the seconds of Gram matrices: iterations that take more are not chosen, whatever is found yet
 HALO = 3.0  # of unknown blocks: in few dimensions less than 1; 2.8 for the 123 features of a9a
@@ -114,7 +122,8 @@ def _fits(f: PlanInputs, p: PenaltyParams) -> Fits:
     names, compares, solver = ("model", *p.baselines), bool(p.baselines), p.laprls.system.solver
     iterates = solver in ("nystrom-pcg", "nystrom-cg") or (
         solver in ("pcg", "cg") and p.laprls.loss == SQUARES)  # a fit each time
-    folds = LabelFolds.of_sizes(f.class_sizes, a_fit_each=iterates, curve=compares and not iterates)
+    folds = LabelFolds.of_sizes(f.class_sizes, a_fit_each=iterates, one_above=MANY_LABELS,
+                               curve=compares and not iterates)
     n_models = len({"model", "base"} & {*names}) if compares or not f.is_regression else 0
     chosen = f.attributes["selection"]["choices"].values() if "selection" in f.attributes else ()
     return Fits(len(names), len({p.number(row) for row in chosen}) or min(len(p.numbers), len({*names} - {"shuffled"})),
@@ -210,10 +219,10 @@ _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or model.solver auto
 STEPS = (
     Step("landmarks", 4, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
          _FEWER),
-    Step("selection", 18, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
+    Step("selection", 19, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
          make_selection, _selection_cost, _FEWER, intermediate=True,
          section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-    Step("models", 18, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
+    Step("models", 19, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
          make_models, _models_cost, _FEWER, section=laprls_section))
 LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, REPORT_TEXT, BASELINES,
                 LapRLSSections, has_graph=True, uses_graph=lambda params: params.laprls.uses_graph,

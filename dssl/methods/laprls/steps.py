@@ -32,6 +32,7 @@ from ...storage.views import SelectedRows
 from ..linear import NO_WEIGHTS
 from ..step import Context
 
+MANY_LABELS = 100_000  # above which one fold alone is held out: the labels of each fold are summed once more
 TIES = {metric.name: metric for metric in (SQUARED, HINGE)}
 
 
@@ -327,14 +328,14 @@ def make_models(context: Context, params: PenaltyParams) -> ModelsMade:
     models, described = dict[str, Model](), dict[str, JsonObject]()
     evidence: list[dict[str, object]] = []
     weight, holds_out = context.label_weights(target, params.weight), compares or isinstance(target, Classes)
-    folds = LabelFolds.of(target, params.random_state, curve=compares)
+    folds = LabelFolds.of(target, params.random_state, one_above=MANY_LABELS, curve=compares)
     held_out_by_model, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
     for number, numbered in systems.items():
         later = folds.compared if holds_out else []
         prepared = _prepared(context, params.of_number(problem, number), number, params, later)
         fitted = prepared.fitted(numbered)
         if not evidence and not prepared.solver.cheap_leave_one_out:
-            folds = LabelFolds.of(target, params.random_state, a_fit_each=True, curve=False)
+            folds = LabelFolds.of(target, params.random_state, a_fit_each=True, one_above=MANY_LABELS, curve=False)
         evidence.append({**params.named(number), **fitted.evidence, "models": list(numbered)})
         for name, system in numbered.items():
             is_held_out = name in ("model", "base") and holds_out

@@ -20,13 +20,16 @@ from dssl.kernels.base import RBF, LaplacianKernel
 from dssl.kernels.nystrom import times_lower
 from dssl.learners.laprls.products import (
     CACHE,
+    GRAM_PANEL,
     SUMMED_ROWS,
     GramTask,
     SystemProductTask,
+    add_gram,
     add_product,
     block_bytes,
     clear_cache,
     gram_bytes,
+    mirror,
     times,
 )
 from dssl.learners.laprls.solve import HeldOutTask
@@ -193,14 +196,48 @@ def test_products_of_float32_are_widened_in_runs():
     total = np.ones((9, 4))
     add_product(total, K, U)
     assert_allclose(total, 1 + wide.T @ U, rtol=1e-11, atol=1e-12)
-    total = np.ones((9, 9))
-    add_product(total, K, K)
-    assert_allclose(total, 1 + wide.T @ wide, rtol=1e-5, atol=1e-2)
     assert_array_equal(times(wide, P), wide @ P)
     empty = np.zeros((0, 9))
     add_product(total, empty, np.zeros((0, 9)))
     for dtype in (np.float64, np.float32):
         assert times(empty.astype(dtype), P).shape == (0, 4)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-12), ("float32", 1e-5)])
+@pytest.mark.parametrize("r", [1, 7, GRAM_PANEL, GRAM_PANEL + 1, 2 * GRAM_PANEL + 30])
+def test_gram_matrices_are_added_by_panels_above_the_diagonal_and_mirrored(r, dtype, rtol):
+    rng = np.random.default_rng(r)
+    pieces = [rng.normal(size=(n, r)).astype(dtype) for n in (3, 0, SUMMED_ROWS + 50)]
+    total = np.zeros((2, r, r))
+    for Phi in pieces:
+        add_gram(total[1], Phi)
+    mirror(total)
+    assert_array_equal(total[1], total[1].T)
+    wide = np.concatenate(pieces).astype(np.float64)
+    assert_allclose(total[1], wide.T @ wide, rtol=rtol, atol=rtol * len(wide))
+    assert not total[0].any()
+
+
+def test_points_with_labels_come_fold_by_fold_from_any_blocks():
+    """Every line comes once, with the points of its fold, as many at a time as a block has."""
+    made, _ = problem(60, block_rows=7, graph=False)
+    lines, X, first, last = made.labels.load(), made.rows.read_all(), 2, 6
+    begin, end = made.energy.ranges[first][0], made.energy.ranges[last - 1][1]
+    expected = [index for index, position in enumerate(lines["position"]) if begin <= position < end]
+    found, folds = [], []
+    for points, of_points in made.labeled_points(first, last):
+        assert 0 < len(points) <= 7
+        fold, = set(of_points["fold"])
+        folds.append(fold)
+        for row, weight, target in zip(of_points["position"], of_points["weight"], of_points["target"], strict=True):
+            index, = [line for line in expected if lines["weight"][line] == weight and line not in found]
+            assert_array_equal(points[row], X[lines["position"][index]])
+            assert_array_equal(target, lines["target"][index])
+            assert lines["fold"][index] == fold
+            found.append(index)
+    assert sorted(found) == expected
+    assert folds == sorted(folds)
+    assert len(folds) > len(set(folds)) > 1
 
 
 @settings(max_examples=20)
