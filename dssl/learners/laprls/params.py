@@ -43,8 +43,9 @@ class SystemParams:
         The number of edges and labels that are sampled for each landmark.
     whitening : float, "auto" or None
         The share of the largest eigenvalue of K_ss below which eigenvalues are
-        dropped; "auto" is 1e-10 in float64 and 1e-6 in float32; None solves the
-        system without whitening, as in the paper.
+        dropped, or where they are few, landmarks that nearly lie in the span of the
+        others; "auto" is 1e-10 in float64 and 1e-6 in float32; None solves the system
+        without whitening, as in the paper.
     precision : "auto", "float64" or "float32"
         The precision of kernel blocks; their products are summed in float64. "auto"
         is float32 from 10,000 distinct points on, which takes up to half the time,
