@@ -7,7 +7,7 @@ three to five times as long as the process, with 1,800 images of digits about as
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -38,12 +38,15 @@ class GraphFunctions:
     """m functions of the Laplacian of v vertices, on t columns.
 
     values (m, r, t) : at some vertices. combined : maps coef (m, t, c) to the sum over functions and columns of
-        `f(L) e_j coef[f, j]`, (v, c); it may raise NotConverged. attributes : the method and its evidence; JSON.
+        `f(L) e_j coef[f, j]`, (v, c); it may raise NotConverged. A : the Laplacian; degrees (v,) : of its vertices.
+        attributes : the method and its evidence; JSON.
     """
 
     values: np.ndarray
     combined: Callable[[np.ndarray], np.ndarray]
-    attributes: JsonObject = field(default_factory=dict)
+    A: SingularMatrix
+    degrees: np.ndarray
+    attributes: JsonObject
 
 
 def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
@@ -63,7 +66,7 @@ def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functio
 
 @dataclass(frozen=True)
 class SingularTask:
-    """Write the Laplacian in the form of the Lanczos process; the matrix three times, 70 bytes an entry."""
+    """Write the Laplacian in the form of the Lanczos process, and `degrees` (v,); three matrices, 70 bytes an entry."""
 
     graph: Parts
     vertices: Arrays | None
@@ -71,7 +74,8 @@ class SingularTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         laplacian = laplacian_of(self.graph, self.vertices, self.kind)
-        return out.write(**SingularMatrix.of(laplacian.matrix(), laplacian.vector).to_arrays())
+        A = SingularMatrix.of(laplacian.matrix(), laplacian.vector)
+        return out.write(**A.to_arrays(), degrees=laplacian.degrees)
 
 
 @dataclass(frozen=True)
@@ -161,15 +165,21 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
                    solve_seconds(nnz, t + c * m) + FORMED_SECONDS * nnz + COLUMN_SECONDS * t)
 
 
+def _singular_matrix(graph: Graph, params: FunctionParams, execution: Execution) -> Arrays:
+    """Return what `SingularTask` writes."""
+    prepared = execution.scratch()
+    execution.map([SingularTask(graph.stored, graph.shared_vertices(execution), params.laplacian)], prepared)
+    return prepared.arrays(0)
+
+
 def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
                execution: Execution) -> GraphFunctions:
     """Return the functions by the Lanczos process, or by solvers if they do not converge.
 
     Functions that do not converge on the first `FIRST_BLOCKS` blocks of columns are not tried on the others.
     """
-    prepared, parts = execution.scratch(), execution.scratch()
-    execution.map([SingularTask(graph.stored, graph.shared_vertices(execution), params.laplacian)], prepared)
-    matrix, vertices = prepared.arrays(0), execution.share(columns=columns, rows=rows)
+    matrix, parts = _singular_matrix(graph, params, execution), execution.scratch()
+    vertices = execution.share(columns=columns, rows=rows)
     ranges = _even_ranges(len(columns), params.block_columns, FIRST_BLOCKS)
     converged = np.arange(len(functions))
     tried: list[np.ndarray] = []  # the functions of each block
@@ -196,16 +206,19 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         solved = Solves.prepared(graph, columns, rows, functions.take(others), params, execution)
         values[others], iterations = solved.values()
         attributes["solved"] = {**solved.attributes, "iterations": iterations, "functions": len(others)}
-    return GraphFunctions(values, Combinations(graph, columns, rows, functions, params, execution, values, converged,
-                                               solved, matrix, T, ranges, n_steps), attributes)
+    arrays = matrix.load()
+    A = SingularMatrix.from_arrays(arrays)
+    combined = Combinations(graph, columns, rows, functions, params, execution, values, converged, solved, matrix, A, T,
+                            ranges, n_steps)
+    return GraphFunctions(values, combined, A, arrays["degrees"], attributes)
 
 
 @dataclass(frozen=True, eq=False)
 class Combinations:
     """Combinations of functions of which the Lanczos process, or solvers, have computed the `values` at the rows.
 
-    converged : the functions by the process, whose `matrix` and T, by block of columns in `ranges`, are kept; n_steps :
-    of the longest T. solved : the solvers of the others, None where there are none.
+    converged : the functions by the process, whose matrix A, `matrix` for tasks, and T by block of columns in `ranges`
+    are kept; n_steps : of the longest T. solved : the solvers of the others, None where there are none.
     """
 
     graph: Graph
@@ -218,6 +231,7 @@ class Combinations:
     converged: np.ndarray
     solved: Solves | None
     matrix: Arrays
+    A: SingularMatrix
     T: Sequence[Arrays]
     ranges: Sequence[tuple[int, int]]
     n_steps: int
@@ -240,10 +254,6 @@ class Combinations:
     def solves(self) -> Solves:
         """The solvers of all functions."""
         return Solves.prepared(self.graph, self.columns, self.rows, self.functions, self.params, self.execution)
-
-    @cached_property
-    def A(self) -> SingularMatrix:
-        return SingularMatrix.from_arrays(self.matrix.load())
 
     @cached_property
     def high(self) -> float:
@@ -287,4 +297,6 @@ def _by_solves(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     """Return the functions by a solver of each ridge."""
     solves = Solves.prepared(graph, columns, rows, functions, params, execution)
     values, iterations = solves.values()
-    return GraphFunctions(values, solves.combined, {**solves.attributes, "iterations": iterations})
+    arrays = _singular_matrix(graph, params, execution).load()
+    return GraphFunctions(values, solves.combined, SingularMatrix.from_arrays(arrays), arrays["degrees"],
+                          {**solves.attributes, "iterations": iterations})

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import csgraph
 
 from ..execution.cost import Cost, cost_of, solve_seconds
 from ..execution.tasks import Execution
 from ..solvers.gauss_seidel import GaussSeidel
+from ..solvers.lanczos import SingularMatrix
 from ..solvers.operators import inverse_permutation
 from ..solvers.solve import prepare
 from ..solvers.solver_params import SolverParams
@@ -56,14 +56,14 @@ def concentration_bytes(n: int, nnz: int) -> int:
     return 8 * nnz + int(max(72 * n, 32 * n + whole_bytes(8 * nnz)))
 
 
-def matrix_concentration(diagonal: np.ndarray, vertices: np.ndarray, R: sp.csr_array, vector: np.ndarray, ridge: float,
-                        power: int) -> float:
-    """Return the spectral concentration from R (n, n) itself; vector (n,) : the null vector of R - ridge I."""
-    of_diagonal, squared = R.diagonal(), R.power(2)
-    component = csgraph.connected_components(R, directed=False)[1]
-    null = _constant(vector**2, component)[vertices]
-    among = float((1 / of_diagonal) @ (squared @ (1 / of_diagonal))) / len(of_diagonal) - 1
-    return _concentration((diagonal - null / ridge**power) * of_diagonal[vertices] ** power, among, power)
+def matrix_concentration(diagonal: np.ndarray, vertices: np.ndarray, A: SingularMatrix, ridge: float,
+                         power: int) -> float:
+    """Return the spectral concentration from R - ridge I itself."""
+    of_diagonal, squared = A.diagonal.astype(np.float64) + ridge, np.square(A.data, dtype=np.float64)
+    inverse, at = 1 / of_diagonal, A.place[vertices]
+    null = _constant(A.null**2, A.component)[at]
+    among = float(inverse @ (sp.csr_array((squared, A.indices, A.indptr), (A.n, A.n)) @ inverse)) / A.n
+    return _concentration((diagonal - null / ridge**power) * of_diagonal[at] ** power, among, power)
 
 
 def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:

@@ -11,10 +11,11 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.linalg import eigh, qr
 
+from ..base.errors import DataError, require
 from ..base.types import MatrixLike
 from .columns import fold
 from .operators import FieldArrays, add_entries, component_products, inverse_permutation
-from .scaling import cuthill_mckee
+from .scaling import cuthill_mckee, reordered
 
 CHECK_GROWTH = 1.06  # of the basis between two checks, each of which is an eigendecomposition
 MIN_LENGTH = 1e-12  # of a new column off the basis, relative to the norm of the operator; a shorter one is rounding
@@ -44,15 +45,14 @@ class SingularMatrix(FieldArrays):
         if not L.data.all():  # a zero is no edge
             L = L.copy()
             L.eliminate_zeros()
-        order, component = cuthill_mckee(L.indptr.astype(np.int64), L.indices.astype(np.int32, copy=False))
-        L = sp.csr_matrix(L[order][:, order])
-        diagonal = L.diagonal()
-        L.setdiag(0)
-        L.eliminate_zeros()
-        L.sort_indices()
+        indptr, indices = L.indptr.astype(np.int64), L.indices.astype(np.int32, copy=False)
+        order, component = cuthill_mckee(indptr, indices)
+        indptr, indices, data, whole = reordered(indptr, indices, L.data, order)
+        require(whole, "the matrix is not symmetric: a row has other entries than its column", error=DataError,
+                why="the Lanczos process is for symmetric matrices", fix="pass dssl.Laplacian(W).matrix()")
         v = np.asarray(vector, np.float64)[order]
-        return cls(order, diagonal.astype(dtype), L.indptr.astype(np.int64), L.indices.astype(np.int32),
-                   L.data.astype(dtype), component, v / np.sqrt(np.bincount(component, v * v))[component])
+        return cls(order, L.diagonal()[order].astype(dtype), indptr, indices, data.astype(dtype, copy=False), component,
+                   v / np.sqrt(np.bincount(component, v * v))[component])
 
     @property
     def n(self) -> int:

@@ -40,7 +40,7 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
             fix="for L_norm pass the square root of the degrees, 1 for an isolated vertex; for L pass none")
     indptr, indices, scale = R.indptr.astype(np.int64), R.indices.astype(np.int32, copy=False), 1 / np.sqrt(diagonal)
     order, component = cuthill_mckee(indptr, indices)
-    indptr, indices, data, whole = _reordered(indptr, indices, R.data, order)
+    indptr, indices, data, whole = reordered(indptr, indices, R.data, order)
     if not whole:
         del indptr, indices, data
         difference = sp.coo_matrix(abs(R - R.T))
@@ -130,17 +130,19 @@ def _breadth_first(indptr, indices, seeds, order, component):
 
 
 @njit(nogil=True, cache=True)
-def _reordered(indptr, indices, data, order):
+def reordered(indptr, indices, data, order):
     """Return (indptr, indices, data) of the transpose in this order, without the diagonal, and whether they are whole.
 
-    Each column of the matrix has as many entries as the row, one of them on the diagonal; where it does not, the
-    transpose has no room for all. Rows are passed in order, so each entry finds its place sorted.
+    Each column of the matrix has as many entries off the diagonal as the row; where it does not, the transpose has no
+    room for all. Rows are passed in order, so each entry finds its place sorted.
     """
     n = len(order)
     place, starts = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
     for p in range(n):
-        place[order[p]] = p
-        starts[p + 1] = starts[p] + indptr[order[p] + 1] - indptr[order[p]] - 1
+        place[order[p]], count = p, 0
+        for e in range(indptr[order[p]], indptr[order[p] + 1]):
+            count += indices[e] != order[p]
+        starts[p + 1] = starts[p] + count
     rows, values, following = np.empty(starts[n], np.int32), np.empty(starts[n]), starts[:-1].copy()
     for p in range(n):
         i = order[p]

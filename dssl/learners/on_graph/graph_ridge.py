@@ -18,7 +18,6 @@ from ...base.errors import BudgetError, DataError, require
 from ...execution.tasks import Execution
 from ...graph.functions import GraphFunctions, graph_functions
 from ...graph.graph import Graph
-from ...graph.regularizer import laplacian_of
 from ...graph.solved_functions import FunctionParams
 from ...graph.spectral_concentration import POWER, RIDGE, matrix_concentration
 from ...solvers.block_tridiagonal import Functions
@@ -215,13 +214,12 @@ class KernelRows:
         of_row = np.concatenate([of_label, graph.vertices.vertex[sample]])
         unique, place = np.unique(of_row, return_inverse=True)
         functions = graph_functions(graph, columns, unique, Functions(*zip(*pairs, strict=True)), params, execution)
-        laplacian, concentration = laplacian_of(graph.stored, graph.shared_vertices(execution), params.laplacian), None
+        concentration = None
         if concentrated:  # from the self-similarities of the columns' vertices
             values = functions.values[pairs.index(CONCENTRATION_KERNEL)]
             diagonal = values[np.searchsorted(unique, columns), np.arange(len(columns))]
-            concentration = matrix_concentration(diagonal, columns, laplacian.matrix(CONCENTRATION_KERNEL[0]),
-                                                 laplacian.vector, *CONCENTRATION_KERNEL)
-        by_degree = 1 / np.sqrt(np.where(laplacian.degrees > 0, laplacian.degrees, 1.0))
+            concentration = matrix_concentration(diagonal, columns, functions.A, *CONCENTRATION_KERNEL)
+        by_degree = 1 / np.sqrt(np.where(functions.degrees > 0, functions.degrees, 1.0))
         return cls(pairs, functions, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample,
                    of_label, of_point, of_row, place, concentration)
 
