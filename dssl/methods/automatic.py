@@ -73,6 +73,7 @@ from .step import Context, HeldOutValues, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
 Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
+Refit = tuple[np.ndarray, np.ndarray]  # held-out values (l, c) of the model and of its supervised baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +165,7 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     _warn_if_memory_binds(len(target.labeled), params)
     graph = context.graph()
     if can_learn(target) and len(target.labeled) <= params.max_labels:
-        points = rows_of_blend(points, target.labeled, params.family.random_state)
+        points = rows_of_blend(points, target.labeled, params.family.random_state, execution)
     index = vertex_index(graph, points, params.graph, execution)
     fit: Fit = partial(fit_automatic, graph, points, class_sizes=params.prior.sizes, params=params.family,
                        max_labels=params.max_labels, knn=params.graph, held_out_loss=held_out_loss, index=index,
@@ -173,6 +174,11 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
         fit = partial(_pool, fit, other, graph, params, index, execution)
     fitted = fit(target, weight)
     coding = target.coding
+    folds = _label_folds(target, fitted, params.family.random_state,
+                         # The report of a run with several labels a point has no curve.
+                         curve=params.compares and (context.fit is not None or context.side is None))
+    curve = execution.concurrently(lambda: [fitted.refit_held_out(of_draw) for _, of_draw in folds.curve
+                                            if fitted.refit_held_out is not None])
     PartWriter(context.parts, VALUES).write(values=fitted.values)
     if context.side is not None:
         context.side.held_out = HeldOutValues(target.labeled[fitted.positions], coding, fitted.held_out,
@@ -188,7 +194,7 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
                       and len(target.labeled)}
     written = execution.concurrently(partial(context.write_models, models))
     try:
-        compared, choice = _evidence(context, params, fitted, graph, target, weight, shares)
+        compared, choice = _evidence(context, params, fitted, graph, target, weight, shares, folds, curve)
     finally:  # nothing is written any more once this has ended, however it ends
         written()
     described = {name: {**attributes, "name": name} for name, attributes in written().items()}
@@ -201,17 +207,16 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
 
 
 def _evidence(context: Context, params: AutomaticParams, fitted: AutomaticFit, graph: Graph, target: Target,
-              weight: np.ndarray | None, shares: np.ndarray | None) -> tuple[OfModels, JsonObject]:
+              weight: np.ndarray | None, shares: np.ndarray | None, folds: LabelFolds,
+              curve: Callable[[], list[Refit]]) -> tuple[OfModels, JsonObject]:
     """Return how the held-out labels compare the models, and what the report says of the choice.
 
-    shares : of known class sizes, or None.
+    shares : of known class sizes, or None. curve : returns the held-out values of the draws of the curve in `folds`.
     """
     coding, held_out = target.coding, target.take(fitted.positions)
     compared: OfModels = {}
     if params.compares:
-        of_labels = _by_labels(target, weight, fitted, params.family.random_state,
-                               # The report of a run with several labels a point has no curve.
-                               curve=context.fit is not None or context.side is None)
+        of_labels = _by_labels(target, weight, fitted, folds, curve)
         if fitted.pooled is not None and can_learn(target) and "without_other" not in of_labels:
             of_labels = with_other_model(of_labels)
         compared["by_labels"] = {**of_labels, **({} if shares is None else {"without_class_sizes": True})}
@@ -265,21 +270,27 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
     return models
 
 
-def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, random_state: int, *,
-               curve: bool) -> dict[str, object]:
-    """Return what the labels say, by the values that the model was chosen by, with a curve where there are few."""
+def _label_folds(target: Target, fitted: AutomaticFit, random_state: int, *, curve: bool) -> LabelFolds:
+    """Return the folds of the labels, with a curve where there are few and the fit can be repeated without some."""
+    folds = LabelFolds.of(target, random_state, curve=curve)
+    if fitted.refit_held_out is not None or not folds.curve:
+        return folds
+    why = "Huber's loss weights each label by its residual"
+    if fitted.pooled is not None:
+        why = "the weight of the other model is selected on all labels"
+    elif isinstance(target, Classes):
+        why = "the class sizes are known for all points, but not for subsets of the labels"
+    return replace(folds, curve=[], no_curve=why)
+
+
+def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, whole: LabelFolds,
+               curve: Callable[[], list[Refit]]) -> dict[str, object]:
+    """Return what the labels say, by the values that the model was chosen by; whole, curve : see `_evidence`."""
     if not len(fitted.positions):
         return {"n": 0, "why": "no label is held out"}
-    coding, whole = fitted.model.coding, LabelFolds.of(target, random_state, curve=curve)
+    coding = fitted.model.coding
     if not whole.compared:  # of one label a class, each is predicted wrong without itself, and says nothing
         return by_labels(target, whole, {})
-    if fitted.refit_held_out is None and whole.curve:
-        why = "Huber's loss weights each label by its residual"
-        if fitted.pooled is not None:
-            why = "the weight of the other model is selected on all labels"
-        elif isinstance(target, Classes):
-            why = "the class sizes are known for all points, but not for subsets of the labels"
-        whole = replace(whole, curve=[], no_curve=why)
     positions = fitted.positions
     if fitted.pooled is None:
         positions = positions[has_another(target)[positions]]
@@ -295,9 +306,8 @@ def _by_labels(target: Target, weight: np.ndarray | None, fitted: AutomaticFit, 
     held_out_by_model = {name: [HeldOut(target, coding, spread(values), alone, weight)]
                 for name, values in (("model", fitted.held_out), ("base", fitted.held_out_supervised),
                                      *([("other", fitted.pooled.held_out_other)] if fitted.pooled else []))}
-    for _, folds in whole.curve:
-        assert fitted.refit_held_out is not None
-        for name, values in zip(held_out_by_model, fitted.refit_held_out(folds), strict=True):
+    for (_, folds), refits in zip(whole.curve, curve(), strict=True):
+        for name, values in zip(held_out_by_model, refits, strict=True):
             held_out_by_model[name].append(HeldOut(target, coding, values, folds))
     compared = by_labels(target, replace(whole, compared=alone), held_out_by_model)
     if fitted.pooled is None:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -15,6 +16,8 @@ from .csr import CsrRows, as_csr, csr_arrays, csr_of, csr_row_bytes, stack_point
 
 if TYPE_CHECKING:  # scipy, which a scheduler does without
     from ..base.types import Matrix
+
+Later = Callable[[Callable[[], "Matrix"]], Callable[[], "Matrix"]]  # runs a function, and returns one of its result
 
 
 class SelectedRows(Rows):
@@ -41,17 +44,18 @@ class SelectedRows(Rows):
 class CachedRows(Rows):
     """Stored rows of which those with some numbers are in memory, where `take` finds them.
 
-    Pickled, as for a task, they become the stored rows alone.
+    concurrently : runs the read, in another thread or when it is first needed (`Execution.concurrently`). Pickled, as
+    for a task, they become the stored rows alone.
     """
 
-    def __init__(self, rows: Rows, ids: np.ndarray):
+    def __init__(self, rows: Rows, ids: np.ndarray, concurrently: Later):
         self.rows = rows
         self.shape = rows.shape
         self.dtype = rows.dtype
         self.is_sparse = rows.is_sparse
         self.chunk_rows = rows.chunk_rows
         self._ids = np.unique(ids)
-        self._cached = rows.take(self._ids)
+        self._cached = concurrently(partial(rows.take, self._ids))
 
     @property
     def row_bytes(self) -> int:
@@ -67,7 +71,7 @@ class CachedRows(Rows):
         ids = np.asarray(ids, np.int64)
         positions = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
         if len(self._ids) and np.array_equal(self._ids[positions], ids):
-            return self._cached[positions]
+            return self._cached()[positions]
         return self.rows.take(ids)
 
     def __reduce__(self) -> tuple[Callable[[Rows], Rows], tuple[Rows]]:
@@ -79,9 +83,9 @@ def stored_rows(rows: Rows) -> Rows:
     return rows
 
 
-def cached_rows(rows: Rows, *ids: np.ndarray) -> Rows:
-    """Return rows of which those with these numbers are in memory."""
-    return rows if rows.held else CachedRows(rows, np.concatenate(ids))
+def cached_rows(rows: Rows, ids: Sequence[np.ndarray], concurrently: Later) -> Rows:
+    """Return rows of which those with these numbers are in memory; concurrently : see `CachedRows`."""
+    return rows if rows.held else CachedRows(rows, np.concatenate(ids), concurrently)
 
 
 class RowRange(Rows):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -304,7 +305,7 @@ def test_cached_rows_are_those_rows_and_plain_rows_in_another_process(n_rows, ra
     X = rng.normal(size=(n_rows, 2))
     base = CsrRows(X) if is_sparse else ArrayRows(X)
     known, wanted = rng.integers(0, n_rows, size=(2, 5))
-    rows = CachedRows(base, known)
+    rows = CachedRows(base, known, cache)
 
     def dense(block):
         return block.toarray() if is_sparse else block
@@ -320,10 +321,11 @@ def test_rows_that_are_cached_are_read_once(tmp_path):
     parts = StoredParts(tmp_path / "stage")
     parts.allocate("table", TABLE.shape, TABLE.dtype, 5)
     parts.write_range(0, {"table": TABLE})
-    rows = cached_rows(parts.rows("table"), np.array([7, 1]), np.array([2, 7]))
+    rows = cached_rows(parts.rows("table"), [np.array([7, 1]), np.array([2, 7])], cache)
+    rows.take(np.array([7]))
     parts.remove()
     assert_array_equal(rows.take(np.array([2, 7, 2, 1])), TABLE[[2, 7, 2, 1]])
     with pytest.raises(IntegrityError):
         rows.take(np.array([3]))
     in_memory = ArrayRows(TABLE)
-    assert cached_rows(in_memory, np.array([1])) is in_memory
+    assert cached_rows(in_memory, [np.array([1])], cache) is in_memory

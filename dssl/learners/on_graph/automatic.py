@@ -8,7 +8,7 @@ loss.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -57,16 +57,16 @@ GROUPS = 10  # of labels, for cross-fitted prior shifts
 class AutomaticFit:
     """The selected model, and its supervised baseline, without the graph.
 
-    values (n, c) : at the training points. positions (h,) : of the held-out labels; held_out, held_out_supervised
-    (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for quantities, and of the
-    baseline with known class sizes. refit_held_out : maps folds to the held-out values (l, c) of both by refits, NaN
-    outside the folds; None for many labels, known class sizes and a pool. pooled : with another model, see
-    `pooled_automatic`. For many labels held_out is that of the graph, whichever is selected.
+    at_points : returns the values (n, c) at the training points. positions (h,) : of the held-out labels; held_out,
+    held_out_supervised (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for
+    quantities, and of the baseline with known class sizes. refit_held_out : maps folds to the held-out values (l, c) of
+    both by refits, NaN outside the folds; None for many labels, known class sizes and a pool. pooled : with another
+    model, see `pooled_automatic`. For many labels held_out is that of the graph, whichever is selected.
     """
 
     model: Model
     supervised: Model
-    values: np.ndarray
+    at_points: Callable[[], np.ndarray]
     positions: np.ndarray
     held_out: np.ndarray
     held_out_supervised: np.ndarray
@@ -76,6 +76,11 @@ class AutomaticFit:
     calibration_supervised: Calibration | None = None
     pooled: Pooled | None = None
 
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Return the values at the training points."""
+        return self.at_points()
+
     def times(self, unit: float) -> "AutomaticFit":
         """Return the fit with all values multiplied by a unit."""
         def refit_held_out(folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +89,7 @@ class AutomaticFit:
             return values * unit, supervised * unit
 
         return replace(self, model=times(self.model, unit), supervised=times(self.supervised, unit),
-                       values=self.values * unit, held_out=self.held_out * unit,
+                       at_points=lambda: self.values * unit, held_out=self.held_out * unit,
                        held_out_supervised=self.held_out_supervised * unit,
                        refit_held_out=None if self.refit_held_out is None else refit_held_out)
 
@@ -143,8 +148,8 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
                               "held_out_labels": n_held_out}
     supervised = fit_nearest(rows, target, knn.distance, execution, k=N_NEAREST).shifted(nearest_shift.columns)
     if attributes["chosen"] == "nearest_labels":
-        return AutomaticFit(supervised, supervised, supervised.values(rows, execution), test, by_graph, by_nearest,
-                            attributes, calibration=nearest_shift.calibration,
+        return AutomaticFit(supervised, supervised, partial(supervised.values, rows, execution), test, by_graph,
+                            by_nearest, attributes, calibration=nearest_shift.calibration,
                             calibration_supervised=nearest_shift.calibration)
     harmonic = harmonic or fit_harmonic(graph, target, weight, solver, execution)
     model = graph_model(graph, harmonic, target, knn, index()).shifted(graph_shift.columns)
@@ -154,7 +159,7 @@ def fit_many_labels(graph: Graph, rows: Rows, target: Target, weight: np.ndarray
                                                          execution)
         model.reachable[unreachable] = True
     attributes |= {**harmonic.attributes, "unreachable": int(graph.vertices.multiplicity[unreachable].sum())}
-    return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], test, by_graph, by_nearest,
+    return AutomaticFit(model, supervised, lambda: model.values_at[graph.vertices.vertex], test, by_graph, by_nearest,
                         attributes, calibration=graph_shift.calibration,
                         calibration_supervised=nearest_shift.calibration)
 
@@ -237,12 +242,12 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
                         at_points=partial(spaced_values, blend.model, rows))
     if class_sizes is None:
         model = blend.model.shifted(whole.columns, supervised.columns)
-        values = replace(blend, model=model).values(graph, rows, execution)
+        at_points = partial(replace(blend, model=model).values, graph, rows, execution)
         m = len(target.labeled)
         groups = [np.arange(first, m, GROUPS) for first in range(min(GROUPS, m))]
         held_out, held_out_supervised = (cross_fitted_values(target, values, blend.model.coding, weight, EQUAL, groups)
                                     for values in (blend.held_out, blend.held_out_supervised))
-        return AutomaticFit(model, model.supervised, values, np.arange(m), held_out, held_out_supervised,
+        return AutomaticFit(model, model.supervised, at_points, np.arange(m), held_out, held_out_supervised,
                             blend.attributes, partial(blend.refit_held_out, target, weight, params),
                             whole.calibration, supervised.calibration)
     assert isinstance(target, Classes)
@@ -254,7 +259,7 @@ def fit_automatic(graph: Graph, rows: Rows, target: Target, weight: np.ndarray |
     sized = with_class_sizes(scores, log_odds, class_sizes, graph, target, weight, execution)
     model = model.only_on_graph(signed(sized.values, target))
     # Held-out values ignore the class sizes.
-    return AutomaticFit(model, model.supervised, model.values(rows, execution), np.arange(len(target.labeled)),
+    return AutomaticFit(model, model.supervised, partial(model.values, rows, execution), np.arange(len(target.labeled)),
                         blend.held_out, blend.held_out_supervised, {**blend.attributes, **sized.attributes},
                         calibration=of_log_probabilities(len(target.names)))
 
@@ -281,6 +286,6 @@ def pooled_automatic(fit: AutomaticFit | None, soft: SoftLabels, graph: Graph, t
     else:
         supervised, of_supervised = fit.supervised, fit.calibration_supervised
         held_out_supervised = fit.held_out_supervised[np.isin(fit.positions, pooled.positions)]
-    return AutomaticFit(model, supervised, model.values_at[graph.vertices.vertex], pooled.positions, pooled.held_out,
-                        held_out_supervised, attributes, calibration=calibration,
+    return AutomaticFit(model, supervised, lambda: model.values_at[graph.vertices.vertex], pooled.positions,
+                        pooled.held_out, held_out_supervised, attributes, calibration=calibration,
                         calibration_supervised=of_supervised, pooled=pooled)

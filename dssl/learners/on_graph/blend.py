@@ -260,10 +260,11 @@ def supervised_prior(concentration: float, target: Target) -> float:
     return prior * (1 - target.n_strata / len(target.labeled))
 
 
-def rows_of_blend(rows: Rows, labeled: np.ndarray, random_state: int) -> Rows:
+def rows_of_blend(rows: Rows, labeled: np.ndarray, random_state: int, execution: Execution) -> Rows:
     """Return rows whose labeled and sampled ones, which a blend reads several times, are in memory."""
     n = len(rows)
-    return cached_rows(rows, labeled, sampled(np.ones(n, bool), random_state), median_sample(n, random_state))
+    return cached_rows(rows, [labeled, sampled(np.ones(n, bool), random_state), median_sample(n, random_state)],
+                       execution.concurrently)
 
 
 def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
