@@ -16,6 +16,7 @@ them is an upper bound. So few pairs of the other tiles are measured. Work space
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -143,7 +144,7 @@ def nearest_by_tree(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, 
 
 QUERY_TILE = 512
 POINT_TILE = 1024
-FIRST_TILES = 8
+FIRST_TILES, FIRST_SHARE = 8, 8  # tiles that are multiplied twice, at most and one in so many: they give first bounds
 PIECE = 1 << 17  # values of rows that are centered at a time
 READ_SHARE = 0.04  # of all columns of a pair: reading more takes longer than a product in all coordinates
 
@@ -156,21 +157,22 @@ def products_bytes(d: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _cut(kth, norm, scale, reach, gamma):
+def _cut(kth, norm, shift, scale, reach, gamma):
     """Return the smallest product of a possible neighbor: |q|^2 - 2 product <= kth, minus float32 rounding."""
     if kth == np.inf:
         return np.float32(-np.inf)
     half = (norm - kth * scale * scale) / 2
-    error = gamma * (np.sqrt(norm) * reach + reach * reach / 2) + 2.0**-21 * (norm + abs(half))
-    return np.float32(half - error)
+    error = gamma * (np.sqrt(norm) * reach + reach * reach / 2) + 2.0**-21 * (norm + abs(half) + abs(shift))
+    return np.float32(half + shift - error)
 
 
 @njit(nogil=True, cache=True)
-def scan_products(products, start, queries, query_ids, query_norm, query_rest, query_further, rows, ids, rest, further,
-                  scale, reach, gamma, distances, heap_ids):
+def scan_products(products, start, queries, query_ids, query_norm, query_rest, query_shift, query_further, rows, ids,
+                  rest, further, scale, reach, gamma, distances, heap_ids):
     """Measure each pair that its bound does not rule out; `products` (q, t) are those of rows start, start + 1, ...
 
-    `reach` is the largest distance of these rows from the center. Returns how many columns were read for that.
+    `reach` is the largest length of these rows in the products, and `query_shift` (q,) the products with the center
+    there. Returns how many columns were read for that.
     """
     columns_read = 0
     terms = np.empty(queries.shape[1])
@@ -180,7 +182,7 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
     words = flags.view(np.uint64)
     for which in range(products.shape[0]):
         heap, heap_id, line = distances[which], heap_ids[which], products[which]
-        cut = _cut(heap[0], query_norm[which], scale, reach, gamma)
+        cut = _cut(heap[0], query_norm[which], query_shift[which], scale, reach, gamma)
         for column in range(width):
             flags[column] = not line[column] < cut
         for word in range(words.shape[0]):
@@ -197,7 +199,7 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
                     continue
                 columns_read += queries.shape[1]
                 if offer(queries[which], rows[row], ids[row], heap, heap_id, terms):
-                    cut = _cut(heap[0], query_norm[which], scale, reach, gamma)
+                    cut = _cut(heap[0], query_norm[which], query_shift[which], scale, reach, gamma)
     return columns_read
 
 
@@ -258,9 +260,32 @@ def centered(rows: np.ndarray, layout: Layout) -> np.ndarray:
     return made
 
 
-def in_all_coordinates(queries: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return coordinates, residual lengths and further coordinates of queries where no coordinate is left out."""
-    return centered(queries, layout), np.zeros(len(queries), np.float32), np.zeros((len(queries), 0), np.float32)
+def _takes_rows(layout: Layout) -> bool:
+    """Return whether products in all coordinates are of the rows themselves, which need not be centered then.
+
+    They are in float32, and the center is so near to the origin that lengths, and so rounding, at most double.
+    """
+    return layout.rows.dtype == np.float32 and float(np.linalg.norm(layout.center)) * layout.scale <= 1
+
+
+@dataclass(frozen=True, eq=False)
+class _Queries:
+    """A tile of queries for `scan_products`: coordinates (q, a) float32, rest and shift (q,), and further (q, b)."""
+
+    coordinates: np.ndarray
+    rest: np.ndarray
+    shift: np.ndarray
+    further: np.ndarray
+
+    @classmethod
+    def in_all(cls, queries: np.ndarray, layout: Layout) -> "_Queries":
+        """Return queries (q, d) where no coordinate is left out."""
+        coordinates, n = centered(queries, layout), len(queries)
+        shift = np.zeros(n)
+        if _takes_rows(layout):
+            coordinates *= np.float32(layout.scale)  # the rows are not scaled
+            shift = coordinates.astype(np.float64) @ layout.center
+        return cls(coordinates, np.zeros(n, np.float32), shift, np.zeros((n, 0), np.float32))
 
 
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
@@ -277,7 +302,8 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
     middle = np.add.reduceat(layout.lead, starts, axis=0)[:, :boxed] / sizes[:, None]
     reach = np.sqrt(np.maximum.reduceat(layout.norm, starts))
     work = np.empty(QUERY_TILE * int(sizes.max()), np.float32)
-    of_points = np.ascontiguousarray(layout.lead[:, -2]), layout.further, gamma
+    takes_rows = _takes_rows(layout)
+    of_points = np.ascontiguousarray(layout.lead[:, -2]), layout.further, gamma, reach
     for first in range(0, len(order), QUERY_TILE):
         queried_rows = order[first:first + QUERY_TILE]
         lead, further, norm = seen.lead[queried_rows], seen.further[queried_rows], seen.norm[queried_rows]
@@ -296,32 +322,37 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             with np.errstate(invalid="ignore"):  # narrow kernels of BLAS compute on lanes that nobody has filled
                 if not in_all:
                     return np.dot(coordinates, layout.lead[start:stop].T, out=products)
-                for at, points in centered_pieces(layout.rows[start:stop], layout):
-                    products[:, at:at + len(points)] = np.dot(coordinates, points.T)
+                if takes_rows:
+                    np.matmul(coordinates, layout.rows[start:stop].T, out=products)
+                else:
+                    for at, points in centered_pieces(layout.rows[start:stop], layout):
+                        np.matmul(coordinates, points.T, out=products[:, at:at + len(points)])
             products -= (layout.norm[start:stop] / 2).astype(np.float32)
             return products
 
-        of_queries = in_all_coordinates(tile_queries, layout) if in_all else (lead, tile_rest, further)
+        of_queries = _Queries.in_all(tile_queries, layout) if in_all else _Queries(
+            lead, tile_rest, np.zeros(len(lead)), further)
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, candidates = empty_heaps(len(queried_rows), heap.shape[1])
-            for tile in tile_order[:FIRST_TILES]:
-                largest_products(multiply(tile, of_queries[0], in_all), bounds[tile], tile_ids, layout.ids, values,
-                                 candidates)
+            for tile in tile_order[:min(FIRST_TILES, max(1, len(sizes) // FIRST_SHARE))]:
+                largest_products(multiply(tile, of_queries.coordinates, in_all), bounds[tile], tile_ids, layout.ids,
+                                 values, candidates)
             limit_heaps(tile_queries, layout.rows, candidates, heap, heap_id)
         for tile in tile_order:
             if box_distance[tile] > np.sqrt(heap[:, 0].max()) * seen.scale:
                 break
-            coordinates, query_rest, query_further = of_queries
-            rest, further_of_points, slack = of_points
-            products = multiply(tile, coordinates, in_all)
-            columns_read += scan_products(products, bounds[tile], tile_queries, tile_ids, norm, query_rest,
-                                          query_further, layout.rows, layout.ids, rest, further_of_points, seen.scale,
-                                          reach[tile], slack, heap, heap_id)
+            rest, further_of_points, slack, lengths = of_points
+            products = multiply(tile, of_queries.coordinates, in_all)
+            columns_read += scan_products(
+                products, bounds[tile], tile_queries, tile_ids, norm, of_queries.rest, of_queries.shift,
+                of_queries.further, layout.rows, layout.ids, rest, further_of_points, seen.scale, lengths[tile], slack,
+                heap, heap_id)
             pairs += products.size
             allowed = READ_SHARE * d * max(pairs, FIRST_TILES * products.size)
             if not in_all and d > MAX_LEADING and columns_read > allowed:
-                in_all, of_queries = True, in_all_coordinates(tile_queries, layout)
+                in_all, of_queries = True, _Queries.in_all(tile_queries, layout)
                 no_columns = np.zeros((n, 0), np.float32)
                 no_columns.flags.writeable = False  # as those of the layout, for which Numba has compiled the scan
-                of_points = np.zeros(n, np.float32), no_columns, gamma_all
+                beyond = float(np.linalg.norm(layout.center)) * layout.scale if takes_rows else 0.0
+                of_points = np.zeros(n, np.float32), no_columns, gamma_all, reach + beyond
         distances[queried_rows], ids[queried_rows] = heap, heap_id
