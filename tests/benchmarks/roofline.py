@@ -30,7 +30,7 @@ from dssl.graph.laplacian import Laplacian
 from dssl.graph.weights.build import weights
 from dssl.kernels.base import RBF
 from dssl.knn.search import neighbors
-from dssl.learners.laprls.products import add_product
+from dssl.learners.laprls.products import add_gram
 from dssl.solvers.chebyshev import step_of
 from dssl.solvers.cholesky import _solve
 from dssl.solvers.gauss_seidel import _solve_lower_dot, _solve_upper, _step, _turn
@@ -230,9 +230,9 @@ def dense_loops(seed: int) -> list[Loop]:
              product="dgemm"),
         Loop("kernel with landmarks, float32", lambda: RBF(16.0)(X32, Z32, np.float32), 2.0 * n * s * d,
              4 * (X.size + n * s)),
-        Loop("Gram matrix of landmarks, float64", lambda: add_product(total, K, K), 2.0 * n * s * s, 8 * n * s,
+        Loop("Gram matrix of landmarks, float64", lambda: add_gram(total, K), 2.0 * n * s * s, 8 * n * s,
              product="dgemm"),
-        Loop("Gram matrix of landmarks, float32", lambda: add_product(total, K32, K32), 2.0 * n * s * s, 4 * n * s)]
+        Loop("Gram matrix of landmarks, float32", lambda: add_gram(total, K32), 2.0 * n * s * s, 4 * n * s)]
 
 
 if __name__ == "__main__":

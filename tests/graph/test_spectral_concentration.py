@@ -2,13 +2,19 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from dssl.execution.in_process import InProcess
 from dssl.graph.knn_graph import KNNGraph
-from dssl.graph.spectral_concentration import SAMPLE, sampled_concentration
+from dssl.graph.laplacian import Laplacian
+from dssl.graph.spectral_concentration import SAMPLE, matrix_concentration, sampled_concentration
 from dssl.methods.deformed.covariance import CovarianceParams
+from dssl.solvers.lanczos import SingularMatrix
 from dssl.storage.blocks import ArrayRows
 from tests.covariance import graph_covariance
+
+from ..solvers.graphs import random_graph
 
 
 def structures(X, random_state=0):
@@ -30,6 +36,30 @@ def test_copies_of_points_count():
     X = np.random.default_rng(0).normal(size=(100, 3))
     found, whole = structures(np.concatenate([X, X[:20], X[:20]]))
     assert found == pytest.approx(whole, rel=1e-2)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("normalized", [True, False])
+def test_from_the_matrix_of_the_lanczos_process_it_is_that_of_the_formula(normalized, copies):
+    """In three pieces, of other sizes; the constant function is one of all pieces."""
+    rng = np.random.default_rng(0)
+    W = sp.block_diag([random_graph(size, 14, size) for size in (90, 40, 25)]).tocsr()
+    n, ridge, power = W.shape[0], 0.01, 2
+    L = Laplacian(W, normalized, rng.integers(1, 4, n).astype(float) if copies else None)
+    R = L.matrix(ridge).toarray()
+    vertices = rng.permutation(n)[:60]
+    diagonal = np.diagonal(np.linalg.matrix_power(np.linalg.inv(R), power))
+    pieces = connected_components(W, directed=False)[1]
+    squares, null = L.vector**2, np.empty(n)
+    for piece in range(3):
+        inside = pieces == piece
+        null[inside] = squares[inside] / squares[inside].sum() * inside.sum() / n
+    rho = ((diagonal - null / ridge**power) * np.diagonal(R)**power)[vertices]
+    scaled = R / np.sqrt(np.outer(np.diagonal(R), np.diagonal(R)))
+    variance = (scaled**2).sum() / n - 1
+    q, of_noise = np.median(rho) ** (2 / power), (1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance)
+    found = matrix_concentration(diagonal[vertices], vertices, SingularMatrix.of(L.matrix(), L.vector), ridge, power)
+    assert found == pytest.approx(max(q - 1, 0) / (of_noise - 1), rel=1e-4)
 
 
 @pytest.mark.slow

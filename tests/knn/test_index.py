@@ -65,20 +65,32 @@ def test_either_search_is_exact(d, search):
     check(index, queries, X, "euclidean", 10)
 
 
-@pytest.mark.parametrize(("center", "dtype"), [(0.0, np.float32), (1e4, np.float64)])
-def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(center, dtype, monkeypatch):
-    """Leading coordinates of noise rule out hardly a pair; the product in all coordinates does, but for rounding."""
+@pytest.mark.parametrize(("center", "dtype", "scale"), [
+    (0.0, np.float32, 1.0), (0.7, np.float32, 1e-12), (10.0, np.float32, 1e9), (1e4, np.float64, 1.0)])
+def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(center, dtype, scale, monkeypatch):
+    """Leading coordinates of noise rule out hardly a pair; the product in all coordinates does, but for rounding.
+
+    Rows in float32 are multiplied as they are where their center is near the origin.
+    """
     rng, blocks = np.random.default_rng(0), []
-    X = (center + rng.normal(size=(4200, 150))).astype(dtype)
+    X = (scale * (center + rng.normal(size=(4200, 150)))).astype(dtype)
     X[7] = X[8]
-    queries = (center + rng.normal(size=(150, 150)) * np.array([1e-6, 1, 1e12])[np.arange(150) % 3, None]).astype(dtype)
-    in_all = tiles.centered
-    monkeypatch.setattr(tiles, "centered", lambda rows, layout: blocks.append(len(rows)) or in_all(rows, layout))
+    queries = (scale * (center + rng.normal(size=(150, 150)) * np.array([1e-6, 1, 1e12])[np.arange(150) % 3, None])
+               ).astype(dtype)
+    in_all, takes_rows = tiles.centered, []
+
+    def centered(rows, layout):
+        blocks.append(len(rows))
+        takes_rows.append(tiles._takes_rows(layout))
+        return in_all(rows, layout)
+
+    monkeypatch.setattr(tiles, "centered", centered)
     index = index_of(X)
     assert index.attributes["search"] == "tiles"
     check(index, queries, X, "euclidean", 10)
     check(index, X[:40], X, "euclidean", 3)
     assert blocks
+    assert set(takes_rows) == {center < 1}
 
 
 def test_fewer_rows_of_many_effective_dimensions_than_queries():

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from dssl.base.errors import DataError
+from dssl.graph.laplacian import Laplacian
 from dssl.solvers.lanczos import SingularMatrix
 from dssl.solvers.scaling import cuthill_mckee, scaled_matrix
 
@@ -152,3 +153,21 @@ def test_a_stored_zero_is_no_edge_of_the_lanczos_process():
     before = joined.data.copy()
     assert SingularMatrix.of(joined, np.ones(7)).n_components == 2
     assert_array_equal(joined.data, before)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_form_of_the_lanczos_process_is_the_laplacian_in_another_order(name, normalized):
+    """Also of isolated vertices, whose diagonal is 0."""
+    L = Laplacian(GRAPHS[name], normalized)
+    A = SingularMatrix.of(L.matrix(), L.vector, np.float64)
+    assert_array_equal(A.matrix().toarray(), L.matrix().toarray()[np.ix_(A.order, A.order)])
+    assert A.matrix().has_sorted_indices
+    assert_allclose(A.multiply(A.null[:, None]), 0, atol=1e-12)
+
+
+def test_the_lanczos_process_refuses_a_matrix_that_is_not_symmetric():
+    L = Laplacian(GRAPHS["grid"], False).matrix().tolil()
+    L[0, 1] = 0
+    with pytest.raises(DataError, match="the matrix is not symmetric"):
+        SingularMatrix.of(L, np.ones(L.shape[0]))
