@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 
+from ..storage.blocks import row_ranges
 from .chebyshev import ChebyshevFilter
 from .gauss_seidel import GaussSeidel
 from .method import PREPARED_SECONDS
 from .operators import ScaledMatrix, multiply
 
 MIN_VECTORS, MAX_VECTORS = 16, 96
+ROWS = 1024  # of a product that stays in the cache until it is added
 DEFLATION_COST = 65 * MIN_VECTORS  # iterations of one column that take as long as MIN_VECTORS vectors
 
 
@@ -39,7 +41,9 @@ class Deflated(GaussSeidel):
 
     def deflate(self, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
         """Solve `A X = B` exactly in the span of U (Galerkin)."""
-        X += self.U @ (self.U.T @ R / self.values[:, None] * active)
+        along = self.U.T @ R / self.values[:, None] * active
+        for start, stop in row_ranges(len(X), ROWS):
+            X[start:stop] += self.U[start:stop] @ along
         self.A.residual(X, B, R)
 
     @classmethod
