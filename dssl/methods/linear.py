@@ -21,7 +21,7 @@ from ..base.errors import DsslError, raised
 from ..base.types import Matrix
 from ..execution.cost import Cost
 from ..kernels.base import BaseKernels, Kernel
-from ..kernels.nystrom import LandmarkMap, whiten
+from ..kernels.nystrom import LandmarkMap, whiten_lower
 from ..learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ..learners.linear.features import FeatureLearner
 from ..learners.linear.kernel_model import KernelModel, ModelInKernel
@@ -186,7 +186,7 @@ class LinearParams(ABC):
 def base_map(kernel: Kernel, X: Matrix) -> LandmarkMap:
     """Return features of the base kernel, whitened on labeled points X (l, d), which reproduce it there."""
     bare = LandmarkMap(kernel, X)
-    return LandmarkMap(kernel, X, whiten(bare(X)).T)
+    return LandmarkMap(kernel, X, whiten_lower(np.array(bare(X), np.float64)).T)
 
 
 def base_features(context: Context, kernel: Kernel, target: Target) -> Features:

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_moons
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.svm import SVC
 
 from dssl import ClusterKernelSVC, GridSearch, LandmarkParams, TransferParams
@@ -16,6 +16,7 @@ from dssl.kernels.base import RBF
 from dssl.kernels.landmarks import choose_landmarks
 from dssl.kernels.stochastic import StochasticParams
 from dssl.learners.losses import LOSSES
+from dssl.methods.linear import base_map
 from dssl.selection.folds import held_out_folds
 from dssl.storage.csr import as_rows
 
@@ -44,6 +45,18 @@ def test_moons_are_told_apart_by_their_clusters(moons, loss):
     assert (fitted.predict_proba(X).argmax(axis=1) == fitted.transduction_).all()  # of two classes, of hinge too
     new, true = make_moons(300, noise=0.1, random_state=1)
     assert fitted.score(new, true) > 0.97
+
+
+def test_the_base_of_many_labels_is_a_classifier_in_the_base_kernel():
+    """Its features reproduce the kernel of the labels; with more than 128 labels they did not."""
+    X, y = make_moons(400, noise=0.2, random_state=0)
+    kernel = RBF(0.3)
+    Phi = base_map(kernel, X[:300])(X[:300])
+    assert_allclose(Phi @ Phi.T, kernel(X[:300], X[:300]), atol=1e-7)
+    known = np.where(np.arange(400) < 300, y, -1)
+    fitted = ClusterKernelSVC(bandwidth=0.3, landmarks=100, C=1.0).fit(X, known)
+    alone = cross_val_score(SVC(gamma=1 / (2 * 0.3**2)), X[:300], y[:300]).mean()
+    assert fitted.by_labels_["scores"]["base"]["error"] == pytest.approx(1 - alone, abs=0.02)
 
 
 @pytest.mark.slow

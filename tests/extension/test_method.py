@@ -15,7 +15,7 @@ from dssl.estimators.classifier import CalibratedClassifier
 from dssl.estimators.method import LinearEstimator
 from dssl.estimators.targets import prior_of
 from dssl.execution.cost import cost_of
-from dssl.kernels.nystrom import LandmarkMap, whiten
+from dssl.kernels.nystrom import LandmarkMap, whiten_lower
 from dssl.learners.class_prior import ClassWeight
 from dssl.learners.linear.kernel_model import KernelModel
 from dssl.methods.linear import (
@@ -72,7 +72,7 @@ class NystromParams(LinearParams):
     def features(self, context, variant, target) -> Features:
         kernel = self.kernels.at(variant["bandwidth"], context.points("train"))
         S = context.arrays("basis")["landmarks"]
-        features = LandmarkMap(kernel, S, whiten(kernel(S, S)).T)
+        features = LandmarkMap(kernel, S, whiten_lower(kernel(S, S)).T)
 
         def model(b, intercept, coding):
             return KernelModel(kernel, S, features.T @ b, intercept, coding)
