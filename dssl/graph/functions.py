@@ -144,7 +144,7 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     five arrays (n, c), and one by solvers `solve_cost` and an array for each ridge. Small graphs are factored; up to
     `MAX_DIRECT` vertices so are functions for which the process does not converge.
     """
-    block, stored = min(t, params.block_columns), 28 * n + 8 * nnz
+    block, stored = min(t, params.block_columns), 36 * n + 8 * nnz
     prepared = system_cost(n, nnz, t, [Direct], guess=guess)
     factored = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
     if n <= MAX_FACTORED:
@@ -152,8 +152,9 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
         if again:
             return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak,
                            FACTORED_SECONDS * n * c)
-        return cost_of(n_ridges * (2 + blocks), n_ridges * (prepared.read + (1 + blocks) * prepared.written),
-                       n_ridges * prepared.written, peak, prepared.smallest_peak, FACTORED_SECONDS * n * (t + c))
+        read = 12 * nnz + n_ridges * (prepared.read + (1 + blocks) * prepared.written)
+        return cost_of(1 + n_ridges * (2 + blocks), read, stored + n_ridges * prepared.written, peak,
+                       prepared.smallest_peak, FACTORED_SECONDS * n * (t + c))
     first = stored + krylov_bytes(n, r, block, m, params.max_steps, max_power)
     polynomial = stored + 8 * nnz + (8 * params.max_steps * t + 40 * n + 8 * m * t) * c
     by_solvers = solve_cost(n, nnz, c, guess=guess, prepared_for=max_power * t).peak + 8 * n_ridges * n * c

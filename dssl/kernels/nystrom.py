@@ -13,16 +13,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, qr
 from scipy.linalg.blas import dsymv
 from scipy.linalg.lapack import dpotrs, dpstrf, dtrtri
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from ..base.digest import is_real
 from ..base.errors import DataError, require
 from ..base.types import Matrix
+from ..solvers.lanczos import block_lanczos
 from ..storage.blocks import row_ranges
 from ..storage.csr import point_arrays, points_of
 from .base import Kernel, MercerKernel
@@ -33,7 +34,7 @@ NEGATIVE = 1e-8  # relative to the largest eigenvalue: negative eigenvalues by r
 ASYMMETRY = 1e-8  # relative to the largest entry
 PANEL, PANELS = 128, 32  # columns of T multiplied at a time, at least, and at most so many products
 MIN_FACTORED = 256  # landmarks, below which eigenvectors take milliseconds
-RITZ_TOL, RITZ_STEPS = 1e-3, 300  # of the extreme eigenvalues that tell whether a Cholesky factor keeps all
+RITZ_TOL, RITZ_STEPS = 1e-3, 200  # of the extreme eigenvalues that tell whether a Cholesky factor keeps all
 MAX_LEFT_OUT, PIVOT = 0.05, 4  # share of landmarks that a factor may leave out, and the lowest pivot over the cutoff
 
 
@@ -68,13 +69,14 @@ def whiten(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
 
 
 def whiten_lower(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
-    """Return the T of `whiten` times the orthogonal matrix that makes it lower trapezoidal.
+    """Return a whitening by a lower trapezoidal T, with which products take down to half the flops.
 
-    K_ss : float64, is overwritten. Products with T take down to half the flops. Where no eigenvalue is below the
-    cutoff, T is the inverse of a Cholesky factor of K_ss: `2 s^3 / 3` flops. Where few are, it is that of the landmarks
-    without some that nearly lie in the span of the others, `5 s^3 / 3` flops; else as `whiten`. 24 s^2 bytes beside
-    K_ss.
+    K_ss : float64, is overwritten. Where no eigenvalue is below the cutoff, T is the inverse of a Cholesky factor of
+    K_ss, `2 s^3 / 3` flops: that of `whiten` times an orthogonal matrix. Where few are, it is the same of the landmarks
+    without some that nearly lie in the span of the others, about twice the flops: so `K - K T T' K` is at most `PIVOT`
+    times the cutoff. Else it is that of `whiten` times an orthogonal matrix. 24 s^2 bytes beside K_ss.
     """
+    assert K_ss.dtype == np.float64
     K, size = _checked(K_ss, cutoff)
     K /= size
     factored = _inverse_factor(K, size, cutoff) if len(K) >= MIN_FACTORED else None
@@ -113,18 +115,18 @@ def _inverse_factor(K: np.ndarray, size: float, cutoff: float) -> Whitening | No
     Where an eigenvalue is below it, a factor with pivots leaves out the landmarks that nearly lie in the span of
     others, at most `MAX_LEFT_OUT` of all.
     """
-    start = np.random.default_rng(0).standard_normal(len(K))
-    largest = _extreme(lambda x: dsymv(1.0, K.T, x), start)
-    chosen, factored = np.arange(len(K)), None
-    if largest is not None:
-        factored = _reversed_factor(K, chosen, cutoff * largest)
-    if largest is not None and factored is None:
+    largest = _largest_eigenvalue(partial(dsymv, 1.0, K.T), len(K))
+    if largest is None or largest <= 0:
+        return None
+    chosen = np.arange(len(K))
+    factored = _reversed_factor(K, chosen, cutoff * largest)
+    if factored is None:
         pivots, rank = dpstrf(K.T.copy(order="F"), tol=PIVOT * cutoff * largest, lower=1, overwrite_a=1)[1:3]
         chosen = np.sort(pivots[:rank] - 1)
         if rank >= (1 - MAX_LEFT_OUT) * len(K):
             factored = _reversed_factor(K, chosen, cutoff * largest)
-    if largest is None or factored is None:
-        return None
+        if factored is None or not _in_span(K, chosen, factored[0], largest, cutoff):
+            return None
     T = np.zeros((len(K), len(chosen)))
     T[chosen] = factored[0]
     T /= math.sqrt(size)
@@ -142,21 +144,35 @@ def _reversed_factor(K: np.ndarray, chosen: np.ndarray, smallest: float) -> tupl
         C = cholesky(K[np.ix_(order, order)].T, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
         return None
-    start = np.random.default_rng(0).standard_normal(len(C))
-    inverse = _extreme(lambda x: dpotrs(C, x, lower=1)[0], start)
+    inverse = _largest_eigenvalue(lambda x: dpotrs(C, x, lower=1)[0], len(C))
     if inverse is None or 1 / inverse < smallest:
         return None
     return dtrtri(C, lower=1, overwrite_c=1)[0].T[::-1, ::-1], 1 / inverse
 
 
-def _extreme(times: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> float | None:
-    """Return the largest eigenvalue of a positive matrix by Lanczos' method; None where it does not converge."""
-    operator = LinearOperator((len(start), len(start)), matvec=times, dtype=np.float64)
-    try:
-        value, = eigsh(operator, 1, v0=start, tol=RITZ_TOL, maxiter=RITZ_STEPS, return_eigenvectors=False)
-    except ArpackNoConvergence:
-        return None
-    return float(value)
+def _in_span(K: np.ndarray, chosen: np.ndarray, T: np.ndarray, largest: float, cutoff: float) -> bool:
+    """Return whether what the landmarks that are left out have outside the span of the chosen ones is negligible.
+
+    That is the Schur complement of K, whose eigenvalues are none that the cutoff would keep, but for a factor of
+    `PIVOT`, and none below zero but for rounding.
+    """
+    left_out = np.setdiff1d(np.arange(len(K)), chosen)
+    across = T.T @ K[np.ix_(chosen, left_out)]
+    values = eigh(K[np.ix_(left_out, left_out)] - across.T @ across, eigvals_only=True, check_finite=False)
+    return bool(values[0] >= -NEGATIVE * largest and values[-1] <= PIVOT * cutoff * largest)
+
+
+def _largest_eigenvalue(times: Callable[[np.ndarray], np.ndarray], n: int) -> float | None:
+    """Return the largest eigenvalue of a symmetric matrix (n, n) to `RITZ_TOL`; None where Lanczos' method ends before.
+
+    times : multiplies a vector (n,).
+    """
+    def finished(values: np.ndarray, residuals: np.ndarray) -> bool:
+        return bool(residuals[0] <= RITZ_TOL * abs(values[0]))
+
+    start = np.random.default_rng(0).standard_normal((n, 1))
+    pairs = block_lanczos(lambda X: times(X[:, 0])[:, None], start, lambda X: None, RITZ_STEPS, finished, 0)
+    return float(pairs.values[0]) if pairs.finished else None
 
 
 def _whitened(K: np.ndarray, size: float, cutoff: float) -> Whitening:
@@ -204,7 +220,7 @@ class FeatureMap(ABC):
 class LandmarkMap(FeatureMap):
     """`Phi = K(X, Z) T` of landmarks Z (s, d); whitened, T' K(Z, Z) T = I, it is that of the Nystrom approximation.
 
-    T : (s, r), lower trapezoidal; None for the kernel of the landmarks itself.
+    T : (s, r), lower trapezoidal, see `whiten_lower`; None for the kernel of the landmarks itself.
     dtype : of kernels and features, "float64" or "float32".
     """
 
@@ -212,6 +228,9 @@ class LandmarkMap(FeatureMap):
     points: Matrix  # Z
     T: np.ndarray | None = None
     dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        assert self.T is None or not self.T[0, 1:].any()  # a T with entries above its diagonal has some there
 
     @property
     def width(self) -> int:

@@ -39,7 +39,7 @@ TRAINING_SHARES = (1 / 8, 1 / 4, 1 / 2)  # of the labels of each class, in a poi
 STARTS = (0.0, 0.5, 0.25, 0.75)  # where the draws of a share begin in a class: small draws lie within the larger ones
 MAX_CURVE_LABELS = 500  # above which there is no curve
 TOO_MANY = f"it is computed for at most {MAX_CURVE_LABELS} labels"
-MAX_IN_FOLD = 50_000  # labels in a fold that is held out alone: a share of them is known to 0.4 points and better
+MAX_IN_FOLD = 50_000  # labels in a fold that is held out alone: a share of them is known to half a point
 CURVE_STREAM = 17  # of the seed
 Figure = float | list[float] | None  # a score, or its interval
 M = TypeVar("M", bound=ModelInKernel)

@@ -18,6 +18,7 @@ from .operators import FieldArrays, add_entries, component_products, inverse_per
 from .scaling import cuthill_mckee, reordered
 
 CHECK_GROWTH = 1.06  # of the basis between two checks, each of which is an eigendecomposition
+ROUNDING = 1e-10  # of the largest entry: a difference from the transpose that is no edge
 MIN_LENGTH = 1e-12  # of a new column off the basis, relative to the norm of the operator; a shorter one is rounding
 
 
@@ -48,8 +49,12 @@ class SingularMatrix(FieldArrays):
         indptr, indices = L.indptr.astype(np.int64), L.indices.astype(np.int32, copy=False)
         order, component = cuthill_mckee(indptr, indices)
         indptr, indices, data, whole = reordered(indptr, indices, L.data, order)
-        require(whole, "the matrix is not symmetric: a row has other entries than its column", error=DataError,
-                why="the Lanczos process is for symmetric matrices", fix="pass dssl.Laplacian(W).matrix()")
+        if not whole:  # a row has other entries than its column, which may be rounding
+            difference = abs(L - L.T)
+            require(difference.max() <= ROUNDING * abs(L).max(), f"the matrix differs from its transpose by "
+                    f"{difference.max():g}", error=DataError, why="the Lanczos process is for symmetric matrices",
+                    fix="symmetrize the weights: W.maximum(W.T) or (W + W.T) / 2")
+            return cls.of((L + L.T) / 2, vector, dtype)
         v = np.asarray(vector, np.float64)[order]
         return cls(order, L.diagonal()[order].astype(dtype), indptr, indices, data.astype(dtype, copy=False), component,
                    v / np.sqrt(np.bincount(component, v * v))[component])

@@ -133,7 +133,7 @@ def test_an_eigenvalue_just_below_the_cutoff_is_dropped_and_one_just_above_it_ke
 
 @pytest.mark.parametrize(("repeated", "left_out"), [(1, True), (14, True), (40, False)])
 def test_the_few_landmarks_that_nearly_repeat_others_are_left_out(repeated, left_out):
-    """Nothing is lost beyond the cutoff: T T' is the pseudo-inverse of K up to directions below it."""
+    """What is lost is below the cutoff: T T' is the pseudo-inverse of K up to such directions."""
     Z = points(300)
     Z[-repeated:] = Z[:repeated] + 1e-7
     K = RBF(0.5)(Z, Z)
@@ -144,6 +144,44 @@ def test_the_few_landmarks_that_nearly_repeat_others_are_left_out(repeated, left
     assert_allclose(actual.T.T @ K @ actual.T, np.eye(actual.rank), atol=1e-6)
     assert_allclose(K @ actual.T @ (actual.T.T @ K), K, atol=1e-8 * actual.largest)
     assert actual.condition < 1e9
+
+
+def test_landmarks_that_share_what_they_lack_are_not_left_out():
+    """Each is within the cutoff of the span of the others, all of them together are not: eigenvectors decide."""
+    pairs, rest, cutoff = 28, 544, 1e-6
+    K = np.eye(pairs + rest)
+    K[pairs:, pairs:] = RBF(0.3)(points(rest), points(rest))
+    of = np.r_[np.arange(pairs + rest), np.arange(pairs)]
+    largest = np.linalg.eigvalsh(K)[-1]
+    hidden = (np.arange(len(of)) >= len(K)).astype(float)
+    K = K[np.ix_(of, of)] + 3.9 * cutoff * largest * np.outer(hidden, hidden)
+    actual, expected = whiten_lower(K.copy(), cutoff), whiten(K, cutoff)
+    assert actual.rank == expected.rank == pairs + rest + 1
+    lost = np.linalg.norm(K - K @ actual.T @ (actual.T.T @ K), 2)
+    assert lost <= 1.01 * cutoff * actual.largest
+
+
+def boxcar(n):
+    """Return the indefinite kernel of points on a line that lie within 1 of one another, in threes far apart."""
+    x = (np.arange(n) // 3) * 10.0 + (np.arange(n) % 3) * (np.arange(n) < 12) * 0.6 + (np.arange(n) % 3) * (
+        np.arange(n) >= 12) * 3
+    return (np.abs(x[:, None] - x) < 1).astype(float)
+
+
+@pytest.mark.parametrize("K", [np.diag(np.r_[-5.0, np.ones(299)]), boxcar(300)], ids=["diagonal", "boxcar"])
+def test_a_negative_eigenvalue_is_refused_however_few_landmarks_have_it(K):
+    for of in (whiten, whiten_lower):
+        with pytest.raises(DataError, match="below zero"):
+            of(K.copy())
+
+
+def test_the_basis_is_the_same_each_time():
+    K = 3 * np.eye(300)
+    first = whiten_lower(K.copy())
+    for _ in range(5):
+        again = whiten_lower(K.copy())
+        assert (again.condition, again.largest) == (first.condition, first.largest)
+        assert_array_equal(again.T, first.T)
 
 
 @pytest.mark.parametrize(("change", "says"), [

@@ -66,7 +66,8 @@ def test_either_search_is_exact(d, search):
 
 
 @pytest.mark.parametrize(("center", "dtype", "scale"), [
-    (0.0, np.float32, 1.0), (0.7, np.float32, 1e-12), (10.0, np.float32, 1e9), (1e4, np.float64, 1.0)])
+    (0.0, np.float32, 1.0), (0.7, np.float32, 1e-12), (10.0, np.float32, 1e9), (0.0, np.float32, 1e-36),
+    (1e4, np.float64, 1.0)])
 def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(center, dtype, scale, monkeypatch):
     """Leading coordinates of noise rule out hardly a pair; the product in all coordinates does, but for rounding.
 
@@ -90,7 +91,7 @@ def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(cente
     check(index, queries, X, "euclidean", 10)
     check(index, X[:40], X, "euclidean", 3)
     assert blocks
-    assert set(takes_rows) == {center < 1}
+    assert set(takes_rows) == {center < 1 and scale > 1e-18}
 
 
 def test_fewer_rows_of_many_effective_dimensions_than_queries():

@@ -263,9 +263,11 @@ def centered(rows: np.ndarray, layout: Layout) -> np.ndarray:
 def _takes_rows(layout: Layout) -> bool:
     """Return whether products in all coordinates are of the rows themselves, which need not be centered then.
 
-    They are in float32, and the center is so near to the origin that lengths, and so rounding, at most double.
+    They are in float32, of a size that does not overflow, and the center is no farther from the origin than rows may be
+    from the center, since what products round grows with the lengths of rows.
     """
-    return layout.rows.dtype == np.float32 and float(np.linalg.norm(layout.center)) * layout.scale <= 1
+    return (layout.rows.dtype == np.float32 and 2.0**-60 < layout.scale < 2.0**60
+            and float(np.linalg.norm(layout.center)) * layout.scale <= 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +286,7 @@ class _Queries:
         shift = np.zeros(n)
         if _takes_rows(layout):
             coordinates *= np.float32(layout.scale)  # the rows are not scaled
-            shift = coordinates.astype(np.float64) @ layout.center
+            shift = np.einsum("ij,j->i", coordinates, layout.center)
         return cls(coordinates, np.zeros(n, np.float32), shift, np.zeros((n, 0), np.float32))
 
 
@@ -334,7 +336,8 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             lead, tile_rest, np.zeros(len(lead)), further)
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, candidates = empty_heaps(len(queried_rows), heap.shape[1])
-            for tile in tile_order[:min(FIRST_TILES, max(1, len(sizes) // FIRST_SHARE))]:
+            enough = int(np.searchsorted(np.cumsum(sizes[tile_order]), heap.shape[1])) + 1  # that hold k others
+            for tile in tile_order[:min(FIRST_TILES, max(enough, len(sizes) // FIRST_SHARE))]:
                 largest_products(multiply(tile, of_queries.coordinates, in_all), bounds[tile], tile_ids, layout.ids,
                                  values, candidates)
             limit_heaps(tile_queries, layout.rows, candidates, heap, heap_id)

@@ -34,7 +34,7 @@ from .system import block_vertices, whitening_bytes
 NEWTON_STEPS = 12  # usual steps for a system of another loss than the squared one
 # Measured on one core: seconds to move an entry of W into permuted blocks, or to permute it in one task; bytes read and
 # written for an entry that is moved; and the time to whiten s >= 1,000 landmarks by eigenvectors, in s^3 operations of
-# `FLOP_RATE`.
+# `FLOP_RATE`, of which a factor takes a tenth.
 MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 1.6e-7, 60, 48, 8
 
 
@@ -110,7 +110,8 @@ class SystemSizes:
         if self.fits is None:
             return 1 if self.vectorized_folds else self.folds
         compared = next(iter(self.fits.held_out), ())
-        return len(compared) if self.in_first_pass(compared) else 1
+        alone = len(compared) == 1  # one fold of many labels, beside those that are never held out
+        return len(compared) + alone if self.in_first_pass(compared) else 1
 
     def in_first_pass(self, sizes: tuple[int, ...]) -> bool:
         """Return whether the pass of a fit sums the folds of these sizes, which are those that it compares."""
@@ -238,8 +239,8 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
     cached = min(int(kernel_row * v), of.budget // 2)
     factors = min(of.pairs, factors_that_fit(s, of.budget))
     sampled = (4 + sample_shares(s, of.budget)) * square + min(of.budget // 4, 4 * square)
-    again = of.repetitions  # each other one keeps K of the landmarks with its whitening, features and functions
-    peak = (again - 1) * (2 * square + features + of.right_bytes(s)) + max(
+    again = of.repetitions  # each other one keeps the whitening of the landmarks, features and functions
+    peak = (again - 1) * (square + features + of.right_bytes(s)) + max(
         fixed, sampled, features + cached + int(kernel_row * height) + square * (6 + factors)
         + 6 * of.right_bytes(s) * (1 + of.smooth))
     solves = kernels * again if of.fits is None else kernels + len(of.fits.held_out)
@@ -278,7 +279,7 @@ def dense_cost(of: SystemSizes, method: str) -> Cost:
 
 def restored_cost(of: SystemSizes, fits: Fits, n_labeled: int) -> Cost:
     """Return the cost of fits from stored Gram matrices, which hold labels out if that fits in the budget."""
-    sums = gram_bytes(of.s, 1, points=True, n_outputs=of.columns)
+    sums = stored_bytes(of.s, 1, points=True, n_outputs=of.columns) + 8 * of.s * of.s  # with T
     matrices = newton_bytes(of.m, of.s) if of.smooth else 8 * of.s * (4 * of.s + of.columns * fits.models)
     held_out_bytes = closed_form_bytes(of.m, of.s)
     if held_out_bytes > of.budget:

@@ -102,8 +102,8 @@ def gram_matrices(system: NystromSystem, execution: Execution, parts: Parts | No
                   held_bytes: int = 0) -> dict[str, np.ndarray]:
     """Return the sums of `GramTask` over all blocks, by one pass over the points.
 
-    parts : for the partial sums, scratch by default. held_bytes : of the memory budget, of other sums. Raises
-    BudgetError where the sums of one task do not fit.
+    parts : for the partial sums, scratch by default. held_bytes : of the memory budget, of the sums of all labels.
+    Raises BudgetError where the sums of one task do not fit.
     """
     sums_bytes = gram_bytes(system.s, system.problem.n_folds, points, energy, labels, system.lines.target.shape[1])
     budget, also = execution.memory_budget, "" if system.inductive else ' or folds, or solver "nystrom-pcg"'

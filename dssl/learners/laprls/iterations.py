@@ -178,9 +178,10 @@ def paper_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarra
     require(not graph or landmarks is not None, f"preconditioner={system.params.preconditioner!r} with landmarks "
             "that are not points of the data", why="it needs the graph's weights between landmarks",
             fix='use "edges", or uniform landmarks')
-    v, s, problem = system.blocks.n, system.s, system.problem
-    Z = points_of(problem.landmarks.load(), "Z")
-    K = np.asarray(problem.kernel(Z, Z), np.float64)
+    v, s, K = system.blocks.n, system.s, system.K_ss
+    if K is None:
+        Z = points_of(system.problem.landmarks.load(), "Z")
+        K = np.asarray(system.problem.kernel(Z, Z), np.float64)
     matrices = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
     if graph:
         assert landmarks is not None

@@ -73,23 +73,19 @@ class BlockedProblem:
                                        for name, array in lines.items()} | {"line": np.arange(low, high)}
 
     def labeled_points(self, first: int, last: int) -> Iterator[tuple[Matrix, dict[str, np.ndarray]]]:
-        """Yield points with labels of one fold, in the blocks [first, last), and their lines, whose `position` is a row
-        of the points.
+        """Yield points with labels in the blocks [first, last), and the lines of these labels, fold by fold.
 
-        As many points at a time as a block has, of any blocks: products of few rows are slow.
+        The `position` of a line is a row of the points. There are as many points at a time as a block has, of any
+        blocks, since products of few rows are slow. A point whose labels are of several folds may come several times.
         """
         ranges, lines = self.energy.ranges[first:last], self.labels.load()
         low, high = np.searchsorted(lines["position"], [ranges[0][0], ranges[-1][1]])
-        height = max(stop - start for start, stop in ranges)
-        for fold in range(self.n_folds):
-            of_fold = low + np.flatnonzero(lines["fold"][low:high] == fold)
-            points, row = np.unique(lines["position"][of_fold], return_inverse=True)
-            for start, stop in row_ranges(len(points), height):
-                begin, end = np.searchsorted(row, [start, stop])
-                chosen = of_fold[begin:end]
-                yield self.rows.take(points[start:stop]), {
-                    "position": row[begin:end] - start, **{
-                        name: lines[name][chosen] for name in ("fold", "weight", "target")}}
+        order = low + np.argsort(lines["fold"][low:high], kind="stable")
+        for start, stop in row_ranges(len(order), max(stop - start for start, stop in ranges)):
+            chosen = order[start:stop]
+            points, row = np.unique(lines["position"][chosen], return_inverse=True)
+            yield self.rows.take(points), {"position": row, **{
+                name: lines[name][chosen] for name in ("fold", "weight", "target")}}
 
     def halo_pieces(self, index: int, E: sp.csr_array, halo: np.ndarray,
                     first: int = 0) -> Iterator[tuple[sp.csr_array, Matrix]]:
@@ -126,8 +122,10 @@ def add_gram(total: np.ndarray, Phi: np.ndarray) -> None:
 
 def mirror(total: np.ndarray) -> None:
     """Copy the upper triangles of matrices (..., r, r), of panels of `add_gram`, to the lower ones."""
-    for first, last in row_ranges(total.shape[-1], GRAM_PANEL):
-        total[..., first:last, :first] = total[..., :first, first:last].swapaxes(-1, -2)
+    r = total.shape[-1]
+    for matrix in total.reshape(-1, r, r):  # of several at once NumPy makes a copy
+        for first, last in row_ranges(r, GRAM_PANEL):
+            matrix[first:last, :first] = matrix[:first, first:last].T
 
 
 def times(K: np.ndarray, P: np.ndarray) -> np.ndarray:

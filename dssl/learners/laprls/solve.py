@@ -36,7 +36,7 @@ def choose_method(v: int, halo: float, nnz: int, s: int, m: int, d: int, systems
     Gram matrices take `v s^2 (1 + 2 + 1)` flops, for whitening, graph and control, `m s^2` for the labels and `s^3 / 3`
     a system; half the time in float32. Iterations take `4 v (1 + halo) s` flops a column, in float64, and the kernel
     each time unless half the budget can cache it. A fit then holds its labels out: their kernel, or the iterations
-    of `FOLDS` systems.
+    of at most `FOLDS` systems.
     """
     entry = ENTRY_SECONDS + 2 * d / FLOPS
     graph = any(item.has_graph for item in systems)
@@ -156,7 +156,7 @@ class GramSolver(SystemSolver):
             fold = np.where(chosen, lines.fold - first, last - first)
             group = replace(lines, fold=fold, n_held_out_folds=last - first)
             folded, systems = system.of_lines(group, chosen, execution), pair.of_folds(first, last)
-            sums = gram_matrices(folded, execution, energy=False, held_bytes=8 * gram.r**2)
+            sums = gram_matrices(folded, execution, energy=False, held_bytes=8 * gram.s**2)
             functions = solve_from_gram(gram.with_folds(group, sums), systems, execution)
             values, = held_out_values(folded, functions, systems, execution)
             held_out[chosen] = values[:, 0]

@@ -5,9 +5,9 @@ solve
 
     (Phi_m' W Phi_m + lambda_I Phi' E Phi + lambda_A R) b = Phi_m' W (y - mean)
 
-over the training labels m with weights W; E is the graph's energy and Phi = K_ns T. Whitened, T is `U E^-1/2` of `K_ss
-= U E U'` and R = I; else T = I and R = K_ss, equation (4) of the paper. The control, which measures the gain from the
-graph, replaces E by its mean over all relabelings of the vertices, `a I + b 1 1'`.
+over the training labels m with weights W; E is the graph's energy and Phi = K_ns T. Whitened, T' K_ss T = I (see
+`kernels/nystrom.py`) and R = I; else T = I and R = K_ss, equation (4) of the paper. The control, which measures the
+gain from the graph, replaces E by its mean over all relabelings of the vertices, `a I + b 1 1'`.
 """
 
 import uuid
@@ -24,7 +24,7 @@ from ...execution.tasks import Execution
 from ...graph.energy.blocks import EnergyBlocks, StoredGraph
 from ...graph.energy.permuted_blocks import energy_blocks
 from ...graph.regularizer import LaplacianKind
-from ...kernels.base import Kernel
+from ...kernels.base import Kernel, MercerKernel
 from ...kernels.landmarks import Landmarks
 from ...kernels.nystrom import LandmarkMap, whiten_lower
 from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
@@ -34,7 +34,7 @@ from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
 from .products import SUMMED_ROWS, BlockedProblem, block_bytes
 
-MAX_BLOCK_BYTES = 256 << 20  # larger blocks make no product faster
+MAX_BLOCK_BYTES = 256 << 20  # larger blocks make no product faster, up to the rows whose float32 products are summed
 MIN_BLOCK_ROWS = 512  # with fewer the halo is many times as large as the block
 
 
@@ -54,7 +54,8 @@ def block_vertices(v: int, s: int, row_bytes: int, itemsize: int, budget: int) -
     require(fit >= lower, f"{s} landmarks and a budget of {budget:,} bytes", error=BudgetError,
             why=f"a block of {lower} points takes {needed // 2:,} bytes, half the budget is for blocks",
             fix=f"raise memory_budget to {needed:,} bytes, or use fewer landmarks")
-    return min(fit, max(SUMMED_ROWS, MAX_BLOCK_BYTES // each), max(MIN_BLOCK_ROWS, -(-v // 8)))
+    usual = max(SUMMED_ROWS if itemsize == 4 else MIN_BLOCK_ROWS, MAX_BLOCK_BYTES // each)
+    return min(fit, usual, max(MIN_BLOCK_ROWS, -(-v // 8)))
 
 
 def whitening_bytes(s: int, cutoff: float | None) -> int:
@@ -72,7 +73,9 @@ class WhitenTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         Z = points_of(self.points.load(), "Z")
-        K = np.asarray(self.kernel(Z, Z), np.float64)
+        K = self.kernel(Z, Z)
+        # A kernel of the user may return an array of its own.
+        K = np.asarray(K, np.float64) if isinstance(self.kernel, MercerKernel) else np.array(K, np.float64)
         if self.cutoff is None:
             return out.write(K_ss=K)
         whitened = whiten_lower(K, self.cutoff)

@@ -37,6 +37,7 @@ from dssl.storage.blocks import MemoryParts, write_dense
 from dssl.storage.csr import points_of
 from dssl.storage.store import StoredParts
 from tests.clusters import local_cluster
+from tests.memory import traced_peak
 
 from .landmarked import gram, problem
 
@@ -218,26 +219,32 @@ def test_gram_matrices_are_added_by_panels_above_the_diagonal_and_mirrored(r, dt
     assert not total[0].any()
 
 
+def test_several_matrices_are_mirrored_without_a_copy():
+    total = np.ones((3, 2 * GRAM_PANEL, 2 * GRAM_PANEL))
+    assert traced_peak(lambda: mirror(total), 1_000_000) < 1_000_000
+
+
 def test_points_with_labels_come_fold_by_fold_from_any_blocks():
-    """Every line comes once, with the points of its fold, as many at a time as a block has."""
+    """Every line comes once, with its point, as many at a time as a block has."""
     made, _ = problem(60, block_rows=7, graph=False)
     lines, X, first, last = made.labels.load(), made.rows.read_all(), 2, 6
     begin, end = made.energy.ranges[first][0], made.energy.ranges[last - 1][1]
     expected = [index for index, position in enumerate(lines["position"]) if begin <= position < end]
-    found, folds = [], []
+    seen, folds, n_pieces = [], [], 0
     for points, of_points in made.labeled_points(first, last):
-        assert 0 < len(points) <= 7
-        fold, = set(of_points["fold"])
-        folds.append(fold)
-        for row, weight, target in zip(of_points["position"], of_points["weight"], of_points["target"], strict=True):
-            index, = [line for line in expected if lines["weight"][line] == weight and line not in found]
+        assert 0 < len(points) <= len(of_points["position"]) <= 7
+        n_pieces += 1
+        folds += of_points["fold"].tolist()
+        for row, weight, target, fold in zip(*(of_points[name] for name in ("position", "weight", "target", "fold")),
+                                             strict=True):
+            index, = [line for line in expected if lines["weight"][line] == weight and line not in seen]
             assert_array_equal(points[row], X[lines["position"][index]])
             assert_array_equal(target, lines["target"][index])
             assert lines["fold"][index] == fold
-            found.append(index)
-    assert sorted(found) == expected
+            seen.append(index)
+    assert sorted(seen) == expected
     assert folds == sorted(folds)
-    assert len(folds) > len(set(folds)) > 1
+    assert n_pieces > 1 < len(set(folds))
 
 
 @settings(max_examples=20)
