@@ -418,7 +418,7 @@ def test_held_out_values_in_closed_form_need_no_gram_matrix_a_fold():
 
 def test_landmarks_whose_kernel_does_not_fit_are_refused_first():
     X, y, _ = problem()
-    with memory(40 * 120 * 120 - 1), pytest.raises(BudgetError, match="120 landmarks and a budget"):
+    with memory(32 * 120 * 120 - 1), pytest.raises(BudgetError, match="120 landmarks and a budget"):
         LapRLSClassifier(landmarks=120, gamma_I=0, graph=KNNGraph(duplicates="keep"), solver="nystrom-pcg").fit(X, y)
 
 
