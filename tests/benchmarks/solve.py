@@ -5,7 +5,9 @@
     python -m tests.benchmarks.solve table --cache FOLDER
 
 With `--few`, one and ten columns are solved in all, set-up included, in seconds of processor time, by "auto" and by
-apxchol (`pip install apxchol`), which is given the same system as a Laplacian with an added diagonal. `table` does so
+apxchol (`pip install apxchol`), which is given the same system as a Laplacian with an added diagonal. With
+`--prepared`, a column of a prepared solver, 64 side by side, and what could be solved at once within one column: the
+levels of a factor, whose vertices wait for no other of the same level. `table` does so
 for 1, 10 and 100 columns of twelve graphs at four ridges, also by our other methods, and for few columns by pyamg and
 SciPy. With `--threads 2`, "auto" and apxchol prepare once, and two threads solve half of the columns each, in seconds
 by the clock.
@@ -40,6 +42,8 @@ from dssl.graph.weights.build import weights
 from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.lists import Neighbors
 from dssl.knn.search import neighbors
+from dssl.solvers.cholesky import Cholesky
+from dssl.solvers.scaling import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve_columns
 from dssl.solvers.solver_params import SolverParams
 
@@ -60,6 +64,7 @@ def main() -> None:
     parser.add_argument("--peer-columns", type=int, default=3, help="columns of the peers in one run, one at a time")
     parser.add_argument("--methods", nargs="*", default=OURS, choices=OURS)
     parser.add_argument("--few", action="store_true", help="one and ten columns in all")
+    parser.add_argument("--prepared", action="store_true", help="a column of a prepared solver, and levels of a factor")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--no-total", action="store_true", help="do not solve all 500 columns with auto")
     parser.add_argument("--table-columns", type=int, nargs="*", default=TABLE_COLUMNS,
@@ -80,7 +85,7 @@ def main() -> None:
                         measure(system, t, args.runs)
             elif part != "growth":
                 for system in SYSTEMS[part](args.cache):
-                    (few_columns if args.few else compare)(system, args)
+                    (few_columns if args.few else prepared_columns if args.prepared else compare)(system, args)
 
 
 def report(**record: object) -> None:
@@ -308,6 +313,37 @@ def few_columns(system: System, args: argparse.Namespace) -> None:
                     report(part="few", graph=system.name, n=n, nonzeros=int(R.nnz), ridge=system.ridge, columns=t,
                            solver=name, best=round(min(seconds[name]), 3), median=round(median(seconds[name]), 3),
                            residual=float(f"{worst:.2e}"), evidence=evidence)
+
+
+def prepared_columns(system: System, args: argparse.Namespace) -> None:
+    """Report the processor seconds of a column of a prepared solver, 64 side by side, and the levels of a factor."""
+    n = system.R.shape[0]
+    solver = prepare(system.R, N_COLUMNS, SolverParams(tol=TOLERANCE), system.vector)
+    B = identity_columns(n, np.random.default_rng(1).choice(n, 64, replace=False))
+    seconds = []
+    for _ in range(args.runs + 1):  # the first compiles
+        begin = time.process_time()
+        solution = solver.solve(B)
+        seconds.append((time.process_time() - begin) / 64)
+    report(part="prepared", graph=system.name, n=n, ridge=system.ridge, columns=64, method=solver.params.method,
+           iterations=round(float(solution.iterations.mean()), 1), best=round(min(seconds[1:]), 5),
+           median=round(median(seconds[1:]), 5), residual=float(f"{solution.residuals.max():.2e}"))
+    factor = Cholesky.prepare(scaled_matrix(system.R, system.vector), 1)
+    level = np.zeros(n, np.int64)
+    for vertex, start, stop in zip(factor.order.tolist(), factor.starts[:-1].tolist(), factor.starts[1:].tolist(),
+                                   strict=True):
+        later = factor.rows[start:stop]
+        level[later] = np.maximum(level[later], level[vertex] + 1)
+    widths, apply, x = np.bincount(level), factor.preconditioner(1), np.ones((n, 1), np.float32)
+    applied = []
+    for _ in range(20):
+        begin = time.process_time()
+        apply(x)
+        applied.append(time.process_time() - begin)
+    report(part="levels", graph=system.name, n=n, ridge=system.ridge, levels=len(widths),
+           median_width=float(np.median(widths)), share_in_levels_above_1000=round(
+               float(widths[widths > 1000].sum()) / n, 3),
+           microseconds_a_level=round(1e6 * min(applied) / 2 / len(widths), 2))
 
 
 def table_systems(cache: Path, names: Sequence[str] = ()) -> Iterator[System]:
