@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from dssl.base.profiler import process_peak
 from dssl.base.units import size_of
-
-from .falkon_peer import peak_bytes
 
 HERE = Path(__file__).parent
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -137,11 +136,11 @@ def fit_ours(given: argparse.Namespace) -> None:
 
     few = np.sort(np.concatenate([np.flatnonzero(y == code)[:100] for code in np.unique(y)]))
     model(50).fit(X[few], y[few])  # compiles
-    loaded, fitted = peak_bytes(), model(given.landmarks[0])
+    loaded, fitted = process_peak(), model(given.landmarks[0])
     load, begin, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
     fitted.fit(X, y)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    after_fit, begin = peak_bytes(), time.perf_counter()
+    after_fit, begin = process_peak(), time.perf_counter()
     codes = fitted.predict(X_test)
     report(rows=len(X), landmarks=given.landmarks[0], random_state=given.random_state, threads=given.threads,
            fit_seconds=round(seconds, 3), fit_cpu_seconds=round(cpu, 3),
