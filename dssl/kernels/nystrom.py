@@ -156,9 +156,9 @@ def _in_span(K: np.ndarray, chosen: np.ndarray, T: np.ndarray, largest: float, c
     That is the Schur complement of K, whose eigenvalues are none that the cutoff would keep, but for a factor of
     `PIVOT`, and none below zero but for rounding.
     """
-    left_out = np.setdiff1d(np.arange(len(K)), chosen)
-    across = T.T @ K[np.ix_(chosen, left_out)]
-    values = eigh(K[np.ix_(left_out, left_out)] - across.T @ across, eigvals_only=True, check_finite=False)
+    without = np.setdiff1d(np.arange(len(K)), chosen)
+    across = T.T @ K[np.ix_(chosen, without)]
+    values = eigh(K[np.ix_(without, without)] - across.T @ across, eigvals_only=True, check_finite=False)
     return bool(values[0] >= -NEGATIVE * largest and values[-1] <= PIVOT * cutoff * largest)
 
 

@@ -68,7 +68,10 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
 def _check_entries(R: sp.csr_matrix, diagonal: np.ndarray) -> None:
     require(bool(np.isfinite(R.data).all()), "the matrix has entries that are not finite", error=DataError,
             why="one such weight makes every solution invalid", fix="check the graph's weights for NaN and infinity")
-    bad = diagonal <= 0
+    bad = diagonal < 0
+    require(not bad.any(), f"row {bad.argmax()} has the diagonal {diagonal[bad.argmax()]:g} ({bad.sum()} such rows), "
+            "expected > 0", error=DataError, why="the matrix is not positive definite", fix="check its sign")
+    bad = diagonal == 0
     require(not bad.any(), f"row {bad.argmax()} has diagonal {diagonal[bad.argmax()]:g} ({bad.sum()} such rows), "
             "expected > 0", error=DataError, why="an isolated vertex without a ridge has no equation",
             fix="add a ridge (1e-3 is usual), or drop isolated points")

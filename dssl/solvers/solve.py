@@ -304,7 +304,10 @@ def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6,
           vector: np.ndarray | None = None, random_state: int = 0, start: ArrayLike | None = None) -> Solution:
     """Return the solution of `R X = B` with its evidence.
 
-    Every column meets the tolerance, or an error is raised.
+    Every column meets the tolerance, or an error is raised. Where R is singular, as a
+    Laplacian without a ridge is, the solution is that of the pseudo-inverse: the part of a
+    column in the null space, its mean over each connected component, is left out, and the
+    residual is that of the rest.
 
     Parameters
     ----------

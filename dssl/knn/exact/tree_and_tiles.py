@@ -356,6 +356,6 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
                 in_all, of_queries = True, _Queries.in_all(tile_queries, layout)
                 no_columns = np.zeros((n, 0), np.float32)
                 no_columns.flags.writeable = False  # as those of the layout, for which Numba has compiled the scan
-                beyond = float(np.linalg.norm(layout.center)) * layout.scale if takes_rows else 0.0
-                of_points = np.zeros(n, np.float32), no_columns, gamma_all, reach + beyond
+                of_center = float(np.linalg.norm(layout.center)) * layout.scale if takes_rows else 0.0
+                of_points = np.zeros(n, np.float32), no_columns, gamma_all, reach + of_center
         distances[queried_rows], ids[queried_rows] = heap, heap_id
