@@ -54,7 +54,7 @@ def entries_of(points: Matrix) -> int | None:
 
 
 def kernel_block(kernel: Kernel, X: Matrix, Z: Matrix) -> np.ndarray:
-    """Return K(X, Z), shape (n, m), of dense or sparse points."""
+    """Return K(X, Z), shape (n, m), of dense or sparse points, in float32 or float64."""
     block = kernel(X, Z)
     pairs = (X.shape[0], Z.shape[0])
     require(not sparse.issparse(block), f"kernel {kernel!r} returned a {type(block).__name__}", error=DataError,
@@ -64,4 +64,9 @@ def kernel_block(kernel: Kernel, X: Matrix, Z: Matrix) -> np.ndarray:
             f"kernel {kernel!r} returned shape {np.shape(block)} for {pairs[0]} x {pairs[1]} points", error=DataError,
             why="a kernel returns one value per pair of points",
             fix="return an array of shape (X.shape[0], Z.shape[0]) from the function")
-    return np.asarray(block)
+    values = np.asarray(block)
+    require(values.dtype.kind in "biufO" and values.dtype != np.float16, error=DataError,
+            what=f"kernel {kernel!r} returned {values.dtype}, expected real numbers in float32 or float64",
+            why="a kernel has real values, and those of float16 round so much that it has negative eigenvalues",
+            fix="return block.astype(float) from the function; of complex numbers, their real part")
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)

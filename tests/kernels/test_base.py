@@ -283,6 +283,21 @@ def test_peak_memory_stays_within_the_formula(kernel, dtype):
         assert 0.4 * formula < traced_peak(partial(kernel_block, kernel, X, Z), upper_bound) < upper_bound
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float32, np.float64, np.longdouble, object])
+def test_values_of_a_function_are_taken_in_float32_or_float64(dtype):
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    block = kernel_block(lambda X, Z: (np.subtract.outer(X[:, 0], Z[:, 0]) > 0).astype(dtype), X, X[:4])
+    assert block.dtype == (np.float32 if dtype == np.float32 else np.float64)
+    assert_array_equal(block, X[:, None, 0] > X[None, :4, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.float16, "datetime64[s]"])
+def test_values_of_a_function_that_are_no_real_numbers_are_refused(dtype):
+    X = np.ones((3, 2))
+    with pytest.raises(DataError, match="expected real numbers in float32 or float64"):
+        kernel_block(lambda X, Z: np.ones((len(X), len(Z)), int).astype(dtype), X, X)
+
+
 def test_errors_name_what_does_not_fit():
     X, Z = points(4), points(5, random_state=1)
     with pytest.raises(DataError, match=r"returned shape \(5, 4\) for 4 x 5 points"):

@@ -25,6 +25,7 @@ from ...graph.energy.blocks import EnergyBlocks, StoredGraph
 from ...graph.energy.permuted_blocks import energy_blocks
 from ...graph.regularizer import LaplacianKind
 from ...kernels.base import Kernel, MercerKernel
+from ...kernels.gram import kernel_block
 from ...kernels.landmarks import Landmarks
 from ...kernels.nystrom import LandmarkMap, whiten_lower
 from ...storage.blocks import ArrayRows, Arrays, Parts, PartWriter, Receipt, Rows
@@ -73,7 +74,7 @@ class WhitenTask:
 
     def __call__(self, out: PartWriter) -> Receipt:
         Z = points_of(self.points.load(), "Z")
-        K = self.kernel(Z, Z)
+        K = kernel_block(self.kernel, Z, Z)
         # A kernel of the user may return an array of its own.
         K = np.asarray(K, np.float64) if isinstance(self.kernel, MercerKernel) else np.array(K, np.float64)
         if self.cutoff is None:
