@@ -12,8 +12,8 @@ for 1, 10 and 100 columns of twelve graphs at four ridges, also by our other met
 SciPy. With `--threads 2`, "auto" and apxchol prepare once, and two threads solve half of the columns each, in seconds
 by the clock.
 
-Prints one JSON document a line. Everything runs in one process with one thread, except `growth`, which uses two; apxchol
-keeps to a thread where OMP_NUM_THREADS is 1.
+Prints one JSON document a line. Everything runs in one process with one thread, except `growth`, which uses two.
+apxchol keeps to a thread where OMP_NUM_THREADS is 1.
 Solvers take turns within a run, so that other load on the machine meets all of them. Every residual is recomputed
 as `||b - R x|| / ||b||` in float64. Data come from $DSSL_DATA; neighbor lists are kept in the cache folder.
 """
