@@ -3,7 +3,7 @@
 With `K_ss = U E U'` and `T = U E^-1/2`, over the eigenvalues above rounding, `T' K_ss T = I`. A function
 `f = sum_j a_j K(z_j, .)` with `a = T b` has the norm `|f|_K = |b|` and the values `Phi b`, `Phi = K_ns T`. A system in
 b is well posed where one in a is singular: for equal landmarks, wide kernels, kernels of finite rank. Where no
-eigenvalue is dropped, a Cholesky factor gives such a T in a tenth of the time of the eigenvectors, as in Rudi,
+eigenvalue is dropped, a Cholesky factor gives such a T in a fifth of the time of the eigenvectors, as in Rudi,
 Carratino, Rosasco, "FALKON", NeurIPS 2017, section 3.
 
 Feature maps `X -> Phi (b, r)` have the kernel `Phi(X) Phi(Z)'`, and a function of it is `Phi b`.

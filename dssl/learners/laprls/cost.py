@@ -34,7 +34,7 @@ from .system import block_vertices, whitening_bytes
 NEWTON_STEPS = 12  # usual steps for a system of another loss than the squared one
 # Measured on one core: seconds to move an entry of W into permuted blocks, or to permute it in one task; bytes read and
 # written for an entry that is moved; and the time to whiten s >= 1,000 landmarks by eigenvectors, in s^3 operations of
-# `FLOP_RATE`, of which a factor takes a tenth.
+# `FLOP_RATE`, of which a factor takes a fifth.
 MOVE_SECONDS, SPLIT_SECONDS, MOVED_READ, MOVED_WRITTEN, WHITEN_FLOPS = 1.1e-6, 1.6e-7, 60, 48, 8
 
 
