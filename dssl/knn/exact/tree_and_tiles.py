@@ -280,11 +280,11 @@ class _Queries:
     further: np.ndarray
 
     @classmethod
-    def in_all(cls, queries: np.ndarray, layout: Layout) -> "_Queries":
-        """Return queries (q, d) where no coordinate is left out."""
+    def in_all(cls, queries: np.ndarray, layout: Layout, takes_rows: bool) -> "_Queries":
+        """Return queries (q, d) where no coordinate is left out; takes_rows : see `_takes_rows`."""
         coordinates, n = centered(queries, layout), len(queries)
         shift = np.zeros(n)
-        if _takes_rows(layout):
+        if takes_rows:
             coordinates *= np.float32(layout.scale)  # the rows are not scaled
             shift = np.einsum("ij,j->i", coordinates, layout.center)
         return cls(coordinates, np.zeros(n, np.float32), shift, np.zeros((n, 0), np.float32))
@@ -332,7 +332,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             products -= (layout.norm[start:stop] / 2).astype(np.float32)
             return products
 
-        of_queries = _Queries.in_all(tile_queries, layout) if in_all else _Queries(
+        of_queries = _Queries.in_all(tile_queries, layout, takes_rows) if in_all else _Queries(
             lead, tile_rest, np.zeros(len(lead)), further)
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             values, candidates = empty_heaps(len(queried_rows), heap.shape[1])
@@ -353,7 +353,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
             pairs += products.size
             allowed = READ_SHARE * d * max(pairs, FIRST_TILES * products.size)
             if not in_all and d > MAX_LEADING and columns_read > allowed:
-                in_all, of_queries = True, _Queries.in_all(tile_queries, layout)
+                in_all, of_queries = True, _Queries.in_all(tile_queries, layout, takes_rows)
                 no_columns = np.zeros((n, 0), np.float32)
                 no_columns.flags.writeable = False  # as those of the layout, for which Numba has compiled the scan
                 of_center = float(np.linalg.norm(layout.center)) * layout.scale if takes_rows else 0.0

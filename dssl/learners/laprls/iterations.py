@@ -28,6 +28,7 @@ from ...base.digest import JsonObject
 from ...base.errors import NotConverged, require
 from ...execution.tasks import Execution, sums
 from ...graph.energy.blocks import sampled_edges
+from ...kernels.gram import kernel_block
 from ...solvers.blocked_cg import blocked_cg
 from ...solvers.columns import by_system, factor_raised
 from ...solvers.solution import Solution
@@ -181,7 +182,7 @@ def paper_sums(system: NystromSystem, takes_labels: bool) -> dict[str, np.ndarra
     v, s, K = system.blocks.n, system.s, system.K_ss
     if K is None:
         Z = points_of(system.problem.landmarks.load(), "Z")
-        K = np.asarray(system.problem.kernel(Z, Z), np.float64)
+        K = kernel_block(system.problem.kernel, Z, Z).astype(np.float64, copy=False)
     matrices = {} if takes_labels else {"J": _in_basis(system, system.lines.weight.sum() / s * (K @ K))}
     if graph:
         assert landmarks is not None
