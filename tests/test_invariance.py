@@ -23,7 +23,7 @@ from dssl.kernels.base import RBF, median_bandwidth
 from dssl.kernels.deformed import deform
 from dssl.kernels.landmark_inverse import inverse_at_landmarks
 from dssl.knn.exact.blocks import exact_block_rows
-from dssl.knn.exact.tree_and_tiles import POINT_TILE, QUERY_TILE
+from dssl.knn.exact.tiles import POINT_TILE, QUERY_TILE
 from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.learners.linear.gram import LearnerParams, fit_gram
 from dssl.learners.target.coding import OneVsRest

@@ -27,7 +27,7 @@ from .exact.blocks import points_in_blocks
 from .exact.inverted_index import measured_row_bytes, tile_bytes
 from .exact.layout import MAX_AXES, layout_bytes
 from .exact.pairs import pair_tile_bytes
-from .exact.tree_and_tiles import products_bytes
+from .exact.tiles import products_bytes
 from .lists import Neighbors
 from .metric import (
     AnyMetric,

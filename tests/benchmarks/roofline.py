@@ -214,6 +214,7 @@ def dense_loops(seed: int) -> list[Loop]:
     rng = np.random.default_rng(seed)
     n, d, s = 20_000, 256, 1000
     X = rng.normal(size=(n, d))
+    twice = np.concatenate([X, rng.normal(size=(n, d))]).astype(np.float32)
     Z = X[:s].copy()
     X32, Z32 = X.astype(np.float32), Z.astype(np.float32)
     K = RBF(16.0)(X, Z)
@@ -223,6 +224,9 @@ def dense_loops(seed: int) -> list[Loop]:
         Loop(f"exact neighbors, {n} normal points of {d} columns",
              lambda: neighbors(X32, 10, method="exact", execution=InProcess(1)),
              2.0 * n * n * d, 4 * n * d),
+        Loop(f"exact neighbors, {2 * n} normal points of {d} columns",
+             lambda: neighbors(twice, 10, method="exact", execution=InProcess(1)),
+             8.0 * n * n * d, 8 * n * d),
         Loop(f"exact neighbors, {n} images of {images.shape[1]} columns",
              lambda: neighbors(images, 10, method="exact", execution=InProcess(1)),
              2.0 * n * n * images.shape[1], 4 * images.size),

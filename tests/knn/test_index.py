@@ -9,7 +9,7 @@ from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
-from dssl.knn.exact import tree_and_tiles as tiles
+from dssl.knn.exact import tiles
 from dssl.knn.index import NeighborIndex
 from dssl.storage.csr import as_rows
 from tests import reference
@@ -92,6 +92,29 @@ def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(cente
     check(index, X[:40], X, "euclidean", 3)
     assert blocks
     assert set(takes_rows) == {center < 1 and scale > 1e-18}
+
+
+@pytest.mark.parametrize("d", [40, 150])
+def test_where_more_rows_may_be_nearest_than_are_kept_queries_are_searched_again(d, monkeypatch):
+    """Some rows stand there 30 times, or nearly: the products do not tell which of these are nearest."""
+    rng, again = np.random.default_rng(0), []
+    X = rng.normal(size=(7000, d)).astype(np.float32)
+    X[:30], X[30:60] = X[0], X[30] + np.float32(1e-7) * rng.normal(size=(30, d)).astype(np.float32)
+    rng.shuffle(X)
+    queries = np.concatenate([X[:700], rng.normal(size=(100, d)).astype(np.float32)])
+    by_bounds = tiles._Tiles.search_by_bounds
+
+    def search_by_bounds(self, queries, *rest):
+        again.append((self.by_products, len(queries.ids)))
+        return by_bounds(self, queries, *rest)
+
+    monkeypatch.setattr(tiles._Tiles, "search_by_bounds", search_by_bounds)
+    index = index_of(X)
+    assert index.attributes["search"] == "tiles"
+    check(index, queries, X, "euclidean", 10)
+    assert any(by_products and 0 < count < 60 for by_products, count in again)
+    expected = np.argsort(reference.squared_distances(queries.astype(float), X.astype(float)), axis=1, kind="stable")
+    assert_array_equal(np.sort(index.nearest(queries, 10)[1], axis=1)[-100:], np.sort(expected[-100:, :10], axis=1))
 
 
 def test_fewer_rows_of_many_effective_dimensions_than_queries():

@@ -94,8 +94,8 @@ def test_blocks_and_tiles_do_not_change_the_lists(search, kind, monkeypatch):
     X = rng.normal(size=(1500, 48)) if kind == "distinct" else rng.integers(0, 3, size=(1500, 4)).astype(np.float32)
     expected, _ = ids_by(X, 5, search, monkeypatch)
     for query_tile, point_tile, block_rows, leaf in [(7, 40, 100, 5), (64, 1500, 1500, 32), (513, 257, 499, 200)]:
-        monkeypatch.setattr("dssl.knn.exact.tree_and_tiles.QUERY_TILE", query_tile)
-        monkeypatch.setattr("dssl.knn.exact.tree_and_tiles.POINT_TILE", point_tile)
+        monkeypatch.setattr("dssl.knn.exact.tiles.QUERY_TILE", query_tile)
+        monkeypatch.setattr("dssl.knn.exact.tiles.POINT_TILE", point_tile)
         monkeypatch.setattr("dssl.knn.exact.layout.LEAF_ROWS", leaf)
         monkeypatch.setattr(exact, "MIN_BLOCK_ROWS", block_rows)
         monkeypatch.setattr(exact, "MAX_BLOCK_ROWS", block_rows)

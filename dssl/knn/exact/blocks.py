@@ -1,6 +1,6 @@
 """Exact neighbors of all rows: one task a block of queries, each of which searches all points.
 
-Two searches give the same neighbor lists (`tree_and_tiles.py`): a tree, which visits few points of data with few
+Two searches give the same neighbor lists (`tree.py`, `tiles.py`): a tree, which visits few points of data with few
 effective dimensions, and tiles, which compare all pairs by matrix products. Visits counted on sampled queries decide.
 
 If the layout of all points fits half of the memory budget, it is made once and shared by the tasks. Otherwise every
@@ -34,7 +34,6 @@ from .inverted_index import (
 )
 from .layout import (
     MAX_AXES,
-    MAX_LEADING,
     SAMPLE_ROWS,
     Frame,
     Layout,
@@ -46,7 +45,8 @@ from .layout import (
     tree_depth,
 )
 from .pairs import PairPoints, pair_ns, pair_points
-from .tree_and_tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles, nearest_by_tree, products_bytes
+from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles, products_bytes
+from .tree import nearest_by_tree
 
 PILOT_QUERIES = 64
 MAX_TASKS = 16
@@ -90,8 +90,7 @@ class DensePoints:
         itemsize, axes, block = measured_itemsize(self.rows.dtype, self.metric), min(d, MAX_AXES), self.block_rows
         layout = layout_bytes(block, d, itemsize)
         laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + (
-            4 * block * (d > MAX_LEADING))
+        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + 8 * block
         if block < len(self.rows):
             return laying_out + queries
         return max(laying_out, layout + max(int(whole_bytes(layout)), queries))

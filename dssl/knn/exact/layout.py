@@ -21,6 +21,7 @@ SAMPLE_ROWS = 8192
 MAX_LEADING, MAX_FURTHER = 62, 130
 MAX_AXES = MAX_LEADING + MAX_FURTHER
 FAR = 1e15  # in units of the longest point: coordinates of queries are cut there, whose squares float32 holds
+ALL_AXES = 0.8  # of the columns: to multiply the others too takes less than to compare rows by them
 LEADING_SHARE, ALL_SHARE = 0.86, 0.97  # of the variance; measured on MNIST: 62 leading axes, 130 further ones
 
 
@@ -91,8 +92,9 @@ def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
 def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -> Frame:
     """Return the mean and the leading principal axes of a sample (n_s, d); any sample gives a valid frame.
 
-    There are 30 to `MAX_LEADING` leading axes, which explain `LEADING_SHARE` of the variance, and up to `MAX_FURTHER`
-    further axes, which explain `ALL_SHARE` of it, and of `differences` (m, d) if given.
+    There are 30 to `MAX_LEADING` leading axes, which explain `LEADING_SHARE` of the variance; as many as possible where
+    these are `ALL_AXES` of all. Up to `MAX_FURTHER` further axes explain `ALL_SHARE` of it, and of `differences` (m, d)
+    if given.
     """
     center = sample.mean(axis=0, dtype=np.float64)
     centered = sample - center
@@ -107,6 +109,8 @@ def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -
     max_axes = min(d, len(order))
     leading = int(np.searchsorted(share, LEADING_SHARE * share[-1])) + 1
     leading = min(max_axes, MAX_LEADING, max(leading, 30))
+    if leading >= ALL_AXES * d:
+        leading = min(max_axes, MAX_LEADING)
     further = int(np.searchsorted(share, ALL_SHARE * share[-1])) + 1 - leading
     if differences is not None:
         lengths = np.cumsum(((differences @ np.linalg.qr(basis[:, order])[0]) ** 2).sum(axis=0))
