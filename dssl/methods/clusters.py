@@ -295,7 +295,7 @@ def euclidean_cost(f: PlanInputs, n: int) -> Cost:
 def _method(name: str, sections: type[ClusteringSections], graph: tuple[str, ...], model: str) -> Method:
     report_text = ReportText(model=model, changed="kernel that merely changed", cause="changed kernel",
                              graph="model.eta", norm="model.n_clusters")
-    step = Step("models", 8, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
+    step = Step("models", 9, ("points", *graph), lambda params: params, make_clusters, _clusters_cost,
                 "lower model.n_landmarks")
     return Method(name, ("clustering",), (step,), _assigned_cost, report_text, BASELINES, sections, data=ClusteringData,
                   has_graph=bool(graph))

@@ -80,8 +80,19 @@ def _add_columns(X, E, scale):
 def put_columns(columns: np.ndarray, *pairs: tuple[np.ndarray, np.ndarray]) -> None:
     """Write some columns of the first of each pair of arrays, unless the second is the same array."""
     for whole, part in pairs:
-        if part is not whole:
+        if part is whole:
+            continue
+        if len(whole) > FEW_ROWS:
+            _put_columns(whole, columns, part)
+        else:
             whole[:, columns] = part
+
+
+@njit(nogil=True, cache=True)
+def _put_columns(X, columns, part):
+    for i in range(X.shape[0]):
+        for c in range(len(columns)):
+            X[i, columns[c]] = part[i, c]
 
 
 def by_system(of: np.ndarray, like: np.ndarray, columns_of: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:

@@ -11,8 +11,9 @@ from scipy.linalg import eigh
 
 from ..storage.blocks import row_ranges
 from .chebyshev import ChebyshevFilter
+from .columns import column_norms, to_float32
 from .gauss_seidel import GaussSeidel
-from .method import PREPARED_SECONDS
+from .method import PREPARED_SECONDS, scaled_to_one
 from .operators import ScaledMatrix, multiply
 
 MIN_VECTORS, MAX_VECTORS = 16, 96
@@ -22,12 +23,15 @@ DEFLATION_COST = 65 * MIN_VECTORS  # iterations of one column that take as long 
 
 @dataclass(frozen=True)
 class Deflated(GaussSeidel):
-    """An orthonormal basis U (n, m) near the lowest eigenvectors of A off its near-null vectors, and U'AU's diagonal.
+    """A basis U (n, m) near the lowest eigenvectors of A off its near-null vectors, A U, and U'AU's diagonal.
 
-    `values` (m,) ascend. U is float64, because corrections along small eigenvalues are large.
+    U is orthonormal but for its rounding to float32, and A U that of the rounded U, in float32 too. So the residual of
+    a correction along a small eigenvalue, which is large, is known to the rounding of what the correction removes.
+    `values` (m,) ascend.
     """
 
     U: np.ndarray
+    AU: np.ndarray
     values: np.ndarray
 
     name = "deflated"
@@ -39,12 +43,18 @@ class Deflated(GaussSeidel):
                 random_state: int = 0) -> "Deflated":
         return deflation_basis(A, deflated_vectors(A.n, n_columns, n_vectors), random_state=random_state)
 
-    def deflate(self, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
-        """Solve `A X = B` exactly in the span of U (Galerkin)."""
-        along = self.U.T @ R / self.values[:, None] * active
-        for start, stop in row_ranges(len(X), ROWS):
-            X[start:stop] += self.U[start:stop] @ along
-        self.A.residual(X, B, R)
+    def deflate(self, X: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
+        """Solve `A X = B` in the span of U (Galerkin)."""
+        norms = column_norms(R, np.ones(len(R)))
+        along, scale, rows = np.zeros((len(self.values), R.shape[1])), scaled_to_one(norms), row_ranges(len(X), ROWS)
+        for start, stop in rows:
+            along += self.U[start:stop].T @ to_float32(R[start:stop], scale)
+        along *= active / self.values[:, None]
+        along32 = along.astype(np.float32)
+        along *= norms
+        for start, stop in rows:
+            X[start:stop] += self.U[start:stop].astype(np.float64) @ along
+            R[start:stop] -= (self.AU[start:stop] @ along32) * norms
 
     @classmethod
     def work(cls, A: ScaledMatrix) -> tuple[float, float]:
@@ -60,11 +70,11 @@ class Deflated(GaussSeidel):
         return {"n_vectors": self.U.shape[1]}
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"U": self.U, "values": self.values}
+        return {"U": self.U, "AU": self.AU, "values": self.values}
 
     @classmethod
     def from_arrays(cls, A: ScaledMatrix, arrays: dict[str, np.ndarray]) -> "Deflated":
-        return cls(A, arrays["U"], arrays["values"])
+        return cls(A, arrays["U"], arrays["AU"], arrays["values"])
 
     @classmethod
     def prepare_bytes(cls, n: int, nnz: int, n_columns: int) -> float:
@@ -113,7 +123,7 @@ def deflation_basis(A: ScaledMatrix, m: int, *, random_state: int, degree: int =
     """
     width = min(basis_width(m), A.n - len(A.energy))  # the near-null vectors take one dimension a component
     if width == 0:
-        return Deflated(A, np.empty((A.n, 0)), np.empty(0))
+        return Deflated(A, np.empty((A.n, 0), np.float32), np.empty((A.n, 0), np.float32), np.empty(0))
     V = np.random.default_rng([random_state, m]).standard_normal((A.n, width), dtype=np.float32)
     ones, low = np.ones(A.n, np.float32), 0.5
     for _ in range(rounds):
@@ -125,4 +135,8 @@ def deflation_basis(A: ScaledMatrix, m: int, *, random_state: int, degree: int =
     del V
     A.project(U)
     U, values = _ritz(A, U)
-    return Deflated(A, U, values)
+    rounded = U.astype(np.float32)
+    U[:] = rounded
+    AU = np.empty_like(U)
+    multiply(A.indptr, A.indices, A.data, U, AU)
+    return Deflated(A, rounded, AU.astype(np.float32), values)

@@ -16,9 +16,9 @@ from .operators import ScaledMatrix, add_entries, add_to_value
 from .pcg import ORDERED
 
 LATENCY = 1.25  # of a product without a preconditioner: each row waits for others
-NEARLY = 4.0  # times the squared goal: once the preconditioned residual is below, the true one is computed, once
+NEARLY = 4.0  # times the squared goal: once the preconditioned residual is below, the true one is estimated, once
 SAFETY = 0.8  # of the preconditioned residual that their ratio then asks for, since it changes
-COMPARED = 8  # columns whose true residuals are computed at once
+SAMPLED, COMPARED = 256, 4096  # rows in one run, and those of all runs that are compared, or a sixteenth
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,6 @@ class GaussSeidel(Iterative):
         """Return those of `ScaledMatrix.first_above`."""
         return 8 * n
 
-    @classmethod
-    def solve_bytes(cls, n: int, t: int, block_columns: int) -> int:
-        return super().solve_bytes(n, t, block_columns) + 4 * n * min(t, COMPARED)
-
 
 def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
                     budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -54,8 +50,8 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
 
     R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with `(I + L)^-1` times the
         residual.
-    reduction, budget : shape (t,), as in `conjugate_gradients`. A column stops near the goal: a few percent above it at
-        most, as its true residual is computed only once, or some iterations below.
+    reduction, budget : shape (t,), as in `conjugate_gradients`. A column stops near the goal: its true residual is
+        estimated only once, from some rows.
 
     Columns that have stopped leave the block as soon as they are half of it; those left have the same bits.
 
@@ -99,8 +95,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
         active &= ~(close & compared)
         close &= ~compared
         if close.any():  # for the first time: then the two residuals are compared
-            norms = np.concatenate([_lower_norms(*triangles, R.take(some, axis=1)) for some in np.split(
-                np.flatnonzero(close), range(COMPARED, np.count_nonzero(close), COMPARED))])
+            norms = rr[close] * _lower_ratios(*triangles, R, np.flatnonzero(close))
             near[close] = SAFETY * rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
             active[close] = norms > goal[close]
             compared |= close
@@ -183,16 +178,24 @@ def _step(X, R, T, Z, alpha, rr):
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)
-def _lower_norms(indptr, above, indices, data, R):
-    """Return the squared column norms (t,) float64 of `(I + L) R`."""
-    t = R.shape[1]
-    row, squares = np.empty((1, t), R.dtype), np.zeros(t)
-    for i in range(R.shape[0]):
-        for c in range(t):
-            row[0, c] = R[i, c]
-        add_entries(indices, data, indptr[i], above[i], R, 0, row, False)
-        for c in range(t):
-            squares[c] += np.float64(row[0, c]) * np.float64(row[0, c])
+def _lower_ratios(indptr, above, indices, data, R, columns):
+    """Return the squared norms of some columns of `(I + L) R` over those of R, in sampled rows; 1 for 0 / 0."""
+    t = len(columns)
+    row, squares, norms = np.empty(t, R.dtype), np.zeros(t), np.zeros(t)
+    some = max(SAMPLED // 16, -(-SAMPLED * COMPARED // R.shape[0]))
+    for first in range(0, R.shape[0], SAMPLED):
+        for i in range(first, min(first + min(some, SAMPLED), R.shape[0])):
+            for c in range(t):
+                row[c] = R[i, columns[c]]
+                norms[c] += np.float64(row[c]) * np.float64(row[c])
+            for entry in range(indptr[i], above[i]):
+                value, j = data[entry], indices[entry]
+                for c in range(t):
+                    row[c] += value * R[j, columns[c]]
+            for c in range(t):
+                squares[c] += np.float64(row[c]) * np.float64(row[c])
+    for c in range(t):
+        squares[c] = squares[c] / norms[c] if norms[c] > 0 else 1.0
     return squares
 
 

@@ -50,7 +50,7 @@ class SolverMethod(ABC):
         """Return the method prepared for `n_columns` columns in all."""
         return cls(A)
 
-    def deflate(self, X: np.ndarray, B: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
+    def deflate(self, X: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
         """Correct the active columns of X (n, t) and the residual R in the subspace that the method solves exactly."""
         return
 

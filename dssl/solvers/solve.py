@@ -133,7 +133,7 @@ class Solver:
                 put_columns(columns, (solution, X))
                 X, B, R = (array.compress(some, axis=1) for array in (X, B, R))
                 columns, some = columns[some], some[some]
-            self.method.deflate(X, B, R, some)
+            self.method.deflate(X, R, some)
             norms = np.where(some, column_norms(R, np.ones_like(weight)), 0)
             needed = np.where(some, goal[columns] / np.where(some, current[columns], 1), 1)
             E, used = self.method.correct(R, norms, needed, params.max_iter - iterations[columns])

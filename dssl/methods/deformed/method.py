@@ -272,17 +272,17 @@ _FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
     Step("landmarks", 4, ("labels", "vertices"), lambda p: LandmarkDraw(p.n_landmarks, p.random_state),
          make_landmarks, _landmarks_cost, "lower data.points", grows=True),
-    Step("system", 9, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
+    Step("system", 10, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
-    Step("columns", 6, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
+    Step("columns", 7, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),
-    Step("covariance", 7, ("vertices", "system", "landmarks", "columns"), _columns, make_covariance,
+    Step("covariance", 8, ("vertices", "system", "landmarks", "columns"), _columns, make_covariance,
          _product_cost, _FEWER, section=solver_section))
 STEPS = (
     *COVARIANCE_STEPS,
-    Step("selection", 15, ("points", "labels", "landmarks", "covariance"), _search, make_selection, search_cost,
+    Step("selection", 16, ("points", "labels", "landmarks", "covariance"), _search, make_selection, search_cost,
          _FEWER, section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-    Step("models", 16, ("points", "labels", "landmarks", "covariance", "selection"), learning_of, make_models,
+    Step("models", 17, ("points", "labels", "landmarks", "covariance", "selection"), learning_of, make_models,
          fit_cost, "lower model.n_landmarks or labels"))
 DEFORMED_SVM = Method("svm", ("classification",), STEPS, _scores_cost, REPORT_TEXT, BASELINES, SvmSections,
                       has_graph=True, evaluator=DeformedEvaluator.of, joined=with_powers)
