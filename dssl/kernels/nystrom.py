@@ -36,6 +36,7 @@ PANEL, PANELS = 128, 32  # columns of T multiplied at a time, at least, and at m
 MIN_FACTORED = 256  # landmarks, below which eigenvectors take milliseconds
 RITZ_TOL, RITZ_STEPS = 1e-3, 200  # of the extreme eigenvalues that tell whether a Cholesky factor keeps all
 MAX_LEFT_OUT, PIVOT = 0.05, 4  # share of landmarks that a factor may leave out, and the lowest pivot over the cutoff
+MAX_LOST = 8  # times the cutoff: eigenvalues of what the landmarks left out have outside the span of the others
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def whiten_lower(K_ss: np.ndarray, cutoff: float = CUTOFF) -> Whitening:
 
     K_ss : float64, is overwritten. Where no eigenvalue is below the cutoff, T is the inverse of a Cholesky factor of
     K_ss, `2 s^3 / 3` flops: that of `whiten` times an orthogonal matrix. Where few are, it is the same of the landmarks
-    without some that nearly lie in the span of the others, about twice the flops: so `K - K T T' K` is at most `PIVOT`
-    times the cutoff. Else it is that of `whiten` times an orthogonal matrix. 24 s^2 bytes beside K_ss.
+    without some that nearly lie in the span of the others, about twice the flops: so `K - K T T' K` is at most
+    `MAX_LOST` times the cutoff. Else it is that of `whiten` times an orthogonal matrix. 24 s^2 bytes beside K_ss.
     """
     assert K_ss.dtype == np.float64
     K, size = _checked(K_ss, cutoff)
@@ -154,12 +155,12 @@ def _in_span(K: np.ndarray, chosen: np.ndarray, T: np.ndarray, largest: float, c
     """Return whether what the landmarks that are left out have outside the span of the chosen ones is negligible.
 
     That is the Schur complement of K, whose eigenvalues are none that the cutoff would keep, but for a factor of
-    `PIVOT`, and none below zero but for rounding.
+    `MAX_LOST`, and none below zero but for rounding.
     """
     without = np.setdiff1d(np.arange(len(K)), chosen)
     across = T.T @ K[np.ix_(chosen, without)]
     values = eigh(K[np.ix_(without, without)] - across.T @ across, eigvals_only=True, check_finite=False)
-    return bool(values[0] >= -NEGATIVE * largest and values[-1] <= PIVOT * cutoff * largest)
+    return bool(values[0] >= -NEGATIVE * largest and values[-1] <= MAX_LOST * cutoff * largest)
 
 
 def _largest_eigenvalue(times: Callable[[np.ndarray], np.ndarray], n: int) -> float | None:
