@@ -9,7 +9,7 @@
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
@@ -179,21 +179,16 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
                          curve=params.compares and (context.fit is not None or context.side is None))
     curve = execution.concurrently(lambda: [fitted.refit_held_out(of_draw) for _, of_draw in folds.curve
                                             if fitted.refit_held_out is not None])
-    PartWriter(context.parts, VALUES).write(values=fitted.values)
-    if context.side is not None:
-        context.side.held_out = HeldOutValues(target.labeled[fitted.positions], coding, fitted.held_out,
-                                              fitted.held_out_supervised)
     models = {"model": fitted.model}
-    at_labels = {"model": fitted.values[target.labeled]} if len(target.labeled) else {}
     if params.compares:
         models |= _baselines(fitted, params, points, target, weight, shares, execution)
-        labeled: Rows = SelectedRows(points, target.labeled)
-        if len(target.labeled) <= params.max_labels:  # the kernels hold as many
-            labeled = as_rows(labeled.read_all())
-        at_labels |= {name: models[name].values(labeled, execution) for name in models if name not in at_labels
-                      and len(target.labeled)}
     written = execution.concurrently(partial(context.write_models, models))
     try:
+        PartWriter(context.parts, VALUES).write(values=fitted.values)
+        if context.side is not None:
+            context.side.held_out = HeldOutValues(target.labeled[fitted.positions], coding, fitted.held_out,
+                                                  fitted.held_out_supervised)
+        at_labels = _values_at_labels(fitted, models, points, target, params.max_labels, execution)
         compared, choice = _evidence(context, params, fitted, graph, target, weight, shares, folds, curve)
     finally:  # nothing is written any more once this has ended, however it ends
         written()
@@ -268,6 +263,18 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
     if len(target.labeled):
         models["nearest"] = fit_nearest_baseline(points, target, params.graph.distance, weight, shares, execution)
     return models
+
+
+def _values_at_labels(fitted: AutomaticFit, models: Mapping[str, Model], points: Rows, target: Target, max_labels: int,
+                      execution: Execution) -> dict[str, np.ndarray]:
+    """Return the values of each model at the labeled points (l, c), none without labels."""
+    if not len(target.labeled):
+        return {}
+    labeled: Rows = SelectedRows(points, target.labeled)
+    if len(target.labeled) <= max_labels:  # the kernels hold as many
+        labeled = as_rows(labeled.read_all())
+    return {name: fitted.values[target.labeled] if name == "model" else model.values(labeled, execution)
+            for name, model in models.items()}
 
 
 def _label_folds(target: Target, fitted: AutomaticFit, random_state: int, *, curve: bool) -> LabelFolds:
