@@ -270,11 +270,11 @@ def _values_at_labels(fitted: AutomaticFit, models: Mapping[str, Model], points:
     """Return the values of each model at the labeled points (l, c), none without labels."""
     if not len(target.labeled):
         return {}
+    at_labels, others = {"model": fitted.values[target.labeled]}, [name for name in models if name != "model"]
     labeled: Rows = SelectedRows(points, target.labeled)
-    if len(target.labeled) <= max_labels:  # the kernels hold as many
+    if others and len(target.labeled) <= max_labels:  # the kernels hold as many
         labeled = as_rows(labeled.read_all())
-    return {name: fitted.values[target.labeled] if name == "model" else model.values(labeled, execution)
-            for name, model in models.items()}
+    return at_labels | {name: models[name].values(labeled, execution) for name in others}
 
 
 def _label_folds(target: Target, fitted: AutomaticFit, random_state: int, *, curve: bool) -> LabelFolds:

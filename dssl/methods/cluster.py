@@ -296,6 +296,6 @@ CLUSTER_KERNEL = Method(
     "cluster", ("classification",), (
         Step("basis", 2, ("points", "labels"), lambda params: BasisParams(params.kernels, params.cluster), make_basis,
              _basis_cost, f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=cluster_section),
-        selection_step(6, _selection_cost, _FEWER, REPORT_TEXT),
-        models_step(12, _models_cost, _FEWER, make_models)),
+        selection_step(7, _selection_cost, _FEWER, REPORT_TEXT),
+        models_step(13, _models_cost, _FEWER, make_models)),
     _scores_cost, REPORT_TEXT, (BASE,), ClusterSections, evaluator=LinearEvaluator.of)

@@ -247,6 +247,6 @@ MULTISCALE_KERNEL = Method(
     "multiscale", ("classification", "regression"), (
         Step("basis", 4, ("points", "labels"), lambda params: params.multiscale, make_basis, _basis_cost,
              f"{_FEWER}, {FEWER_LABELS}", intermediate=True, section=multiscale_section),
-        selection_step(5, _selection_cost, _FEWER, REPORT_TEXT),
-        models_step(11, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
+        selection_step(6, _selection_cost, _FEWER, REPORT_TEXT),
+        models_step(12, _models_cost, _FEWER, make_models, section=regions_section, leads=True)),
     _scores_cost, REPORT_TEXT, (BASE,), MultiscaleSections, evaluator=LinearEvaluator.of)

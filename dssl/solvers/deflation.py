@@ -44,7 +44,7 @@ class Deflated(GaussSeidel):
         return deflation_basis(A, deflated_vectors(A.n, n_columns, n_vectors), random_state=random_state)
 
     def deflate(self, X: np.ndarray, R: np.ndarray, active: np.ndarray) -> None:
-        """Solve `A X = B` in the span of U (Galerkin)."""
+        """Correct active columns of X and of the residual R (n, t) so that R is orthogonal to U (Galerkin)."""
         norms = column_norms(R, np.ones(len(R)))
         along, scale, rows = np.zeros((len(self.values), R.shape[1])), scaled_to_one(norms), row_ranges(len(X), ROWS)
         for start, stop in rows:

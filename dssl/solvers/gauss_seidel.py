@@ -18,7 +18,7 @@ from .pcg import ORDERED
 LATENCY = 1.25  # of a product without a preconditioner: each row waits for others
 NEARLY = 4.0  # times the squared goal: once the preconditioned residual is below, the true one is estimated, once
 SAFETY = 0.8  # of the preconditioned residual that their ratio then asks for, since it changes
-SAMPLED, COMPARED = 256, 4096  # rows in one run, and those of all runs that are compared, or a sixteenth
+RUN, MIN_SAMPLED = 256, 4096  # of each run of so many rows a sixteenth is sampled, or what makes so many in all
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,13 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
     R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with `(I + L)^-1` times the
         residual.
     reduction, budget : shape (t,), as in `conjugate_gradients`. A column stops near the goal: its true residual is
-        estimated only once, from some rows.
+        estimated only once, from sampled rows: it ends below the goal or a few percent above, at most about twice.
 
     Columns that have stopped leave the block as soon as they are half of it; those left have the same bits.
 
     Returns
     -------
-    (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; five arrays of its size, and some
-    columns.
+    (E, iterations) : shapes (n, t) and (t,). Works in the precision of R; five arrays of its size.
 
     References
     ----------
@@ -181,10 +180,10 @@ def _step(X, R, T, Z, alpha, rr):
 def _lower_ratios(indptr, above, indices, data, R, columns):
     """Return the squared norms of some columns of `(I + L) R` over those of R, in sampled rows; 1 for 0 / 0."""
     t = len(columns)
-    row, squares, norms = np.empty(t, R.dtype), np.zeros(t), np.zeros(t)
-    some = max(SAMPLED // 16, -(-SAMPLED * COMPARED // R.shape[0]))
-    for first in range(0, R.shape[0], SAMPLED):
-        for i in range(first, min(first + min(some, SAMPLED), R.shape[0])):
+    row, squares, norms, ratios = np.empty(t, R.dtype), np.zeros(t), np.zeros(t), np.ones(t)
+    n_sampled = min(RUN, max(RUN // 16, -(-RUN * MIN_SAMPLED // R.shape[0])))  # of a run
+    for first in range(0, R.shape[0], RUN):
+        for i in range(first, min(first + n_sampled, R.shape[0])):
             for c in range(t):
                 row[c] = R[i, columns[c]]
                 norms[c] += np.float64(row[c]) * np.float64(row[c])
@@ -195,8 +194,9 @@ def _lower_ratios(indptr, above, indices, data, R, columns):
             for c in range(t):
                 squares[c] += np.float64(row[c]) * np.float64(row[c])
     for c in range(t):
-        squares[c] = squares[c] / norms[c] if norms[c] > 0 else 1.0
-    return squares
+        if norms[c] > 0:
+            ratios[c] = squares[c] / norms[c]
+    return ratios
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)

@@ -146,6 +146,20 @@ def test_the_few_landmarks_that_nearly_repeat_others_are_left_out(repeated, left
     assert actual.condition < 1e9
 
 
+def test_two_landmarks_may_lack_six_cutoffs_outside_the_span_of_others():
+    """Each lacks 3.3 times the cutoff, and both together 6 times, in one direction."""
+    rng, n, cutoff = np.random.default_rng(0), 300, 1e-9
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    A, C = Q * np.linspace(0.5, 1, n) @ Q.T, 0.02 * rng.normal(size=(n, 2))
+    lacked = cutoff * np.linalg.eigvalsh(A)[-1] * np.array([[3.3, 2.7], [2.7, 3.3]])
+    K = np.block([[A, A @ C], [C.T @ A, C.T @ A @ C + lacked]])
+    K = (K + K.T) / 2
+    actual = whiten_lower(K.copy(), cutoff)
+    assert (~actual.T.any(axis=1)).sum() == 2
+    lost = np.linalg.eigvalsh(K - K @ actual.T @ actual.T.T @ K)[-1]
+    assert 4 * cutoff * actual.largest < lost < 8 * cutoff * actual.largest
+
+
 def test_landmarks_that_share_what_they_lack_are_not_left_out():
     """Each is within the cutoff of the span of the others, all of them together are not: eigenvectors decide."""
     pairs, rest, cutoff = 28, 544, 1e-6

@@ -10,6 +10,8 @@ from scipy import sparse
 from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
 from dssl.knn.exact import tiles
+from dssl.knn.exact.blocks import points_in_blocks
+from dssl.knn.exact.layout import principal_frame
 from dssl.knn.index import NeighborIndex
 from dssl.storage.csr import as_rows
 from tests import reference
@@ -115,6 +117,51 @@ def test_where_more_rows_may_be_nearest_than_are_kept_queries_are_searched_again
     assert any(by_products and 0 < count < 60 for by_products, count in again)
     expected = np.argsort(reference.squared_distances(queries.astype(float), X.astype(float)), axis=1, kind="stable")
     assert_array_equal(np.sort(index.nearest(queries, 10)[1], axis=1)[-100:], np.sort(expected[-100:, :10], axis=1))
+
+
+def test_a_tile_of_duplicates_does_not_turn_products_off(monkeypatch):
+    """Products are tried again once most of the queries so far were searched by them alone."""
+    rng, used = np.random.default_rng(0), {"search_by_products": 0, "search_by_bounds": 0}
+    X = rng.normal(size=(12_000, 128)).astype(np.float32)
+    X[:1200] = np.repeat(X[:30], 40, axis=0)
+    rng.shuffle(X)
+
+    def counting(name):
+        search = getattr(tiles._Tiles, name)
+
+        def counted(self, queries, *rest):
+            used[name] += len(queries.ids)
+            return search(self, queries, *rest)
+
+        monkeypatch.setattr(tiles._Tiles, name, counted)
+
+    for name in used:
+        counting(name)
+    index_of(X).nearest(X[:6000], 5)
+    assert used["search_by_products"] > 3 * used["search_by_bounds"]
+
+
+@pytest.mark.parametrize(("d", "block"), [(40, 9000), (40, 3000), (150, 9000), (150, 3000)])
+@pytest.mark.filterwarnings("ignore:(overflow|invalid)")
+def test_where_lengths_overflow_no_neighbor_is_lost(d, block):
+    rng = np.random.default_rng(0)
+    X, queries = 1e-30 * rng.normal(size=(9000, d)), 1e150 * rng.normal(size=(200, d))
+    points = points_in_blocks(as_rows(X), "euclidean", block, X[:500])
+    assert points.search == "tiles"
+    distances, ids = points.nearest(queries, np.full(200, -1), 10)
+    within, again = points.nearest(queries, np.full(200, -1), 10, distances[:, -1].copy())
+    assert (ids < 9000).all()
+    assert (again < 9000).all()
+    assert_array_equal(distances, within)
+
+
+def test_frames_of_the_exact_search_have_all_axes_where_most_are_leading():
+    X = np.random.default_rng(0).normal(size=(500, 40))
+    assert principal_frame(X).leading < 40
+    assert principal_frame(X, all_axes=True).leading == 40
+    assert principal_frame(X[:, :1] * np.ones(60), all_axes=True).leading < 60
+    wide = principal_frame(np.random.default_rng(0).normal(size=(500, 70)), all_axes=True)
+    assert wide.leading < 70
 
 
 def test_fewer_rows_of_many_effective_dimensions_than_queries():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dssl.solvers.gauss_seidel import GaussSeidel, leave_split, split_gradients
+from dssl.solvers.gauss_seidel import RUN, GaussSeidel, _lower_ratios, leave_split, split_gradients
 from dssl.solvers.pcg import conjugate_gradients
 from dssl.solvers.scaling import scaled_matrix
 from dssl.solvers.solve import prepare
@@ -52,6 +52,23 @@ def test_the_true_residual_falls_near_the_goal_and_not_far_below(random_state, r
     _, used = split_gradients(A, B.copy(), np.full(t, reduction), np.full(t, 500))
     assert (fallen(used) <= 1.15 * reduction).all()
     assert (fallen(np.maximum(used - 6, 0)) > reduction).all()
+
+
+def test_residuals_of_many_vertices_are_compared_in_a_share_of_the_rows():
+    """The columns are of vertices that are not sampled, whose residuals spread from there."""
+    A = scaled_matrix(*regularizer(grid(100), 1e-2, True))
+    columns = np.flatnonzero(np.arange(A.n) % RUN > RUN // 2)[[5, 500, 4000]]
+    B = np.zeros((A.n, 3))
+    B[columns, np.arange(3)] = 1
+    E, _ = split_gradients(A, B.copy(), np.full(3, 1e-6), np.full(3, 500))
+    residual = np.linalg.norm(B - A.to_scipy() @ E, axis=0)
+    assert (residual < 2e-6).all()
+    assert (residual > 1e-7).all()
+    triangles = A.indptr, A.first_above, A.indices, A.data
+    assert_array_equal(_lower_ratios(*triangles, B, np.arange(3)), 1)  # zero in all sampled rows
+    R = np.random.default_rng(0).normal(size=(A.n, 2))
+    expected = (((R + np.tril(A.off_diagonal().toarray()) @ R)**2).sum(axis=0) / (R**2).sum(axis=0))
+    assert_allclose(_lower_ratios(*triangles, R, np.arange(2)), expected, rtol=0.1)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

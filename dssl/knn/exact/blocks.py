@@ -90,7 +90,7 @@ class DensePoints:
         itemsize, axes, block = measured_itemsize(self.rows.dtype, self.metric), min(d, MAX_AXES), self.block_rows
         layout = layout_bytes(block, d, itemsize)
         laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + 8 * block
+        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + 16 * block
         if block < len(self.rows):
             return laying_out + queries
         return max(laying_out, layout + max(int(whole_bytes(layout)), queries))
@@ -142,7 +142,7 @@ def points_in_blocks(rows: Rows, metric: AnyMetric, block_rows: int, sample: np.
         return PairPoints(rows, metric, block_rows)
     if rows.is_sparse:
         return SparsePoints(rows, metric, block_rows)
-    return DensePoints(rows, metric, block_rows, principal_frame(sample))
+    return DensePoints(rows, metric, block_rows, principal_frame(sample, all_axes=True))
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution,
 
 def sampled_frame(X: Rows, metric: AnyMetric) -> Frame:
     """Return the frame of a sample of dense rows."""
-    return principal_frame(_frame_sample(X, metric))
+    return principal_frame(_frame_sample(X, metric), all_axes=True)
 
 
 def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
@@ -229,7 +229,7 @@ def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
     A query of the tree visits about as many of all rows and their boxes as of those of the sample, or more.
     """
     sample, n = _frame_sample(X, metric), len(X)
-    frame, pilot = principal_frame(sample), sample_ids(len(sample), PILOT_QUERIES)
+    frame, pilot = principal_frame(sample, all_axes=True), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
     return frame, min(tree_seconds(layout, sample[pilot], pilot, k, n), TILE_PAIR_NS * 1e-9 * float(n) * n)
 

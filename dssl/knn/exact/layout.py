@@ -89,12 +89,13 @@ def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
     return n_rows * (n_columns * itemsize + 4 * axes + 16 + 8 * BOX_AXES * 4 // LEAF_ROWS)
 
 
-def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -> Frame:
+def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None, *, all_axes: bool = False) -> Frame:
     """Return the mean and the leading principal axes of a sample (n_s, d); any sample gives a valid frame.
 
-    There are 30 to `MAX_LEADING` leading axes, which explain `LEADING_SHARE` of the variance; as many as possible where
-    these are `ALL_AXES` of all. Up to `MAX_FURTHER` further axes explain `ALL_SHARE` of it, and of `differences` (m, d)
-    if given.
+    There are 30 to `MAX_LEADING` leading axes, which explain `LEADING_SHARE` of the variance, and up to `MAX_FURTHER`
+    further axes, which explain `ALL_SHARE` of it, and of `differences` (m, d) if given.
+
+    all_axes : whether all axes are leading ones where those are `ALL_AXES` of them, and all are `MAX_LEADING` at most.
     """
     center = sample.mean(axis=0, dtype=np.float64)
     centered = sample - center
@@ -109,8 +110,8 @@ def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None) -
     max_axes = min(d, len(order))
     leading = int(np.searchsorted(share, LEADING_SHARE * share[-1])) + 1
     leading = min(max_axes, MAX_LEADING, max(leading, 30))
-    if leading >= ALL_AXES * d:
-        leading = min(max_axes, MAX_LEADING)
+    if all_axes and ALL_AXES * d <= leading and d <= MAX_LEADING:
+        leading = max_axes
     further = int(np.searchsorted(share, ALL_SHARE * share[-1])) + 1 - leading
     if differences is not None:
         lengths = np.cumsum(((differences @ np.linalg.qr(basis[:, order])[0]) ** 2).sum(axis=0))

@@ -41,6 +41,7 @@ PILOT_TILE = 64  # first queries, which tell whether leading coordinates rule ou
 PIECE = 1 << 17  # values of rows that are centered at a time
 SPARE = 6  # rows of large products that are kept beside k, among which rounding may have put the k nearest
 READ_SHARE = 0.04  # of all columns of a pair: reading more takes longer than a product in all coordinates
+Near = list[tuple[int, float]]  # tiles from near to far, and a lower bound of their distances from queries
 
 
 def products_bytes(d: int) -> int:
@@ -57,7 +58,8 @@ def _cut(kth, norm, shift, scale, reach, gamma):
         return np.float32(-np.inf)
     half = (norm - kth * scale * scale) / 2
     error = gamma * (np.sqrt(norm) * reach + reach * reach / 2) + 2.0**-21 * (norm + abs(half) + abs(shift))
-    return np.float32(half + shift - error)
+    cut = half + shift - error
+    return np.float32(cut) if cut > -np.inf else np.float32(-np.inf)  # NaN, where lengths overflow, rules out nothing
 
 
 @njit(nogil=True, cache=True)
@@ -238,7 +240,7 @@ class _Tiles:
     """The points of a layout in tiles, which are nodes of one level of its tree, to multiply with tiles of queries.
 
     in_all : whether products are of the rows themselves, in all columns, and not of the leading coordinates.
-    by_products : whether products give the distances but for rounding, and so which rows to measure.
+    two_sided : whether products give the distances but for rounding, and so which rows to measure.
     """
 
     def __init__(self, layout: Layout):
@@ -252,12 +254,18 @@ class _Tiles:
         self.reach = self.lengths = np.sqrt(np.maximum.reduceat(layout.norm, self.bounds[:-1]))
         self.rest, self.further = np.ascontiguousarray(layout.lead[:, -2]), layout.further
         self.gamma = self.box_gamma = product_slack(layout.lead.shape[1], d)
-        self.in_all, self.by_products, self.takes_rows = False, layout.frame.leading == d, _takes_rows(layout)
+        self.in_all, self.two_sided, self.takes_rows = False, layout.frame.leading == d, _takes_rows(layout)
         self.query_tile = QUERY_TILE << (d > MAX_LEADING)
         self.work = np.empty(self.query_tile * int(self.sizes.max()), np.float32)
         self.halves, self.columns_read, self.pairs = np.zeros(n, np.float32), 0, 0
-        if self.by_products and self.takes_rows:
+        self.searched, self.again = 0, 0
+        if self.two_sided and self.takes_rows:
             self._take_all_columns()
+
+    @property
+    def by_products(self) -> bool:
+        """Return whether products tell which rows to measure, for most of the queries so far."""
+        return self.two_sided and 2 * self.again <= self.searched
 
     def queries(self, rows: np.ndarray, ids: np.ndarray, seen: Coordinates, which: np.ndarray) -> _Queries:
         """Return the queries `which` of rows (q, d) with the coordinates `seen`."""
@@ -272,7 +280,7 @@ class _Tiles:
         return _Queries(rows[which], ids[which], norm, boxed, coordinates, np.zeros(len(which), np.float32), shift,
                         np.zeros((len(which), 0), np.float32))
 
-    def by_nearness(self, queries: _Queries) -> list[tuple[int, float]]:
+    def by_nearness(self, queries: _Queries) -> Near:
         """Return the tiles from near to far, and a lower bound of their distances from the queries."""
         lead = queries.lead
         outside = np.maximum(np.maximum(self.low - lead.max(axis=0), lead.min(axis=0) - self.high), 0)
@@ -283,11 +291,8 @@ class _Tiles:
         order = np.lexsort((nearness, np.maximum(distance, 0)))
         return list(zip(order.tolist(), distance[order].tolist(), strict=True))
 
-    def search_by_bounds(self, queries: _Queries, tiles: list[tuple[int, float]], heap: np.ndarray, heap_id: np.ndarray,
-                         ) -> list[tuple[int, float]]:
-        """Update the heaps (q, k) with tiles from near to far; return those that are left where too many rows had to be
-        compared by further coordinates, so that all are taken from now on.
-        """
+    def search_by_bounds(self, queries: _Queries, tiles: Near, heap: np.ndarray, heap_id: np.ndarray) -> Near:
+        """Update the heaps (q, k) with tiles from near to far; return those left once all columns are to be taken."""
         layout, (_, d) = self.layout, self.layout.rows.shape
         if np.isinf(heap).all():  # no neighbor yet, and no bound
             self._limit(queries, [tile for tile, _ in tiles], heap, heap_id)
@@ -300,14 +305,13 @@ class _Tiles:
                 queries.further, layout.rows, layout.ids, self.rest, self.further, layout.scale, self.lengths[tile],
                 self.gamma, heap, heap_id)
             self.pairs += products.size
-            if not self.in_all and d > MAX_LEADING and self.columns_read > READ_SHARE * d * max(
-                    self.pairs, FIRST_TILES * products.size):
+            allowed = READ_SHARE * d * max(self.pairs, FIRST_TILES * products.size)
+            if not self.in_all and d > MAX_LEADING and self.columns_read > allowed:
                 self._take_all_columns()
                 return tiles[place + 1:]
         return []
 
-    def search_by_products(self, queries: _Queries, tiles: list[tuple[int, float]], heap: np.ndarray,
-                           heap_id: np.ndarray) -> None:
+    def search_by_products(self, queries: _Queries, tiles: Near, heap: np.ndarray, heap_id: np.ndarray) -> None:
         """Update the heaps (q, k) with tiles from near to far, from products in all coordinates."""
         layout, k, longest = self.layout, heap.shape[1], float(self.lengths.max())
         values, kept = empty_heaps(len(heap), k + SPARE)
@@ -328,11 +332,11 @@ class _Tiles:
                 limit_heaps(some.rows, layout.rows, np.ascontiguousarray(kept[again, :k]), heaps, ids)
             self.search_by_bounds(some, tiles, heaps, ids)
             heap[again], heap_id[again] = heaps, ids
-            self.by_products = 2 * len(again) <= len(heap)
+            self.again += len(again)
 
     def _take_all_columns(self) -> None:
         layout, (n, d) = self.layout, self.layout.rows.shape
-        self.in_all = self.by_products = True
+        self.in_all = self.two_sided = True
         self.rest, self.further = np.zeros(n, np.float32), np.zeros((n, 0), np.float32)
         self.further.flags.writeable = False  # as those of the layout, for which Numba has compiled the scan
         self.gamma, self.halves = product_slack(d, d), (layout.norm / 2).astype(np.float32)
@@ -368,21 +372,18 @@ class _Tiles:
         limit_heaps(queries.rows, self.layout.rows, candidates, heap, heap_id)
 
 
-def _farthest(heap: np.ndarray, values: np.ndarray, queries: _Queries, scale: float, reach: float,
-              gamma: float) -> float:
-    """Return an upper bound, in units of the scale, of the k-th distances of queries, from the products that are kept.
-    """
-    half = -values[:, 0] - queries.shift  # at least the product with the row of the k-th distance
-    error = gamma * (np.sqrt(queries.norm) * reach + reach**2 / 2) + 2.0**-21 * (
-        queries.norm + np.abs(half) + np.abs(queries.shift))
-    squared = np.minimum(heap[:, 0] * scale**2, queries.norm - 2 * (half - error))
+def _farthest(heap: np.ndarray, values: np.ndarray, of: _Queries, scale: float, reach: float, gamma: float) -> float:
+    """Return an upper bound, in units of the scale, of the k-th distances of queries, from the products kept."""
+    half = -values[:, 0] - of.shift  # at least the product with the row of the k-th distance
+    error = gamma * (np.sqrt(of.norm) * reach + reach**2 / 2) + 2.0**-21 * (of.norm + np.abs(half) + np.abs(of.shift))
+    squared = np.minimum(heap[:, 0] * scale**2, of.norm - 2 * (half - error))
     return float(np.sqrt(np.maximum(squared, 0).max()))
 
 
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
                      distances: np.ndarray, ids: np.ndarray) -> None:
     """Update the heaps (q, k) of the queries with the rows of a layout."""
-    points, size = _Tiles(layout), PILOT_TILE
+    points, size = _Tiles(layout), min(PILOT_TILE, QUERY_TILE)
     while len(order):
         size = points.query_tile if points.by_products else size
         which, order = order[:size], order[size:]
@@ -395,4 +396,5 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
                 tile = points.queries(queries, query_ids, seen, which)
         if left:
             points.search_by_products(tile, left, heap, heap_id)
-        distances[which], ids[which], size = heap, heap_id, QUERY_TILE
+        distances[which], ids[which] = heap, heap_id
+        points.searched, size = points.searched + len(which), QUERY_TILE
