@@ -128,7 +128,8 @@ def landmark_count(params: LandmarkParams, n_labeled: int, n: int, largest: int)
         return max(1, min(n, math.ceil(float(asked) * n * (1 - 1e-12))))  # 0.07 of 100 is 7.000000000000001
     if asked > n:
         warnings.warn(explain(
-            f"n_landmarks={asked} and {n} rows", why="there are no more landmarks than rows, so all rows are used",
+            f"n_landmarks={asked} and {n} rows to select from",
+            why="there are no more landmarks than rows, so all rows are used",
             fix=f"set n_landmarks to {n} or less, or to a fraction"), UserWarning, stacklevel=2)
     return min(int(asked), n)
 
