@@ -74,7 +74,8 @@ class TestCount:
             assert 1 <= landmark_count(LandmarkParams(n_landmarks="sqrt"), m, m + u, m + u) <= m + u
 
     def test_more_than_there_are_rows(self):
-        with pytest.warns(UserWarning, match=r"n_landmarks=11 and 10 rows to select from\n  why: .*\n  fix: set n_landmarks to 10"):
+        with pytest.warns(UserWarning, match=r"n_landmarks=11 and 10 rows to select from\n  why: .*\n"
+                                             r"  fix: set n_landmarks to 10"):
             assert landmark_count(LandmarkParams(n_landmarks=11), 3, 10, 10) == 10
 
     @pytest.mark.parametrize("asked", [0, -1, 0.0, 1.5, -0.1, True, False, np.nan, np.inf, "root", None, [3]])

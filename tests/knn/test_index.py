@@ -9,7 +9,7 @@ from scipy import sparse
 
 from dssl.base.errors import BudgetError, DataError
 from dssl.execution.in_process import InProcess
-from dssl.knn.exact import tiles
+from dssl.knn.exact import blocks, tiles
 from dssl.knn.exact.blocks import points_in_blocks
 from dssl.knn.exact.layout import principal_frame
 from dssl.knn.index import NeighborIndex
@@ -155,12 +155,40 @@ def test_where_lengths_overflow_no_neighbor_is_lost(d, block):
     assert_array_equal(distances, within)
 
 
+@pytest.mark.parametrize(("n", "d"), [(1500, 30), (5000, 100)])
+def test_a_far_row_does_not_make_others_be_measured(n, d, monkeypatch):
+    """Products of rows near the center tell which are near, however far one row is."""
+    rng, measured = np.random.default_rng(0), []
+    X = rng.normal(size=(n, d))
+    measure, kept = blocks.squared_distances_of, tiles.measure_kept
+
+    def counting(X, Z, of, to):
+        measured.append(len(of))
+        return measure(X, Z, of, to)
+
+    def complete(*arguments):
+        told = kept(*arguments)
+        measured.append(np.count_nonzero(~told))
+        return told
+
+    monkeypatch.setattr(blocks, "squared_distances_of", counting)
+    monkeypatch.setattr(tiles, "measure_kept", complete)
+    counts = []
+    for far in (1.0, 1e9):
+        X[7] *= far
+        measured.clear()
+        check(index_of(X), X[:1000], X, "euclidean", 5)
+        assert measured
+        counts.append(sum(measured))
+    assert counts[1] <= 2 * counts[0] + 1000
+
+
 def test_frames_of_the_exact_search_have_all_axes_where_most_are_leading():
     X = np.random.default_rng(0).normal(size=(500, 40))
     assert principal_frame(X).leading < 40
-    assert principal_frame(X, all_axes=True).leading == 40
-    assert principal_frame(X[:, :1] * np.ones(60), all_axes=True).leading < 60
-    wide = principal_frame(np.random.default_rng(0).normal(size=(500, 70)), all_axes=True)
+    assert principal_frame(X, exact=True).leading == 40
+    assert principal_frame(X[:, :1] * np.ones(60), exact=True).leading < 60
+    wide = principal_frame(np.random.default_rng(0).normal(size=(500, 70)), exact=True)
     assert wide.leading < 70
 
 

@@ -11,7 +11,7 @@ that is a formula of two rows: tasks read blocks of them and measure all pairs (
 Among few points NumPy searches, since to compile the searches of many points, or to load them, takes longer. One matrix
 product gives the squared distances of all pairs but for rounding. The pairs that may be among the k nearest are then
 measured as in every other search, so that the lists are the same to the last bit. Work space: 8 bytes a value of the
-points, and 24 a pair of `PAIRS_AT_ONCE`.
+points, and 40 a pair of `PAIRS_AT_ONCE`.
 """
 
 from collections.abc import Iterator
@@ -40,6 +40,7 @@ from .layout import (
     bisect,
     lay_out,
     layout_bytes,
+    median_row,
     principal_frame,
     project,
     tree_depth,
@@ -142,7 +143,7 @@ def points_in_blocks(rows: Rows, metric: AnyMetric, block_rows: int, sample: np.
         return PairPoints(rows, metric, block_rows)
     if rows.is_sparse:
         return SparsePoints(rows, metric, block_rows)
-    return DensePoints(rows, metric, block_rows, principal_frame(sample, all_axes=True))
+    return DensePoints(rows, metric, block_rows, principal_frame(sample, exact=True))
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution,
 
 def sampled_frame(X: Rows, metric: AnyMetric) -> Frame:
     """Return the frame of a sample of dense rows."""
-    return principal_frame(_frame_sample(X, metric), all_axes=True)
+    return principal_frame(_frame_sample(X, metric), exact=True)
 
 
 def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
@@ -229,7 +230,7 @@ def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
     A query of the tree visits about as many of all rows and their boxes as of those of the sample, or more.
     """
     sample, n = _frame_sample(X, metric), len(X)
-    frame, pilot = principal_frame(sample, all_axes=True), sample_ids(len(sample), PILOT_QUERIES)
+    frame, pilot = principal_frame(sample, exact=True), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
     return frame, min(tree_seconds(layout, sample[pilot], pilot, k, n), TILE_PAIR_NS * 1e-9 * float(n) * n)
 
@@ -330,7 +331,7 @@ def nearest_of_few(queries: np.ndarray, query_ids: np.ndarray, points: np.ndarra
     ids : of the points (m,). within : as in `DensePoints.nearest`.
     """
     distances, nearest = np.full((len(queries), k), np.inf), np.full((len(queries), k), EMPTY)
-    center = points.mean(axis=0, dtype=np.float64)
+    center = median_row(points) if len(points) else 0.0
     Z = points - center
     largest = float(np.abs(Z).max(initial=0.0))
     scale = 2.0 ** -np.ceil(np.log2(largest)) if largest > 0 else 1.0  # a power of two, against overflow
@@ -346,10 +347,10 @@ def nearest_of_few(queries: np.ndarray, query_ids: np.ndarray, points: np.ndarra
         about = norms + lengths - 2 * (Q @ Z.T)
         others = query_ids[block][:, None] != ids
         about[~others] = np.inf
-        room = share * (norms + lengths.max(initial=0.0))
+        room = share * (norms + lengths)
         limit = np.full_like(norms, np.inf) if within is None else within[block][:, None] * scale**2
         if k < len(points):
-            limit = np.minimum(limit, np.partition(about, k - 1, axis=1)[:, k - 1:k] + room)
+            limit = np.minimum(limit, np.partition(about + room, k - 1, axis=1)[:, k - 1:k])
         row, column = np.nonzero((about <= limit + room) & others)
         squared = squared_distances_of(queries[block], points, row, column)
         if within is not None:

@@ -17,7 +17,7 @@ from numba import njit
 LEAF_ROWS = 32
 FEW_ROWS = 4096
 BOX_AXES = 16
-SAMPLE_ROWS = 8192
+SAMPLE_ROWS, MEDIAN_ROWS = 8192, 1024
 MAX_LEADING, MAX_FURTHER = 62, 130
 MAX_AXES = MAX_LEADING + MAX_FURTHER
 FAR = 1e15  # in units of the longest point: coordinates of queries are cut there, whose squares float32 holds
@@ -89,15 +89,23 @@ def layout_bytes(n_rows: int, n_columns: int, itemsize: int) -> int:
     return n_rows * (n_columns * itemsize + 4 * axes + 16 + 8 * BOX_AXES * 4 // LEAF_ROWS)
 
 
-def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None, *, all_axes: bool = False) -> Frame:
-    """Return the mean and the leading principal axes of a sample (n_s, d); any sample gives a valid frame.
+def median_row(rows: np.ndarray) -> np.ndarray:
+    """Return the medians (d,) of the columns of about `MEDIAN_ROWS` of some rows (n, d), in float64."""
+    median: np.ndarray = np.median(rows[::max(1, len(rows) // MEDIAN_ROWS)], axis=0).astype(np.float64)
+    return median
+
+
+def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None, *, exact: bool = False) -> Frame:
+    """Return a center and the leading principal axes of a sample (n_s, d); any sample gives a valid frame.
 
     There are 30 to `MAX_LEADING` leading axes, which explain `LEADING_SHARE` of the variance, and up to `MAX_FURTHER`
     further axes, which explain `ALL_SHARE` of it, and of `differences` (m, d) if given.
 
-    all_axes : whether all axes are leading ones where those are `ALL_AXES` of them, and all are `MAX_LEADING` at most.
+    exact : whether it is for the exact search: the center is a median, so that a far row does not take all others from
+        where float32 is precise; and all axes are leading ones if those are `ALL_AXES` of them, and all `MAX_LEADING`
+        at most.
     """
-    center = sample.mean(axis=0, dtype=np.float64)
+    center = median_row(sample) if exact else sample.mean(axis=0, dtype=np.float64)
     centered = sample - center
     d = sample.shape[1]
     if d <= len(sample):
@@ -110,7 +118,7 @@ def principal_frame(sample: np.ndarray, differences: np.ndarray | None = None, *
     max_axes = min(d, len(order))
     leading = int(np.searchsorted(share, LEADING_SHARE * share[-1])) + 1
     leading = min(max_axes, MAX_LEADING, max(leading, 30))
-    if all_axes and ALL_AXES * d <= leading and d <= MAX_LEADING:
+    if exact and ALL_AXES * d <= leading and d <= MAX_LEADING:
         leading = max_axes
     further = int(np.searchsorted(share, ALL_SHARE * share[-1])) + 1 - leading
     if differences is not None:

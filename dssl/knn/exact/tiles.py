@@ -40,7 +40,7 @@ GROUP = 32  # products that are compared at once
 PILOT_TILE = 64  # first queries, which tell whether leading coordinates rule out enough
 PIECE = 1 << 17  # values of rows that are centered at a time
 SPARE = 6  # rows of large products that are kept beside k, among which rounding may have put the k nearest
-READ_SHARE = 0.04  # of all columns of a pair: reading more takes longer than a product in all coordinates
+READ_SHARE = 0.05  # of the columns that products leave out: to read more of a pair takes longer than to multiply all
 Near = list[tuple[int, float]]  # tiles from near to far, and a lower bound of their distances from queries
 
 
@@ -305,7 +305,7 @@ class _Tiles:
                 queries.further, layout.rows, layout.ids, self.rest, self.further, layout.scale, self.lengths[tile],
                 self.gamma, heap, heap_id)
             self.pairs += products.size
-            allowed = READ_SHARE * d * max(self.pairs, FIRST_TILES * products.size)
+            allowed = READ_SHARE * (d - layout.frame.leading) * max(self.pairs, FIRST_TILES * products.size)
             if not self.in_all and d > MAX_LEADING and self.columns_read > allowed:
                 self._take_all_columns()
                 return tiles[place + 1:]
