@@ -13,7 +13,8 @@ class LaplaceLearning(OneSystemClassifier):
     """Harmonic functions: shares of the classes at which random walks on the graph end.
 
     The method needs some labels of each class: with one or two, values away from labels
-    are nearly equal, and `PoissonLearning` or `GraphKernelRidge` is better.
+    are nearly equal, and `PoissonLearning` or `GraphKernelRidge` is better. The scores of
+    a class are its shares, moved by one number for how frequent it is (`class_prior`).
 
     `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,

@@ -6,7 +6,8 @@ from .graph import OneSystemClassifier
 class PoissonLearning(OneSystemClassifier):
     """Poisson learning: labels are sources and sinks of a flow on the graph.
 
-    It suits one label to a few labels of each class.
+    It suits one label to a few labels of each class. Scores are the potentials of the flow,
+    standardized by the unlabeled points of each component of the graph, class by class.
 
     `fit(X, y)` takes all points, labeled and unlabeled. y is -1 (integers), NaN
     (floats), None or "" (text) where there is no label. X is an array, a sparse matrix,
