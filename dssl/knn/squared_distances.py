@@ -206,3 +206,20 @@ def sort_heaps(distances, ids):
         for entry in range(distances.shape[1]):
             if ids[row, entry] == EMPTY:
                 distances[row, entry] = np.inf
+
+
+@njit(nogil=True, cache=True)
+def limit_heaps(queries, rows, candidates, distances, heap_ids):
+    """Limit empty heaps to the distance of the farthest of k candidates, an upper bound of the k-th distance."""
+    terms = np.empty(queries.shape[1])
+    for which in range(queries.shape[0]):
+        farthest = 0.0
+        for row in candidates[which]:
+            if row == EMPTY:
+                farthest = np.inf
+                break
+            farthest = max(farthest, squared_distance(queries[which], rows[row], terms))
+        # A little more than the bound, so that rounding rejects none of the k nearest.
+        farthest *= 1 + 1e-8
+        if precedes(farthest, EMPTY, distances[which, 0], heap_ids[which, 0]):
+            distances[which, :] = farthest

@@ -19,18 +19,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numba import njit
+from numba.extending import register_jitable
 
 from ...storage.blocks import row_ranges
-from ..squared_distances import (
-    EMPTY,
-    empty_heaps,
-    float32_squared_distance,
-    offer,
-    precedes,
-    sift_down,
-    sort_heaps,
-    squared_distance,
-)
+from ..squared_distances import EMPTY, empty_heaps, float32_squared_distance, limit_heaps, offer, sift_down, sort_heaps
 from .layout import FAR, MAX_LEADING, Coordinates, Layout, level_bounds, tree_depth
 
 QUERY_TILE = 512
@@ -51,14 +43,19 @@ def products_bytes(d: int) -> int:
     return 4 * QUERY_TILE * POINT_TILE + in_all * (d > MAX_LEADING)
 
 
+@register_jitable
+def _rounding(half, norm, shift, reach, gamma):
+    """Return what float32 rounds at most of a product less its half, for points up to `reach` from the center."""
+    return gamma * (np.sqrt(norm) * reach + reach * reach / 2) + 2.0**-21 * (norm + np.abs(half) + np.abs(shift))
+
+
 @njit(nogil=True, cache=True)
 def _cut(kth, norm, shift, scale, reach, gamma):
     """Return the smallest product of a possible neighbor: |q|^2 - 2 product <= kth, minus float32 rounding."""
     if kth == np.inf:
         return np.float32(-np.inf)
     half = (norm - kth * scale * scale) / 2
-    error = gamma * (np.sqrt(norm) * reach + reach * reach / 2) + 2.0**-21 * (norm + abs(half) + abs(shift))
-    cut = half + shift - error
+    cut = half + shift - _rounding(half, norm, shift, reach, gamma)
     return np.float32(cut) if cut > -np.inf else np.float32(-np.inf)  # NaN, where lengths overflow, rules out nothing
 
 
@@ -158,23 +155,6 @@ def measure_kept(queries, query_norm, query_shift, rows, ids, scale, reach, gamm
                 break
             offer(queries[which], rows[row], ids[row], heap, heap_id, terms)
     return complete
-
-
-@njit(nogil=True, cache=True)
-def limit_heaps(queries, rows, candidates, distances, heap_ids):
-    """Limit empty heaps to the distance of the farthest of k candidates, an upper bound of the k-th distance."""
-    terms = np.empty(queries.shape[1])
-    for which in range(queries.shape[0]):
-        farthest = 0.0
-        for row in candidates[which]:
-            if row == EMPTY:
-                farthest = np.inf
-                break
-            farthest = max(farthest, squared_distance(queries[which], rows[row], terms))
-        # A little more than the bound, so that rounding rejects none of the k nearest.
-        farthest *= 1 + 1e-8
-        if precedes(farthest, EMPTY, distances[which, 0], heap_ids[which, 0]):
-            distances[which, :] = farthest
 
 
 def product_slack(lead_columns: int, data_columns: int) -> float:
@@ -375,8 +355,7 @@ class _Tiles:
 def _farthest(heap: np.ndarray, values: np.ndarray, of: _Queries, scale: float, reach: float, gamma: float) -> float:
     """Return an upper bound, in units of the scale, of the k-th distances of queries, from the products kept."""
     half = -values[:, 0] - of.shift  # at least the product with the row of the k-th distance
-    error = gamma * (np.sqrt(of.norm) * reach + reach**2 / 2) + 2.0**-21 * (of.norm + np.abs(half) + np.abs(of.shift))
-    squared = np.minimum(heap[:, 0] * scale**2, of.norm - 2 * (half - error))
+    squared = np.minimum(heap[:, 0] * scale**2, of.norm - 2 * (half - _rounding(half, of.norm, of.shift, reach, gamma)))
     return float(np.sqrt(np.maximum(squared, 0).max()))
 
 
