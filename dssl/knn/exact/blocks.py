@@ -58,7 +58,7 @@ TREE_QUERY_NS, TREE_VISIT_NS, TREE_AXIS_NS, TILE_PAIR_NS = 5000.0, 11.0, 0.6, 3.
 CACHE_BYTES = 64 << 20
 FEW_SECONDS = 0.05  # of tiles, up to which no tree is tried: one saves less than its compilation takes
 FEW_PAIRS, FEW_VALUES = 1 << 23, 1 << 18  # of queries with points, and of numbers in the points
-PAIRS_AT_ONCE = 1 << 17
+PAIRS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class DensePoints:
         itemsize, axes, block = measured_itemsize(self.rows.dtype, self.metric), min(d, MAX_AXES), self.block_rows
         layout = layout_bytes(block, d, itemsize)
         laying_out = block * d * itemsize + max(layout + 4 * (axes + 3) * block, (8 + 4) * axes * block)
-        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + 16 * block
+        queries = height * (d * itemsize + 12 * axes + 16 * k) + (2 << 20) + products_bytes(d) + 12 * block
         if block < len(self.rows):
             return laying_out + queries
         return max(laying_out, layout + max(int(whole_bytes(layout)), queries))

@@ -39,7 +39,7 @@ Near = list[tuple[int, float]]  # tiles from near to far, and a lower bound of t
 def products_bytes(d: int) -> int:
     """Return the bytes of the products of a tile of queries of d columns with one of points, and of their rows."""
     piece = max(1, PIECE // max(d, 1))
-    in_all = 4 * QUERY_TILE * (POINT_TILE + 2 * min(piece, POINT_TILE) + 2 * d) + 12 * piece * d
+    in_all = 4 * QUERY_TILE * (min(piece, POINT_TILE) + d) + 12 * piece * d
     return 4 * QUERY_TILE * POINT_TILE + in_all * (d > MAX_LEADING)
 
 
@@ -235,8 +235,7 @@ class _Tiles:
         self.rest, self.further = np.ascontiguousarray(layout.lead[:, -2]), layout.further
         self.gamma = self.box_gamma = product_slack(layout.lead.shape[1], d)
         self.in_all, self.two_sided, self.takes_rows = False, layout.frame.leading == d, _takes_rows(layout)
-        self.query_tile = QUERY_TILE << (d > MAX_LEADING)
-        self.work = np.empty(self.query_tile * int(self.sizes.max()), np.float32)
+        self.work = np.empty(QUERY_TILE * int(self.sizes.max()), np.float32)
         self.halves, self.columns_read, self.pairs = np.zeros(n, np.float32), 0, 0
         self.searched, self.again = 0, 0
         if self.two_sided and self.takes_rows:
@@ -364,7 +363,7 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
     """Update the heaps (q, k) of the queries with the rows of a layout."""
     points, size = _Tiles(layout), min(PILOT_TILE, QUERY_TILE)
     while len(order):
-        size = points.query_tile if points.by_products else size
+        size = QUERY_TILE if points.by_products else size
         which, order = order[:size], order[size:]
         heap, heap_id = distances[which], ids[which]
         tile = points.queries(queries, query_ids, seen, which)
