@@ -160,19 +160,19 @@ def test_a_far_row_does_not_make_others_be_measured(n, d, monkeypatch):
     """Products of rows near the center tell which are near, however far one row is."""
     rng, measured = np.random.default_rng(0), []
     X = rng.normal(size=(n, d))
-    measure, kept = blocks.squared_distances_of, tiles.measure_kept
+    measure, measure_candidates = blocks.squared_distances_of, tiles.measure_candidates
 
     def counting(X, Z, of, to):
         measured.append(len(of))
         return measure(X, Z, of, to)
 
-    def complete(*arguments):
-        told = kept(*arguments)
-        measured.append(np.count_nonzero(~told))
-        return told
+    def counting_incomplete(*arguments):
+        complete = measure_candidates(*arguments)
+        measured.append(np.count_nonzero(~complete))
+        return complete
 
     monkeypatch.setattr(blocks, "squared_distances_of", counting)
-    monkeypatch.setattr(tiles, "measure_kept", complete)
+    monkeypatch.setattr(tiles, "measure_candidates", counting_incomplete)
     counts = []
     for far in (1.0, 1e9):
         X[7] *= far

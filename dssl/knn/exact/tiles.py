@@ -97,19 +97,6 @@ def scan_products(products, start, queries, query_ids, query_norm, query_rest, q
 
 
 @njit(nogil=True, cache=True)
-def largest_products(products, start, query_ids, ids, values, rows):
-    """Update the k largest products of each query and their rows (q, k), as heaps of negative products."""
-    for which in range(products.shape[0]):
-        line, heap_values, heap_rows = products[which], values[which], rows[which]
-        smallest = np.float32(-heap_values[0])
-        for column in range(products.shape[1]):
-            if line[column] > smallest and ids[start + column] != query_ids[which]:
-                heap_values[0], heap_rows[0] = -np.float64(line[column]), start + column
-                sift_down(heap_values, heap_rows, 0, heap_values.shape[0])
-                smallest = np.float32(-heap_values[0])
-
-
-@njit(nogil=True, cache=True)
 def _count(line, halves, smallest):
     """Return how many of some numbers less halves are at least the smallest; unlike their maximum it is in vectors."""
     count = np.int32(0)
@@ -120,13 +107,13 @@ def _count(line, halves, smallest):
 
 @njit(nogil=True, cache=True)
 def keep_products(products, start, halves, query_ids, query_norm, query_shift, ids, scale, reach, gamma, distances,
-                  values, kept):
+                  values, candidates):
     """Keep the rows of the largest `products` (q, t) less `halves`, of rows start, start + 1, ..., that may be nearest.
 
-    values, kept (q, m) : the largest so far and their rows, as heaps of negative values.
+    values, candidates (q, m) : the largest so far and their rows, as heaps of negative values.
     """
     for which in range(products.shape[0]):
-        line, heap_values, heap_kept = products[which], values[which], kept[which]
+        line, heap_values, heap_rows = products[which], values[which], candidates[which]
         cut = _cut(distances[which, 0], query_norm[which], query_shift[which], scale, reach, gamma)
         smallest = max(cut, np.float32(-heap_values[0]))
         for first in range(0, line.shape[0], GROUP):
@@ -136,20 +123,21 @@ def keep_products(products, start, halves, query_ids, query_norm, query_shift, i
             for column in range(group.start, group.stop):
                 row, value = start + column, line[column] - halves[start + column]
                 if value >= cut and value > -heap_values[0] and ids[row] != query_ids[which]:
-                    heap_values[0], heap_kept[0] = -np.float64(value), row
-                    sift_down(heap_values, heap_kept, 0, heap_values.shape[0])
+                    heap_values[0], heap_rows[0] = -np.float64(value), row
+                    sift_down(heap_values, heap_rows, 0, heap_values.shape[0])
             smallest = max(cut, np.float32(-heap_values[0]))
 
 
 @njit(nogil=True, cache=True)
-def measure_kept(queries, query_norm, query_shift, rows, ids, scale, reach, gamma, values, kept, distances, heap_ids):
-    """Measure the kept rows, largest product first, that may be nearest; return which queries have no others (q,)."""
+def measure_candidates(queries, query_norm, query_shift, rows, ids, scale, reach, gamma, values, candidates, distances,
+                       heap_ids):
+    """Measure the candidates, largest product first, that may be nearest; return which queries have no others (q,)."""
     terms = np.empty(queries.shape[1])
     complete = np.zeros(queries.shape[0], np.bool_)
     for which in range(queries.shape[0]):
         heap, heap_id = distances[which], heap_ids[which]
-        for entry in range(kept.shape[1]):
-            row, value = kept[which, entry], np.float32(-values[which, entry])
+        for entry in range(candidates.shape[1]):
+            row, value = candidates[which, entry], np.float32(-values[which, entry])
             if row == EMPTY or value < _cut(heap[0], query_norm[which], query_shift[which], scale, reach, gamma):
                 complete[which] = True
                 break
@@ -278,7 +266,9 @@ class _Tiles:
         for place, (tile, distance) in enumerate(tiles):
             if distance > np.sqrt(heap[:, 0].max()) * layout.scale:
                 break
-            products = self._bounds(tile, queries.coordinates)
+            products = self._products(tile, queries.coordinates)
+            if self.in_all:
+                products -= self.halves[self.bounds[tile]:self.bounds[tile + 1]]
             self.columns_read += scan_products(
                 products, self.bounds[tile], queries.rows, queries.ids, queries.norm, queries.rest, queries.shift,
                 queries.further, layout.rows, layout.ids, self.rest, self.further, layout.scale, self.lengths[tile],
@@ -293,22 +283,20 @@ class _Tiles:
     def search_by_products(self, queries: _Queries, tiles: Near, heap: np.ndarray, heap_id: np.ndarray) -> None:
         """Update the heaps (q, k) with tiles from near to far, from products in all coordinates."""
         layout, k, longest = self.layout, heap.shape[1], float(self.lengths.max())
-        values, kept = empty_heaps(len(heap), k + SPARE)
+        values, candidates = empty_heaps(len(heap), k + SPARE)
         for tile, distance in tiles:
             if distance > 0 and distance > _farthest(heap, values, queries, layout.scale, longest, self.gamma):
                 break
-            keep_products(self._products(tile, queries.coordinates), self.bounds[tile], self.halves, queries.ids,
-                          queries.norm, queries.shift, layout.ids, layout.scale, self.lengths[tile], self.gamma, heap,
-                          values, kept)
-        sort_heaps(values, kept)
+            self._keep(tile, queries, heap, values, candidates)
+        sort_heaps(values, candidates)
         before, before_id = heap.copy(), heap_id.copy()
-        complete = measure_kept(queries.rows, queries.norm, queries.shift, layout.rows, layout.ids, layout.scale,
-                                longest, self.gamma, values, kept, heap, heap_id)
+        complete = measure_candidates(queries.rows, queries.norm, queries.shift, layout.rows, layout.ids, layout.scale,
+                                longest, self.gamma, values, candidates, heap, heap_id)
         if not complete.all():
             again = np.flatnonzero(~complete)
             some, heaps, ids = queries.of(again), before[again], before_id[again]
             if np.isinf(heaps).all():
-                limit_heaps(some.rows, layout.rows, np.ascontiguousarray(kept[again, :k]), heaps, ids)
+                limit_heaps(some.rows, layout.rows, np.ascontiguousarray(candidates[again, :k]), heaps, ids)
             self.search_by_bounds(some, tiles, heaps, ids)
             heap[again], heap_id[again] = heaps, ids
             self.again += len(again)
@@ -334,25 +322,23 @@ class _Tiles:
                 np.matmul(coordinates, points.T, out=products[:, at:at + len(points)])
         return products
 
-    def _bounds(self, tile: int, coordinates: np.ndarray) -> np.ndarray:
-        """Return the products (q, t) of queries with a tile, less the halves."""
-        products = self._products(tile, coordinates)
-        if self.in_all:
-            products -= self.halves[self.bounds[tile]:self.bounds[tile + 1]]
-        return products
+    def _keep(self, tile: int, queries: _Queries, heap: np.ndarray, values: np.ndarray, candidates: np.ndarray) -> None:
+        """Update the largest products `values` and their rows (q, m) with those of a tile; see `keep_products`."""
+        keep_products(self._products(tile, queries.coordinates), self.bounds[tile], self.halves, queries.ids,
+                      queries.norm, queries.shift, self.layout.ids, self.layout.scale, self.lengths[tile], self.gamma,
+                      heap, values, candidates)
 
     def _limit(self, queries: _Queries, tiles: list[int], heap: np.ndarray, heap_id: np.ndarray) -> None:
         """Limit empty heaps (q, k) by the rows of largest product in the first of some tiles."""
         values, candidates = empty_heaps(*heap.shape)
         enough = int(np.searchsorted(np.cumsum(self.sizes[tiles]), heap.shape[1])) + 1  # that hold k others
         for tile in tiles[:min(FIRST_TILES, max(enough, len(tiles) // FIRST_SHARE))]:
-            largest_products(self._bounds(tile, queries.coordinates), self.bounds[tile], queries.ids, self.layout.ids,
-                             values, candidates)
+            self._keep(tile, queries, heap, values, candidates)
         limit_heaps(queries.rows, self.layout.rows, candidates, heap, heap_id)
 
 
 def _farthest(heap: np.ndarray, values: np.ndarray, of: _Queries, scale: float, reach: float, gamma: float) -> float:
-    """Return an upper bound, in units of the scale, of the k-th distances of queries, from the products kept."""
+    """Return an upper bound, in units of the scale, of the k-th distances of queries, from the products candidates."""
     half = -values[:, 0] - of.shift  # at least the product with the row of the k-th distance
     squared = np.minimum(heap[:, 0] * scale**2, of.norm - 2 * (half - _rounding(half, of.norm, of.shift, reach, gamma)))
     return float(np.sqrt(np.maximum(squared, 0).max()))
@@ -361,9 +347,9 @@ def _farthest(heap: np.ndarray, values: np.ndarray, of: _Queries, scale: float, 
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
                      distances: np.ndarray, ids: np.ndarray) -> None:
     """Update the heaps (q, k) of the queries with the rows of a layout."""
-    points, size = _Tiles(layout), min(PILOT_TILE, QUERY_TILE)
+    points = _Tiles(layout)
+    size = QUERY_TILE if points.by_products else min(PILOT_TILE, QUERY_TILE)
     while len(order):
-        size = QUERY_TILE if points.by_products else size
         which, order = order[:size], order[size:]
         heap, heap_id = distances[which], ids[which]
         tile = points.queries(queries, query_ids, seen, which)
