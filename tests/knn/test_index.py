@@ -57,10 +57,10 @@ def test_dense_queries_are_those_of_brute_force(random_state, n, d, k, metric, d
     assert ids.shape == found.shape == (7, n)
 
 
-@pytest.mark.parametrize(("d", "search"), [(2, "tree"), (200, "tiles")])
-def test_either_search_is_exact(d, search):
-    rng = np.random.default_rng(0)
-    X, queries = rng.normal(size=(4200, d)), rng.normal(size=(50, d))
+@pytest.mark.parametrize(("d", "decay", "search"), [(2, 0, "tree"), (200, 0.8, "tiles"), (200, 0, "products")])
+def test_each_search_is_exact(d, decay, search):
+    rng, lengths = np.random.default_rng(0), np.arange(1, d + 1) ** -decay
+    X, queries = lengths * rng.normal(size=(4200, d)), lengths * rng.normal(size=(50, d))
     index = index_of(X)
     assert index.attributes == {"metric": "euclidean", "search": search}
     assert (len(index), index.n_features) == (4200, d)
@@ -89,7 +89,7 @@ def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(cente
 
     monkeypatch.setattr(tiles, "centered", centered)
     index = index_of(X)
-    assert index.attributes["search"] == "tiles"
+    assert index.attributes["search"] == "products"
     check(index, queries, X, "euclidean", 10)
     check(index, X[:40], X, "euclidean", 3)
     assert blocks
@@ -112,7 +112,7 @@ def test_where_more_rows_may_be_nearest_than_are_kept_queries_are_searched_again
 
     monkeypatch.setattr(tiles._Tiles, "search_by_bounds", search_by_bounds)
     index = index_of(X)
-    assert index.attributes["search"] == "tiles"
+    assert index.attributes["search"] == "products"
     check(index, queries, X, "euclidean", 10)
     assert any(by_products and 0 < count < 60 for by_products, count in again)
     expected = np.argsort(reference.squared_distances(queries.astype(float), X.astype(float)), axis=1, kind="stable")

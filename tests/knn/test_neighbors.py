@@ -49,13 +49,14 @@ def dense_neighbors(X, k):
 def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     """Return the ids that one search finds within a memory budget, and the points as they are planned.
 
-    search : "tree" or "tiles", as for many points, or "few".
+    search : "tree", "tiles" or "products", as for many points, or "few".
     """
     if search != "few":
         monkeypatch.setattr("dssl.knn.exact.blocks.FEW_PAIRS", 0)
         monkeypatch.setattr(layout, "FEW_ROWS", 0)
     monkeypatch.setattr(exact, "FEW_SECONDS", 0.0)
     monkeypatch.setattr(exact, "TREE_QUERY_NS", 0.0 if search == "tree" else 1e12)
+    monkeypatch.setattr(exact, "leading_suffice", lambda layout, k: search != "products")
     monkeypatch.setattr(exact, "TREE_VISIT_NS", 0.0)
     monkeypatch.setattr(exact, "TREE_AXIS_NS", 0.0)
     execution = InProcess(threads, memory_budget=budget)
@@ -66,7 +67,7 @@ def ids_by(X, k, search, monkeypatch, *, budget=2 << 30, threads=1):
     return found.indices, points
 
 
-SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles", "few"])
+SEARCHES = pytest.mark.parametrize("search", ["tree", "tiles", "products", "few"])
 METHODS = pytest.mark.parametrize("method", ["exact", "descent"])
 
 
@@ -122,7 +123,7 @@ def test_few_and_many_points_are_searched_alike_to_the_last_bit(data):
     assert_array_equal(found[0], expected[0])
 
 
-@pytest.mark.parametrize("search", ["tree", "tiles"])
+@pytest.mark.parametrize("search", ["tree", "tiles", "products"])
 def test_queries_a_world_away_are_searched_exactly_and_without_overflow(search, monkeypatch):
     monkeypatch.setattr(exact, "FEW_PAIRS", 0)
     rng = np.random.default_rng(22)
@@ -239,8 +240,8 @@ def test_all_points_equal():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["tree", "tiles"])
-@pytest.mark.extended_cases("tree")
+@pytest.mark.parametrize("search", ["tree", "tiles", "products"])
+@pytest.mark.extended_cases("tree", "tiles")
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
     X = np.random.default_rng(12).normal(size=(3000, 300)).astype(np.float32)
     whole, points = ids_by(X, 5, search, monkeypatch)

@@ -46,7 +46,7 @@ from .layout import (
     tree_depth,
 )
 from .pairs import PairPoints, pair_ns, pair_points
-from .tiles import POINT_TILE, QUERY_TILE, nearest_by_tiles, products_bytes
+from .tiles import POINT_TILE, QUERY_TILE, leading_suffice, nearest_by_tiles, products_bytes
 from .tree import nearest_by_tree
 
 PILOT_QUERIES = 64
@@ -66,7 +66,7 @@ class DensePoints:
     """Dense points to search, laid out once, or block by block during a search.
 
     held : the layout of all points, or the frame that blocks of `block_rows` are projected to.
-    search : "tree" or "tiles".
+    search : "tree", "tiles", or "products": tiles that are multiplied in all columns.
     """
 
     rows: Rows
@@ -125,11 +125,15 @@ class DensePoints:
             points, ids = (np.concatenate([getattr(one, name) for one in layouts]) for name in ("rows", "ids"))
             return nearest_of_few(queries, query_ids, points, ids, k, within)
         distances, ids = empty_heaps(len(queries), k, within)
-        nearest = nearest_by_tree if self.search == "tree" else nearest_by_tiles
+        in_all = self.search == "products"
         for layout in self.layouts():
-            seen = project(queries, layout.frame, float(layout.scale))
+            frame = layout.frame.with_leading_axes() if in_all else layout.frame
+            seen = project(queries, frame, float(layout.scale))
             order = bisect(seen.lead[:, :-1], tree_depth(len(queries)))
-            nearest(layout, queries, query_ids, seen, order, distances, ids)
+            if self.search == "tree":
+                nearest_by_tree(layout, queries, query_ids, seen, order, distances, ids)
+            else:
+                nearest_by_tiles(layout, queries, query_ids, seen, order, distances, ids, in_all=in_all)
         sort_heaps(distances, ids)
         return distances, ids
 
@@ -232,7 +236,8 @@ def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
     sample, n = _frame_sample(X, metric), len(X)
     frame, pilot = principal_frame(sample, exact=True), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
-    return frame, min(tree_seconds(layout, sample[pilot], pilot, k, n), TILE_PAIR_NS * 1e-9 * float(n) * n)
+    tiles = TILE_PAIR_NS * 1e-9 * float(n) * n
+    return frame, min(tree_seconds(layout, sample[pilot], pilot, k, n, tiles), tiles)
 
 
 def _frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
@@ -262,19 +267,26 @@ def with_search(points: DensePoints, layout: Layout, queries: np.ndarray, query_
     tiles = TILE_PAIR_NS * 1e-9 * float(n_queries) * n
     if tiles <= FEW_SECONDS:
         return points, tiles
-    tree = tree_seconds(layout, queries, query_ids, k, n_queries, within) * block_count(n, points.block_rows)
-    return replace(points, search="tree" if tree <= tiles else "tiles"), min(tree, tiles)
+    blocks = block_count(n, points.block_rows)
+    tree = tree_seconds(layout, queries, query_ids, k, n_queries, tiles / blocks, within) * blocks
+    if tree <= tiles:
+        return replace(points, search="tree"), tree
+    return replace(points, search="tiles" if leading_suffice(layout, k) else "products"), tiles
 
 
-def tree_seconds(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: int, n_queries: int,
+def tree_seconds(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: int, n_queries: int, tiles: float,
                  within: np.ndarray | None = None) -> float:
     """Return the predicted seconds of a tree of one layout for `n_queries` queries, by visits of sampled ones (q, d).
+
+    tiles : the seconds of tiles; if a tree takes more, those are returned after which that was certain.
     """
     seen = project(queries, layout.frame, layout.scale)
+    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
+    allowed = (tiles / n_queries * 1e9 - TREE_QUERY_NS) / max(look, 1e-9) * len(queries)
     # A query stops after half of the points; a few outliers do so among many ordinary queries.
     visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
-                             *empty_heaps(len(queries), k, within), max_visits=len(layout.ids) // 2 + 100)
-    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
+                             *empty_heaps(len(queries), k, within), max_visits=len(layout.ids) // 2 + 100,
+                             max_in_all=int(np.clip(allowed, 0, 2**62)))
     return (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries
 
 

@@ -7,7 +7,8 @@ initial k-th distances come from the nearest tiles: the k rows of largest produc
 is an upper bound. So few pairs of the other tiles are measured.
 
 Where the leading coordinates are all, or rule out too few pairs, as of noise or of rows of many effective dimensions,
-the product is taken in all coordinates, and gives the distance but for rounding. So each tile is multiplied once. The
+the product is taken in all coordinates, and gives the distance but for rounding. (`leading_suffice` tells so before
+the search, and the search itself where these points were unlike the others.) So each tile is multiplied once. The
 rows of the `SPARE` + k largest products are kept, and those are measured that may be among the nearest. A query for
 which more rows may be than are kept, as among duplicates, is searched by bounds again.
 
@@ -23,13 +24,13 @@ from numba.extending import register_jitable
 
 from ...storage.blocks import row_ranges
 from ..squared_distances import EMPTY, empty_heaps, float32_squared_distance, limit_heaps, offer, sift_down, sort_heaps
-from .layout import FAR, MAX_LEADING, Coordinates, Layout, level_bounds, tree_depth
+from .layout import FAR, MAX_LEADING, Coordinates, Layout, level_bounds, project, tree_depth
 
 QUERY_TILE = 512
 POINT_TILE = 1024
 FIRST_TILES, FIRST_SHARE = 8, 8  # tiles that are multiplied twice, at most and one in so many: they give first bounds
 GROUP = 32  # products that are compared at once
-PILOT_TILE = 64  # first queries, which tell whether leading coordinates rule out enough
+PILOT_ROWS = 64  # of the points, side by side, that tell whether leading coordinates rule out enough
 PIECE = 1 << 17  # values of rows that are centered at a time
 SPARE = 6  # rows of large products that are kept beside k, among which rounding may have put the k nearest
 READ_SHARE = 0.05  # of the columns that products leave out: to read more of a pair takes longer than to multiply all
@@ -211,7 +212,7 @@ class _Tiles:
     two_sided : whether products give the distances but for rounding, and so which rows to measure.
     """
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, in_all: bool):
         n, boxed, level, d = len(layout.ids), layout.low.shape[1], 0, layout.rows.shape[1]
         while level < tree_depth(n) and -(-n // 2**level) > POINT_TILE:
             level += 1
@@ -226,7 +227,7 @@ class _Tiles:
         self.work = np.empty(QUERY_TILE * int(self.sizes.max()), np.float32)
         self.halves, self.columns_read, self.pairs = np.zeros(n, np.float32), 0, 0
         self.searched, self.again = 0, 0
-        if self.two_sided and self.takes_rows:
+        if in_all or (self.two_sided and self.takes_rows):
             self._take_all_columns()
 
     @property
@@ -344,13 +345,25 @@ def _farthest(heap: np.ndarray, values: np.ndarray, of: _Queries, scale: float, 
     return float(np.sqrt(np.maximum(squared, 0).max()))
 
 
+def leading_suffice(layout: Layout, k: int) -> bool:
+    """Return whether the leading coordinates rule out enough, as they do for some of the points themselves."""
+    points, start = _Tiles(layout, in_all=False), len(layout.ids) // 2
+    rows, ids = layout.rows[start:start + PILOT_ROWS], layout.ids[start:start + PILOT_ROWS]
+    seen = project(rows, layout.frame, float(layout.scale))
+    tile = points.queries(rows, ids, seen, np.arange(len(rows)))
+    points.search_by_bounds(tile, points.by_nearness(tile), *empty_heaps(len(rows), k))
+    return not points.in_all
+
+
 def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
-                     distances: np.ndarray, ids: np.ndarray) -> None:
-    """Update the heaps (q, k) of the queries with the rows of a layout."""
-    points = _Tiles(layout)
-    size = QUERY_TILE if points.by_products else min(PILOT_TILE, QUERY_TILE)
-    while len(order):
-        which, order = order[:size], order[size:]
+                     distances: np.ndarray, ids: np.ndarray, *, in_all: bool) -> None:
+    """Update the heaps (q, k) of the queries with the rows of a layout.
+
+    in_all : whether products are of all columns from the first tile; `seen` needs no further coordinates then.
+    """
+    points = _Tiles(layout, in_all)
+    for start, stop in row_ranges(len(order), QUERY_TILE):
+        which = order[start:stop]
         heap, heap_id = distances[which], ids[which]
         tile = points.queries(queries, query_ids, seen, which)
         left = points.by_nearness(tile)
@@ -361,4 +374,4 @@ def nearest_by_tiles(layout: Layout, queries: np.ndarray, query_ids: np.ndarray,
         if left:
             points.search_by_products(tile, left, heap, heap_id)
         distances[which], ids[which] = heap, heap_id
-        points.searched, size = points.searched + len(which), QUERY_TILE
+        points.searched += len(which)
