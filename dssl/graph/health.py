@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..base.digest import JsonObject
-from ..data.scaling.quantiles import median_cost, median_of_parts, runs_of
+from ..data.scaling.quantiles import median_cost, medians_of_parts, runs_of
 from ..execution.cost import Cost, block_count, cost_of
 from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
@@ -154,8 +154,8 @@ def stored_health(weights: Parts, vertices: VertexRows, execution: Execution, pa
     degrees, joined = parts.within("degrees"), parts.within("components")
     receipts = execution.map([DegreesTask(graph, index, labels) for index in range(len(graph.ranges))], degrees)
     components = find_components(weights, v, graph.height, vertices.multiplicity, execution, joined)
-    medians = {name: median_of_parts(degrees, name, [stop - start for start, stop in graph.ranges], execution)
-               for name in ("degree", "strength")}
+    heights = [stop - start for start, stop in graph.ranges]
+    medians = medians_of_parts(degrees, {"degree": heights, "strength": heights}, execution)
     health: JsonObject = {
         "n": n, "edges": sum(receipt["entries"] for receipt in receipts) // 2,
         "components": {"count": components.count, "largest": components.largest,
@@ -229,7 +229,7 @@ def health_cost(n: int, k: int, nnz: int, budget: int) -> Cost:
     height, entry = block_rows(n, k, budget), ENTRY_BYTES * (nnz // max(1, n) + 1)
     blocks, components = block_count(n, height), components_cost(n, height, nnz, budget)
     tasks = blocks + len(runs_of(blocks)) + block_count(n, BLOCK_ROWS)  # the last for isolated or unreachable points
-    return components + 2 * median_cost(blocks, n, budget) + cost_of(
+    return components + median_cost(blocks, n, budget, names=2) + cost_of(
         tasks, 12 * nnz + 12 * n * k, 19 * n, entry * height, entry)
 
 

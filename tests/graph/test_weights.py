@@ -126,10 +126,11 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=32)
 def test_the_median_of_parts_is_that_of_all_values(pieces):
     parts, values = MemoryParts(), [np.array(piece, np.float64) for piece in pieces]
     for index, own in enumerate(values):
-        parts.write(index, {"x": own})
+        parts.write(index, {"x": own, "y": own**2})
     with patch.object(median, "max_collected", lambda budget: 2):
-        found = median.median_of_parts(parts, "x", [len(own) for own in values], InProcess(1))
-    assert found == np.median(np.concatenate(values))
+        counts = [len(own) for own in values]
+        found = median.medians_of_parts(parts, {"x": counts, "y": counts}, InProcess(1))
+    assert found == {"x": np.median(np.concatenate(values)), "y": np.median(np.concatenate(values)**2)}
 
 
 def test_copies_have_weight_1_and_borrow_a_scale():

@@ -1,11 +1,11 @@
-"""The exact median of numbers in parts; no process holds more than a bounded number of them.
+"""The exact medians of numbers in parts; no process holds more than a bounded number of them.
 
 The bits of floats, read as integers (inverted for negative numbers), ascend with the floats. A pass counts the values
 in each of 2^16 equal ranges of these integers. The range that contains the median is divided again, until its values
-can be collected.
+can be collected. A pass serves all medians that are sought, and both middle values of an even number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,72 +41,117 @@ def values_of(keys: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class KeyRange:
+    """The keys in [low, low + 2^bits) of an array of the parts."""
+
+    name: str
+    low: int = 0
+    bits: int = 64
+
+    def of(self, keys: np.ndarray) -> np.ndarray:
+        """Return the keys within, less the lowest."""
+        keys = keys[keys >= np.uint64(self.low)] - np.uint64(self.low)
+        return keys if self.bits == 64 else keys[keys < np.uint64(1 << self.bits)]
+
+    def digits(self, keys: np.ndarray) -> np.ndarray:
+        """Return the leading digit of keys less the lowest."""
+        return (keys >> np.uint64(self.bits - DIGIT)).astype(np.int64)
+
+    def part(self, digit: int) -> "KeyRange":
+        """Return the range of the keys with a leading digit."""
+        return KeyRange(self.name, self.low + (digit << self.bits - DIGIT), self.bits - DIGIT)
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """The number of a rank, from 0, among the `total` numbers in a range."""
+
+    keys: KeyRange
+    rank: int
+    total: int
+
+    def narrowed(self, counts: np.ndarray) -> "_Rank":
+        """Return the same number in the range of its leading digit, of which there are so many each."""
+        digit = int(np.searchsorted(np.cumsum(counts), self.rank, side="right"))
+        return _Rank(self.keys.part(digit), self.rank - int(counts[:digit].sum()), int(counts[digit]))
+
+
+@dataclass(frozen=True)
 class WithinTask:
-    """Write the `keys` in [low, low + 2^bits) of the arrays of parts [first, last), or their `counts` by digit."""
+    """Write `counts` (r, 2^DIGIT), how many of parts [first, last) are in each range by digit, or, to collect them,
+    the keys of range i, as `keys{i}`.
+    """
 
     parts: Parts
-    name: str
+    ranges: tuple[KeyRange, ...]
     first: int
     last: int
-    low: int
-    bits: int
     collect: bool
 
     def __call__(self, out: PartWriter) -> Receipt:
-        counts = np.zeros(1 << DIGIT, np.int64)
-        collected = [np.zeros(0, np.uint64)]
+        counts = np.zeros((len(self.ranges), 1 << DIGIT), np.int64)
+        collected = [[np.zeros(0, np.uint64)] for _ in self.ranges]
         for index in range(self.first, self.last):
-            keys = keys_of(self.parts.read(index, [self.name])[self.name])
-            keys = keys[keys >= np.uint64(self.low)] - np.uint64(self.low)
-            keys = keys if self.bits == 64 else keys[keys < np.uint64(1 << self.bits)]
-            if self.collect:
-                collected.append(keys + np.uint64(self.low))
-            else:
-                counts += np.bincount((keys >> np.uint64(self.bits - DIGIT)).astype(np.int64), minlength=1 << DIGIT)
-        return out.write(keys=np.concatenate(collected)) if self.collect else out.write(counts=counts)
+            for name, values in self.parts.read(index, list({of.name: None for of in self.ranges})).items():
+                all_keys = keys_of(values)
+                for at, of in enumerate(self.ranges):
+                    if of.name != name:
+                        continue
+                    keys = of.of(all_keys)
+                    if self.collect:
+                        collected[at].append(keys + np.uint64(of.low))
+                    else:
+                        counts[at] += np.bincount(of.digits(keys), minlength=1 << DIGIT)
+        return out.write(**{f"keys{at}": np.concatenate(keys) for at, keys in enumerate(collected)}) if (
+            self.collect) else out.write(counts=counts)
 
 
-def median_of_parts(parts: Parts, name: str, counts: Sequence[int], execution: Execution) -> float:
-    """Return the median of the array `name` over parts 0, 1, ..., which have `counts` values each, at least one in all.
-    """
-    total = sum(counts)
-    if total <= max_collected(execution.memory_budget):
-        return float(np.median(np.concatenate([parts.read(index, [name])[name] for index in range(len(counts))])
-                               .astype(np.float64)))
-    ranks = {(total - 1) // 2, total // 2}
-    return float(np.mean([_of_rank(parts, name, len(counts), total, rank, execution) for rank in sorted(ranks)]))
+def medians_of_parts(parts: Parts, counts: Mapping[str, Sequence[int]], execution: Execution) -> dict[str, float]:
+    """Return the median of each array over parts 0, 1, ..., which have `counts` values each, at least one in all."""
+    limit, ranks, medians = max_collected(execution.memory_budget), [], {}
+    for name, of_parts in counts.items():
+        total = sum(of_parts)
+        if total <= limit:
+            medians[name] = float(np.median(np.concatenate([
+                parts.read(index, [name])[name] for index in range(len(of_parts))]).astype(np.float64)))
+        else:
+            ranks += [_Rank(KeyRange(name), rank, total) for rank in ((total - 1) // 2, total // 2)]
+    middle = _of_ranks(parts, max(map(len, counts.values())), ranks, execution) if ranks else []
+    for rank, *values in zip(ranks[::2], middle[::2], middle[1::2], strict=True):
+        medians[rank.keys.name] = float(np.mean(values))
+    return medians
 
 
-def median_cost(n_parts: int, total: int, budget: int) -> Cost:
-    """Return what `median_of_parts` takes of so many values, where one pass by digits leaves few enough to collect.
+def median_cost(n_parts: int, total: int, budget: int, names: int = 1) -> Cost:
+    """Return what `medians_of_parts` takes of so many values of each name, where one pass by digits leaves few enough.
 
     Of distances and weights it does; where many values share their leading digits, up to three passes more follow.
     """
     held = 24 * min(total, max_collected(budget))
     if total <= max_collected(budget):
-        return cost_of(0, 8 * total, 0, held)
-    runs, ranks = len(runs_of(n_parts)), 2 - total % 2
-    counting = runs + combining_tasks(runs, 8 << DIGIT, budget)
-    return cost_of(ranks * (counting + runs), ranks * 2 * 8 * total, ranks * counting * (8 << DIGIT), held)
+        return cost_of(0, 8 * total * names, 0, held)
+    runs = len(runs_of(n_parts))
+    counting = runs + combining_tasks(runs, names * (8 << DIGIT), budget)
+    return cost_of(counting + runs, 2 * 8 * total * names, counting * names * (8 << DIGIT), held)
 
 
-def _of_rank(parts: Parts, name: str, n_parts: int, total: int, rank: int, execution: Execution) -> float:
-    """Return the value with a rank, from 0, among `total` values in parts."""
-    low = 0
-    bits = 64
-    limit = max_collected(execution.memory_budget)
-    runs = runs_of(n_parts)
-    while total > limit and bits:
-        counts = execution.reduce(sums([WithinTask(parts, name, *run, low, bits, False) for run in runs]))["counts"]
-        digit = int(np.searchsorted(np.cumsum(counts), rank, side="right"))
-        rank = rank - int(counts[:digit].sum())
-        total = int(counts[digit])
-        bits -= DIGIT
-        low += digit << bits
-    if not bits:  # only one distinct value is left
-        return float(values_of(np.array([low], np.uint64))[0])
-    scratch = execution.scratch()
-    execution.map([WithinTask(parts, name, *run, low, bits, True) for run in runs], scratch)
-    keys = np.concatenate([scratch.read(index)["keys"] for index in range(len(runs))])
+def _of_ranks(parts: Parts, n_parts: int, ranks: list[_Rank], execution: Execution) -> list[float]:
+    """Return the numbers of some ranks among those of parts."""
+    limit, runs = max_collected(execution.memory_budget), runs_of(n_parts)
+    while wide := tuple(dict.fromkeys(rank.keys for rank in ranks if rank.total > limit and rank.keys.bits)):
+        counts = execution.reduce(sums([WithinTask(parts, wide, *run, False) for run in runs]))["counts"]
+        ranks = [rank.narrowed(counts[wide.index(rank.keys)]) if rank.keys in wide else rank for rank in ranks]
+    scratch, ranges = execution.scratch(), tuple(dict.fromkeys(rank.keys for rank in ranks if rank.keys.bits))
+    if ranges:
+        execution.map([WithinTask(parts, ranges, *run, True) for run in runs], scratch)
+    values = []
+    for rank in ranks:
+        if rank.keys.bits:
+            name = f"keys{ranges.index(rank.keys)}"
+            keys = np.concatenate([scratch.read(index, [name])[name] for index in range(len(runs))])
+            keys = np.partition(keys, rank.rank)[rank.rank:rank.rank + 1]
+        else:  # only one distinct number is left
+            keys = np.array([rank.keys.low], np.uint64)
+        values.append(float(values_of(keys)[0]))
     scratch.remove()
-    return float(values_of(np.partition(keys, rank)[rank:rank + 1])[0])
+    return values

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from ...base.digest import JsonObject
 from ...base.errors import DataError, IntegrityError, require
-from ...data.scaling.quantiles import median_cost, median_of_parts
+from ...data.scaling.quantiles import median_cost, medians_of_parts
 from ...execution.cost import Cost, block_count, bucket_requests, cost_of
 from ...execution.exchange.shuffle import bucket_order, gather, rows_of_writers, scatter
 from ...execution.in_process import InProcess
@@ -261,10 +261,12 @@ def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) 
         return blocks.rule()
     typical = 1.0  # if all points are duplicates, which have no scale
     if blocks.rule.scale_name == "bandwidth" and any(receipt["positive"] for receipt in receipts):
-        typical = median_of_parts(blocks.lists, "positive", [receipt["positive"] for receipt in receipts], execution)
+        positive = [receipt["positive"] for receipt in receipts]
+        typical = medians_of_parts(blocks.lists, {"positive": positive}, execution)["positive"]
     rule = blocks.rule.scaled(typical if params.bandwidth is None else params.bandwidth, params.width)
     receipts = execution.map(log_tasks(blocks, rule), blocks.scales)
-    median = median_of_parts(blocks.scales, "logs", [receipt["logs"] for receipt in receipts], execution)
+    logs = [receipt["logs"] for receipt in receipts]
+    median = medians_of_parts(blocks.scales, {"logs": logs}, execution)["logs"]
     name = rule.scale_name or "scale"
     near = {"width": f"{WIDTH}"}.get(name, f"{typical:.3g}, the median distance to the k-th neighbor")
     require(median > MIN_LOG, f"with {name}={rule.scale:.3g} the median weight is exp({median:.4g})",
