@@ -273,18 +273,15 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
 
     Raises BudgetError, NotConverged: as `fit_graph_ridge`, or where the index of the vertices does not fit.
     """
+    supervised = execution.concurrently(partial(_supervised, rows, target, weight, params.random_state))
     on_graph = graph_members(graph, target, weight, params, execution, blended=True, last=last)
     concentration = on_graph.rows.concentration
     assert concentration is not None
-    # Scaled at all points, since the supervised model predicts the unreachable ones.
-    everywhere = sampled(np.ones(len(rows), bool), params.random_state)
-    on_labels = LabelKernels.of(rows, everywhere, target.labeled, params.random_state)
-    kernels = KernelMembers.of(on_labels, target, weight, grouped=True)
+    on_labels, kernels, supervised_shares, nested_supervised = supervised()
     n, m = len(on_graph.members), len(kernels.members)
     prior = np.concatenate([np.full(n, 1 / n), np.full(m, supervised_prior(concentration, target) / m)])
     members = [*on_graph.members, *kernels.members]
     shares, nested_shares = member_shares(members, target, weight, prior)
-    supervised_shares, nested_supervised = member_shares(kernels.members, target, weight)
     average = on_graph.average(shares[:n])
     columns, coding = partial(signed, target=target), target.coding
     model = BlendedModel(graph_model(graph, average, target, knn, index()),
@@ -296,6 +293,16 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
                   "graph_share": float(shares[:n].sum()), "kernels_of_labels": kernels.described(shares[n:])}
     return Blend(model, average, average.reachable[graph.vertices.vertex], held_out, held_out_supervised, on_graph,
                  on_labels, attributes)
+
+
+def _supervised(rows: Rows, target: Target, weight: np.ndarray | None, random_state: int
+                ) -> tuple[LabelKernels, KernelMembers, np.ndarray, np.ndarray]:
+    """Return the kernels of the labeled points, their functions, and the two shares of these by `member_shares`."""
+    # Scaled at all points, since the supervised model predicts the unreachable ones.
+    everywhere = sampled(np.ones(len(rows), bool), random_state)
+    on_labels = LabelKernels.of(rows, everywhere, target.labeled, random_state)
+    kernels = KernelMembers.of(on_labels, target, weight, grouped=True)
+    return on_labels, kernels, *member_shares(kernels.members, target, weight)
 
 
 register_model("BlendedModel", BlendedModel)
