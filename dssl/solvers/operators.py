@@ -102,11 +102,14 @@ class ScaledMatrix(FieldArrays):
         ordered *= self.scale[:, None]
         return ordered
 
-    def leave(self, Y: np.ndarray) -> np.ndarray:
-        """Return solutions (n, t) of `A` as solutions of `R`, of minimum norm if R is singular."""
-        Y = Y * self.scale[:, None]
+    def leave(self, Y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return solutions (n, t) of `A`, which are overwritten, as solutions of `R`, of minimum norm if R is singular.
+
+        out : (n, t), to which they are written.
+        """
+        Y *= self.scale[:, None]
         self._project_null_of_R(Y)
-        X = np.empty_like(Y)
+        X = np.empty_like(Y) if out is None else out
         X[self.order] = Y
         return X
 

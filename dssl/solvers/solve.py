@@ -86,20 +86,19 @@ class Solver:
         solution = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
         for first in range(0, t, self.params.block_columns):
             columns = slice(first, min(first + self.params.block_columns, t))
-            written = (solution.value[:, columns], solution.residuals[columns], solution.converged[columns],
-                       solution.iterations[columns])
-            block = self._solve_block(B[:, columns], None if start is None else start[:, columns])
-            for array, part in zip(written, block, strict=True):
-                array[:] = part
-            del block, part  # before the next block is made
+            evidence = self._solve_block(B[:, columns], None if start is None else start[:, columns],
+                                         solution.value[:, columns])
+            for array, part in zip((solution.residuals, solution.converged, solution.iterations), evidence,
+                                   strict=True):
+                array[columns] = part
         return solution
 
     def solve_bytes(self, t: int) -> int:
         """Return an upper bound of the bytes of `solve` for t columns."""
         return self.method.solve_bytes(self.A.n, t, self.params.block_columns)
 
-    def _solve_block(self, B: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        """Return value (n, t), and residuals, convergence and iterations (t,), of one block of columns.
+    def _solve_block(self, B: np.ndarray, start: np.ndarray | None, value: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Write the solutions of one block of columns to `value` (n, t); return residuals, convergence, iterations.
 
         Columns that have stopped leave the block as soon as they are half of it. So a column has the same bits beside
         any others by Gauss-Seidel and an approximate Cholesky factor; the products of deflation and of multigrid
@@ -114,8 +113,9 @@ class Solver:
         if odd.any() and right[:, odd].any() and np.isfinite(right).all():
             unit = 2.0 ** np.clip(np.frexp(np.abs(right).max(axis=0))[1], -1000, 1000)  # by which no bit is lost
             if (unit != 1).any():
-                value, *evidence = self._solve_block(right / unit, None if start is None else start / unit)
-                return value * unit, *evidence
+                evidence = self._solve_block(right / unit, None if start is None else start / unit, value)
+                value *= unit
+                return evidence
         goal = params.tol * given
         if start is None or not self.method.iterates:
             X, R = np.zeros_like(B), B.copy()
@@ -154,7 +154,8 @@ class Solver:
         late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
         for first, last in row_ranges(len(late), -(-len(goal) // 4)):
             self._continue(right, late[first:last], solution, goal, current, iterations)
-        return A.leave(solution), current / np.where(given > 0, given, 1), current <= goal, iterations
+        A.leave(solution, value)
+        return current / np.where(given > 0, given, 1), current <= goal, iterations
 
     def _continue(self, right: np.ndarray, columns: np.ndarray, solution: np.ndarray, goal: np.ndarray,
                   current: np.ndarray, iterations: np.ndarray) -> None:
