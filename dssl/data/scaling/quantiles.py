@@ -16,7 +16,7 @@ from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges
 
 DIGIT = 16  # bits of a pass
 MAX_RUNS = 64  # of parts
-MAX_COLLECTED = 1 << 20
+MAX_COLLECTED = 1 << 22
 
 
 def runs_of(n_parts: int) -> list[tuple[int, int]]:
