@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.solver_choice --cache FOLDER
 
-Graphs of generated points that no other benchmark has: clouds, clusters, surfaces and curves, at five ridges. One JSON
-line a system: the best seconds of processor time of three runs of each, set-up included, in one thread; the last has a
-summary.
+Graphs of generated points that no other benchmark has: clouds, clusters, surfaces and curves, at five ridges; some also
+with weights over many orders of magnitude. One JSON line a system: the best seconds of processor time of three runs of
+each, set-up included, in one thread; the last has a summary.
 """
 
 import argparse
@@ -27,6 +27,8 @@ RIDGES = (1e-1, 1e-2, 1e-3, 1e-5, 1e-8)
 METHODS = ("auto", "gauss_seidel", "cholesky")
 LARGER = 1.2  # of the seconds of the faster method
 N = 20_000
+ORDERS = {"normal, 5 columns": 6, "normal, 30 columns": 10, "clusters, 10 columns": 10, "heavy tails": 6, "curved": 10,
+          "moons, k = 30": 10}  # of magnitude, over which the weights of these graphs are also spread
 
 
 def graphs() -> dict[str, tuple[int, Callable[[], np.ndarray]]]:
@@ -66,9 +68,17 @@ def graphs() -> dict[str, tuple[int, Callable[[], np.ndarray]]]:
 def systems(cache: Path) -> Iterator[System]:
     for name, (k, points) in graphs().items():
         made = cached_lists(cache, f"choice-{name}", k, lambda points=points: points().astype(np.float32))
-        L = Laplacian(weights(made, "self_tuned"))
-        for ridge in RIDGES:
-            yield System(name, ridge, sp.csr_matrix(L.matrix(ridge)), np.sqrt(np.where(L.degrees > 0, L.degrees, 1.0)))
+        W = weights(made, "self_tuned")
+        graphs_of = {name: W}
+        if name in ORDERS:
+            upper = sp.triu(W, 1).tocsr()
+            upper.data *= 10.0 ** np.random.default_rng(1).uniform(-ORDERS[name] / 2, ORDERS[name] / 2, upper.nnz)
+            graphs_of[f"{name}, {ORDERS[name]} orders"] = sp.csr_array(upper + upper.T)
+        for called, of in graphs_of.items():
+            L = Laplacian(of)
+            vector = np.sqrt(np.where(L.degrees > 0, L.degrees, 1.0))
+            for ridge in RIDGES:
+                yield System(called, ridge, sp.csr_matrix(L.matrix(ridge)), vector)
 
 
 def best_seconds(solve: Callable[[np.ndarray], tuple[np.ndarray, object]], B: np.ndarray) -> tuple[float, object]:

@@ -17,6 +17,8 @@ from scipy.sparse.linalg import spsolve
 from dssl.base.errors import DataError, DsslError, NotConverged, ParameterError
 from dssl.graph.knn_graph import KNNGraph
 from dssl.graph.laplacian import Laplacian
+from dssl.graph.weights.build import weights
+from dssl.knn.search import neighbors
 from dssl.solvers import amg, columns, operators
 from dssl.solvers import solve as solve_module
 from dssl.solvers import solver_params as solver_params_module
@@ -373,7 +375,7 @@ class TestChoice:
 
     def test_many_columns_of_an_expander_are_deflated(self):
         solver = self.prepared(random_graph(10_000, 6, random_state=11, weighted=True), n_columns=2000)[1]
-        assert {attributes["method"] for attributes in solver.attributes["considered"]} == {"gauss_seidel", "deflated"}
+        assert {attributes["method"] for attributes in solver.attributes["considered"]} == {"cholesky", "deflated"}
         assert solver.params.method == "deflated"
 
     @pytest.mark.parametrize("n_columns", [2, 300])
@@ -518,6 +520,22 @@ class TestFewColumns:
         monkeypatch.setattr(solver_params_module, "split_gradients", None)
         bound = max_iterations(scaled_matrix(R, None), 1e-6)
         assert 5 < expected_iterations(scaled_matrix(R, None), B, SolverParams(), few=60) < bound < 60
+
+    @pytest.mark.parametrize(("orders", "expected"), [(0, "gauss_seidel"), (10, "cholesky")])
+    def test_where_weights_are_uneven_first_iterations_promise_too_few(self, orders, expected):
+        """A residual falls fast along the heavy edges, and slowly from there on."""
+        rng = np.random.default_rng(0)
+        upper = sp.triu(weights(neighbors(rng.normal(size=(6000, 5)), 10)), 1).tocsr()
+        upper.data *= 10.0 ** rng.uniform(-orders / 2, orders / 2, upper.nnz)
+        L = Laplacian(sp.csr_array(upper + upper.T))
+        R, B = L.matrix(1e-6), np.eye(6000, 1)
+        taken, method = solve_columns(R, B, SolverParams(), np.sqrt(L.degrees))
+        assert method == expected
+        assert taken.converged.all()
+        iterations = prepare(R, 1, SolverParams(method="gauss_seidel"), np.sqrt(L.degrees)).solve(B).iterations[0]
+        few = few_iterations(scaled_matrix(R, np.sqrt(L.degrees)), 1)
+        assert (iterations > few) == (expected == "cholesky")
+        assert taken.iterations[0] < few
 
     def test_no_columns(self):
         R, B = self.problem()
