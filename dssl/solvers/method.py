@@ -142,7 +142,7 @@ class Iterative(SolverMethod):
         scale = scaled_to_one(norms)
         if precise:
             return self.gradients(R * scale, ROUNDED * needed, budget)
-        return self.gradients(to_float32(R, scale), _per_correction(needed),
+        return self.gradients(to_float32(R, scale), per_correction(needed),
                               np.minimum(budget, self.correction_iterations))
 
     def gradients(self, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -159,7 +159,7 @@ def plain_entries(A: ScaledMatrix) -> float:
     return A.data.size + VECTOR_PASSES * A.n
 
 
-def _per_correction(needed: np.ndarray) -> np.ndarray:
+def per_correction(needed: np.ndarray) -> np.ndarray:
     """Return the reduction of each residual by one of the fewest possible float32 corrections."""
     aim = ROUNDED * needed
     corrections = np.maximum(1, np.ceil(np.log(aim) / math.log(DIGITS)))

@@ -18,7 +18,7 @@ from .cholesky import Cholesky
 from .columns import add_columns, column_norms, put_columns
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .gauss_seidel import GaussSeidel
-from .method import MAX_DIRECT, Direct, Iterative, SolverMethod
+from .method import MAX_DIRECT, Direct, Iterative, SolverMethod, per_correction
 from .operators import ScaledMatrix
 from .scaling import scaled_matrix
 from .solution import Solution
@@ -144,8 +144,8 @@ class Solver:
             A.correct_components(X, R, some)
             before = current[columns]
             after = np.where(some, column_norms(R, weight), before)
-            # A column that a whole correction does not improve is at the level of rounding.
-            active[columns] &= (after > goal[columns]) & (after <= 0.5 * before) & (
+            # A column that gains less than half of the digits that a correction aims at is sooner solved in float64.
+            active[columns] &= (after > goal[columns]) & (after <= np.sqrt(per_correction(needed)) * before) & (
                 iterations[columns] < params.max_iter)
             current[columns] = after
         put_columns(columns, (solution, X))
