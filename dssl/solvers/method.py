@@ -94,8 +94,12 @@ class SolverMethod(ABC):
 
     @classmethod
     def solve_bytes(cls, n: int, t: int, block_columns: int) -> int:
-        """Return the bytes of solving t columns: the solution, three float64 blocks, and `blocks32` float32 blocks."""
-        return n * (8 * t + (3 * 8 + 4 * cls.blocks32) * min(t, block_columns))
+        """Return the bytes of solving t columns: the solution, three float64 blocks, and `blocks32` float32 blocks.
+
+        Or one float64 block, and what a quarter of its columns, which float64 alone solves, takes: 100 bytes a value.
+        """
+        width = min(t, block_columns)
+        return n * (16 + 8 * t + max((3 * 8 + 4 * cls.blocks32) * width, 8 * width + 100 * -(-width // 4)))
 
     @classmethod
     def solver_bytes(cls, n: int, nnz: int, n_columns: int, *, guess: bool) -> int:

@@ -102,16 +102,13 @@ class ScaledMatrix(FieldArrays):
         ordered *= self.scale[:, None]
         return ordered
 
-    def leave(self, Y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return solutions (n, t) of `A`, which are overwritten, as solutions of `R`, of minimum norm if R is singular.
-
-        out : (n, t), to which they are written.
+    def leave(self, Y: np.ndarray, out: np.ndarray) -> None:
+        """Write solutions Y (n, t) of `A`, which are overwritten, to `out` as solutions of `R`, of minimum norm if R is
+        singular.
         """
         Y *= self.scale[:, None]
         self._project_null_of_R(Y)
-        X = np.empty_like(Y) if out is None else out
-        X[self.order] = Y
-        return X
+        out[self.order] = Y
 
     def _project_null_of_R(self, B: np.ndarray) -> None:
         """Remove the null space of R, whose vectors are `D^-1/2` times those of A, from B (n, t), in place."""

@@ -144,13 +144,13 @@ class Solver:
             A.correct_components(X, R, some)
             before = current[columns]
             after = np.where(some, column_norms(R, weight), before)
-            # A column that gains less than half of the digits that a correction aims at is sooner solved in float64.
+            # A column that gains less than half of the digits at which a correction aims is sooner solved in float64.
             active[columns] &= (after > goal[columns]) & (after <= np.sqrt(per_correction(needed)) * before) & (
                 iterations[columns] < params.max_iter)
             current[columns] = after
         put_columns(columns, (solution, X))
         del X, B, R
-        # Columns that float32 does not improve continue in float64, few at a time to use no more memory.
+        # Columns that float32 improves too little continue in float64, few at a time to use no more memory.
         late = np.flatnonzero((current > goal) & (iterations < params.max_iter))
         for first, last in row_ranges(len(late), -(-len(goal) // 4)):
             self._continue(right, late[first:last], solution, goal, current, iterations)

@@ -29,8 +29,8 @@ CLOUD = 0.07  # spread of the entries from which on two stages are enough: a res
 FAST = 0.05  # the reduction by the first stage that may tell enough
 TYPICAL_FACTOR, LARGEST_FACTOR = 2.5, 7  # how many times too few that stage promises
 CLEARLY_FEWER, CLEARLY_MORE = 2.0, 1.2  # times few iterations, with which a later stage is the last
-UNEVEN = 0.35  # mean square of a row's entries in all, from which a few edges have most of the weight: a residual falls
-UNEVEN_FACTOR = 3  # fast along them, and the stages promise so many times too few
+UNEVEN = 0.35  # mean over the rows of the sum of their squared entries, above which few edges have most of the weight
+UNEVEN_FACTOR = 3  # how many times too few the stages promise there, since a residual falls fast along such edges
 OF_BOUND = 0.55  # of the upper bound, what is needed where that is low
 FACTOR_ITERATIONS = 36  # that take as long as all with a factor
 SIDE_BY_SIDE = 8  # columns whose iterations take twice as long as those of one
@@ -123,7 +123,8 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     About half of the upper bound, if that is at most `few`: where it is so low, a column needs about as many. If not,
     two iterations for one column are extrapolated, the columns of B added with random signs. They follow two others,
     in which any residual falls fast because it spreads to the neighbors, unless these already tell enough; on
-    surfaces, and where the weights are uneven, two more are taken as long as they promise about `few`.
+    surfaces, and where the weights are uneven, two more are taken as long as they promise about `few`. Uneven weights
+    make each promise `UNEVEN_FACTOR` times as large.
     """
     bound = OF_BOUND * max_iterations(A, params.tol)
     if bound <= few:

@@ -96,7 +96,7 @@ def test_entries_that_float32_does_not_tell_apart_are_measured_again(k):
 
 
 @in_pairs({
-    "search": ["tree", "tiles"],
+    "search": ["tree", "no tree"],
     "make": [
         lambda rng: rng.normal(size=(1600, 40)), lambda rng: rng.integers(0, 4, (1600, 4)).astype(np.float32),
         lambda rng: 1e4 + rng.normal(size=(1600, 6))],

@@ -96,8 +96,8 @@ def test_rows_of_many_effective_dimensions_are_compared_in_all_coordinates(cente
     assert set(takes_rows) == {center < 1 and scale > 1e-18}
 
 
-@pytest.mark.parametrize("d", [40, 150])
-def test_where_more_rows_may_be_nearest_than_are_kept_queries_are_searched_again(d, monkeypatch):
+@pytest.mark.parametrize(("d", "search"), [(40, "tiles"), (150, "products")])
+def test_where_more_rows_may_be_nearest_than_are_kept_queries_are_searched_again(d, search, monkeypatch):
     """Some rows stand there 30 times, or nearly: the products do not tell which of these are nearest."""
     rng, again = np.random.default_rng(0), []
     X = rng.normal(size=(7000, d)).astype(np.float32)
@@ -112,7 +112,7 @@ def test_where_more_rows_may_be_nearest_than_are_kept_queries_are_searched_again
 
     monkeypatch.setattr(tiles._Tiles, "search_by_bounds", search_by_bounds)
     index = index_of(X)
-    assert index.attributes["search"] == "products"
+    assert index.attributes["search"] == search
     check(index, queries, X, "euclidean", 10)
     assert any(by_products and 0 < count < 60 for by_products, count in again)
     expected = np.argsort(reference.squared_distances(queries.astype(float), X.astype(float)), axis=1, kind="stable")

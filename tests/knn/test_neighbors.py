@@ -241,7 +241,7 @@ def test_all_points_equal():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["tree", "tiles", "products"])
-@pytest.mark.extended_cases("tree", "tiles")
+@pytest.mark.extended_cases("tree")
 def test_points_beyond_the_budget_are_streamed(search, monkeypatch):
     X = np.random.default_rng(12).normal(size=(3000, 300)).astype(np.float32)
     whole, points = ids_by(X, 5, search, monkeypatch)
@@ -517,6 +517,29 @@ def test_k_and_zero_rows_are_checked():
         neighbors(np.array([[0.0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
     with pytest.raises(DataError, match="zero"):
         neighbors(np.array([[0, 0], [1, 0], [0, 1]]), 1, metric="cosine")
+
+
+def test_a_tree_is_tried_until_it_takes_longer_than_tiles():
+    X = np.random.default_rng(0).normal(size=(5000, 40)).astype(np.float32)
+    layout, pilot = exact.lay_out(X, np.arange(5000), exact.principal_frame(X, exact=True)), np.arange(0, 5000, 100)
+    whole = exact.tree_seconds(layout, X[pilot], pilot, 5, 5000, np.inf)
+    for tiles in (whole / 10, whole / 2):
+        assert tiles < exact.tree_seconds(layout, X[pilot], pilot, 5, 5000, tiles) < 0.9 * whole
+    assert exact.tree_seconds(layout, X[pilot], pilot, 5, 5000, 2 * whole) == whole
+
+
+@pytest.mark.parametrize(("make", "suffice"), [
+    (lambda rng: rng.normal(size=(4000, 100)), False),
+    (lambda rng: rng.normal(size=(4000, 100)) * np.arange(1, 101.0) ** -1, True),
+    (lambda rng: rng.normal(size=(4000, 40)), True),  # they are all
+    (lambda rng: np.repeat(rng.normal(size=(40, 100)), 100, axis=0), True),
+    (lambda rng: np.ones((4000, 100)), False),  # nothing tells them apart
+    (lambda rng: np.concatenate([rng.normal(size=(3990, 100)), 1e7 * np.eye(10, 100)]), False)],
+    ids=["noise", "decay", "few columns", "duplicates", "equal", "far rows"])
+def test_whether_leading_coordinates_suffice_is_told_of_any_points(make, suffice):
+    X = make(np.random.default_rng(0))
+    layout = exact.lay_out(X, np.arange(len(X)), exact.principal_frame(X, exact=True))
+    assert exact.leading_suffice(layout, 5) == suffice
 
 
 def test_few_points_are_searched_by_tiles_without_a_trial_of_the_tree():

@@ -22,6 +22,7 @@ from dssl.knn.search import neighbors
 from dssl.solvers import amg, columns, operators
 from dssl.solvers import solve as solve_module
 from dssl.solvers import solver_params as solver_params_module
+from dssl.solvers.gauss_seidel import GaussSeidel
 from dssl.solvers.method import FILL, LU_BYTES, Direct
 from dssl.solvers.scaling import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve, solve_columns
@@ -520,6 +521,28 @@ class TestFewColumns:
         monkeypatch.setattr(solver_params_module, "split_gradients", None)
         bound = max_iterations(scaled_matrix(R, None), 1e-6)
         assert 5 < expected_iterations(scaled_matrix(R, None), B, SolverParams(), few=60) < bound < 60
+
+    @pytest.mark.parametrize("t", [1, 2, 5])
+    def test_a_column_that_float32_serves_badly_goes_on_in_float64(self, monkeypatch, t):
+        """Corrections in float32 gain one digit of the five or six at which they aim; memory is as stated."""
+        R, B = self.problem(n=30_000, ridge=0.1, t=t)
+        correct, was_precise = GaussSeidel.correct, list[bool]()
+
+        def gain_a_digit(self, *of, precise=False):
+            was_precise.append(precise)
+            E, used = correct(self, *of, precise=precise)
+            return (E if precise else np.float32(0.9) * E), used
+
+        monkeypatch.setattr(GaussSeidel, "correct", gain_a_digit)
+        solver = prepare(R, t, SolverParams(method="gauss_seidel", tol=1e-8))
+        solver.solve(B)  # compiles
+        was_precise.clear()
+        most = solver.solve_bytes(t) * 1.02 + (1 << 18)
+        assert traced_peak(lambda: solver.solve(B), most) <= most
+        taken = solver.solve(B)
+        assert taken.converged.all()
+        assert was_precise[:2] == [False, True]
+        assert sum(not precise for precise in was_precise) == 2  # one of each of the two solutions
 
     @pytest.mark.parametrize(("orders", "expected"), [(0, "gauss_seidel"), (10, "cholesky")])
     def test_where_weights_are_uneven_first_iterations_promise_too_few(self, orders, expected):

@@ -16,7 +16,7 @@ from ...storage.blocks import Parts, PartWriter, Receipt, row_ranges
 
 DIGIT = 16  # bits of a pass
 MAX_RUNS = 64  # of parts
-MAX_COLLECTED = 1 << 22
+MAX_COLLECTED = 1 << 22  # values, of which a median takes 24 bytes each
 
 
 def runs_of(n_parts: int) -> list[tuple[int, int]]:
@@ -48,8 +48,8 @@ class KeyRange:
     low: int = 0
     bits: int = 64
 
-    def of(self, keys: np.ndarray) -> np.ndarray:
-        """Return the keys within, less the lowest."""
+    def within(self, keys: np.ndarray) -> np.ndarray:
+        """Return the keys of the range, less the lowest."""
         keys = keys[keys >= np.uint64(self.low)] - np.uint64(self.low)
         return keys if self.bits == 64 else keys[keys < np.uint64(1 << self.bits)]
 
@@ -57,7 +57,7 @@ class KeyRange:
         """Return the leading digit of keys less the lowest."""
         return (keys >> np.uint64(self.bits - DIGIT)).astype(np.int64)
 
-    def part(self, digit: int) -> "KeyRange":
+    def narrowed(self, digit: int) -> "KeyRange":
         """Return the range of the keys with a leading digit."""
         return KeyRange(self.name, self.low + (digit << self.bits - DIGIT), self.bits - DIGIT)
 
@@ -71,9 +71,9 @@ class _Rank:
     total: int
 
     def narrowed(self, counts: np.ndarray) -> "_Rank":
-        """Return the same number in the range of its leading digit, of which there are so many each."""
+        """Return the same number in the range of its leading digit; counts (2^DIGIT,) : of the numbers by digit."""
         digit = int(np.searchsorted(np.cumsum(counts), self.rank, side="right"))
-        return _Rank(self.keys.part(digit), self.rank - int(counts[:digit].sum()), int(counts[digit]))
+        return _Rank(self.keys.narrowed(digit), self.rank - int(counts[:digit].sum()), int(counts[digit]))
 
 
 @dataclass(frozen=True)
@@ -92,34 +92,34 @@ class WithinTask:
         counts = np.zeros((len(self.ranges), 1 << DIGIT), np.int64)
         collected = [[np.zeros(0, np.uint64)] for _ in self.ranges]
         for index in range(self.first, self.last):
-            for name, values in self.parts.read(index, list({of.name: None for of in self.ranges})).items():
-                all_keys = keys_of(values)
-                for at, of in enumerate(self.ranges):
-                    if of.name != name:
-                        continue
-                    keys = of.of(all_keys)
-                    if self.collect:
-                        collected[at].append(keys + np.uint64(of.low))
-                    else:
-                        counts[at] += np.bincount(of.digits(keys), minlength=1 << DIGIT)
-        return out.write(**{f"keys{at}": np.concatenate(keys) for at, keys in enumerate(collected)}) if (
-            self.collect) else out.write(counts=counts)
+            arrays = self.parts.read(index, sorted({key_range.name for key_range in self.ranges}))
+            all_keys = {name: keys_of(values) for name, values in arrays.items()}
+            for at, key_range in enumerate(self.ranges):
+                keys = key_range.within(all_keys[key_range.name])
+                if self.collect:
+                    collected[at].append(keys + np.uint64(key_range.low))
+                else:
+                    counts[at] += np.bincount(key_range.digits(keys), minlength=1 << DIGIT)
+        if self.collect:
+            return out.write(**{f"keys{at}": np.concatenate(keys) for at, keys in enumerate(collected)})
+        return out.write(counts=counts)
 
 
 def medians_of_parts(parts: Parts, counts: Mapping[str, Sequence[int]], execution: Execution) -> dict[str, float]:
     """Return the median of each array over parts 0, 1, ..., which have `counts` values each, at least one in all."""
-    limit, ranks, medians = max_collected(execution.memory_budget), [], {}
-    for name, of_parts in counts.items():
-        total = sum(of_parts)
-        if total <= limit:
-            medians[name] = float(np.median(np.concatenate([
-                parts.read(index, [name])[name] for index in range(len(of_parts))]).astype(np.float64)))
-        else:
-            ranks += [_Rank(KeyRange(name), rank, total) for rank in ((total - 1) // 2, total // 2)]
-    middle = _of_ranks(parts, max(map(len, counts.values())), ranks, execution) if ranks else []
-    for rank, *values in zip(ranks[::2], middle[::2], middle[1::2], strict=True):
-        medians[rank.keys.name] = float(np.mean(values))
-    return medians
+    limit, n_parts = max_collected(execution.memory_budget), max(map(len, counts.values()))
+    totals = {name: sum(of_parts) for name, of_parts in counts.items()}
+    ranks = [_Rank(KeyRange(name), rank, total) for name, total in totals.items() if total > limit
+             for rank in ((total - 1) // 2, total // 2)]
+    middle = _of_ranks(parts, n_parts, ranks, execution) if ranks else []
+
+    def median(name: str) -> float:
+        if totals[name] > limit:
+            return float(np.mean([value for rank, value in zip(ranks, middle, strict=True) if rank.keys.name == name]))
+        values = np.concatenate([parts.read(index, [name])[name] for index in range(n_parts)])
+        return float(np.median(values.astype(np.float64)))
+
+    return {name: median(name) for name in counts}
 
 
 def median_cost(n_parts: int, total: int, budget: int, names: int = 1) -> Cost:
@@ -141,7 +141,8 @@ def _of_ranks(parts: Parts, n_parts: int, ranks: list[_Rank], execution: Executi
     while wide := tuple(dict.fromkeys(rank.keys for rank in ranks if rank.total > limit and rank.keys.bits)):
         counts = execution.reduce(sums([WithinTask(parts, wide, *run, False) for run in runs]))["counts"]
         ranks = [rank.narrowed(counts[wide.index(rank.keys)]) if rank.keys in wide else rank for rank in ranks]
-    scratch, ranges = execution.scratch(), tuple(dict.fromkeys(rank.keys for rank in ranks if rank.keys.bits))
+    ranges = tuple(dict.fromkeys(rank.keys for rank in ranks if rank.keys.bits))
+    scratch = execution.scratch()
     if ranges:
         execution.map([WithinTask(parts, ranges, *run, True) for run in runs], scratch)
     values = []

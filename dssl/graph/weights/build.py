@@ -255,7 +255,7 @@ def weigh(neighbors: Neighbors, params: WeightParams, execution: Execution, part
 
 
 def weight_rule(blocks: ListBlocks, params: WeightParams, execution: Execution) -> WeightRule:
-    """Run the passes before the last, and return the rule of these lists: medians that are exact (see `median`)."""
+    """Run the passes before the last, and return the rule of these lists: exact medians (see `medians_of_parts`)."""
     receipts = execution.map(list_tasks(blocks), blocks.lists)
     if blocks.rule.constant:
         return blocks.rule()

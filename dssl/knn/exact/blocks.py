@@ -1,7 +1,8 @@
 """Exact neighbors of all rows: one task a block of queries, each of which searches all points.
 
 Two searches give the same neighbor lists (`tree.py`, `tiles.py`): a tree, which visits few points of data with few
-effective dimensions, and tiles, which compare all pairs by matrix products. Visits counted on sampled queries decide.
+effective dimensions, and tiles, which compare all pairs by matrix products. Visits counted on sampled queries decide,
+and a trial of the tiles whether these are multiplied in all columns from the start.
 
 If the layout of all points fits half of the memory budget, it is made once and shared by the tasks. Otherwise every
 task reads the points in blocks, lays out each block, and carries the heaps over from block to block. Sparse rows have
@@ -127,7 +128,7 @@ class DensePoints:
         distances, ids = empty_heaps(len(queries), k, within)
         in_all = self.search == "products"
         for layout in self.layouts():
-            frame = layout.frame.with_leading_axes() if in_all else layout.frame
+            frame = layout.frame.without_further() if in_all else layout.frame
             seen = project(queries, frame, float(layout.scale))
             order = bisect(seen.lead[:, :-1], tree_depth(len(queries)))
             if self.search == "tree":
@@ -281,13 +282,13 @@ def tree_seconds(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, k: 
     tiles : the seconds of tiles; if a tree takes more, those are returned after which that was certain.
     """
     seen = project(queries, layout.frame, layout.scale)
-    look = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
-    allowed = (tiles / n_queries * 1e9 - TREE_QUERY_NS) / max(look, 1e-9) * len(queries)
+    visit_ns = (TREE_VISIT_NS + TREE_AXIS_NS * layout.lead.shape[1]) * (1 + min(1.0, layout.lead.nbytes / CACHE_BYTES))
+    allowed = (tiles / n_queries * 1e9 - TREE_QUERY_NS) / max(visit_ns, 1e-9) * len(queries)
     # A query stops after half of the points; a few outliers do so among many ordinary queries.
     visits = nearest_by_tree(layout, queries, query_ids, seen, np.arange(len(queries)),
                              *empty_heaps(len(queries), k, within), max_visits=len(layout.ids) // 2 + 100,
-                             max_in_all=int(np.clip(allowed, 0, 2**62)))
-    return (TREE_QUERY_NS + visits / len(queries) * look) * 1e-9 * n_queries
+                             max_total=int(np.clip(allowed, 0, 2**62)))
+    return (TREE_QUERY_NS + visits / len(queries) * visit_ns) * 1e-9 * n_queries
 
 
 def exact_seconds_lower_bound(X: Rows, metric: AnyMetric, budget: int) -> float:

@@ -33,7 +33,7 @@ class Frame:
     basis: np.ndarray
     leading: int
 
-    def with_leading_axes(self) -> "Frame":
+    def without_further(self) -> "Frame":
         """Return the frame of the leading axes alone."""
         return Frame(self.center, np.ascontiguousarray(self.basis[:, :self.leading]), self.leading)
 

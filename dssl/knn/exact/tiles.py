@@ -7,10 +7,10 @@ initial k-th distances come from the nearest tiles: the k rows of largest produc
 is an upper bound. So few pairs of the other tiles are measured.
 
 Where the leading coordinates are all, or rule out too few pairs, as of noise or of rows of many effective dimensions,
-the product is taken in all coordinates, and gives the distance but for rounding. (`leading_suffice` tells so before
-the search, and the search itself where these points were unlike the others.) So each tile is multiplied once. The
-rows of the `SPARE` + k largest products are kept, and those are measured that may be among the nearest. A query for
-which more rows may be than are kept, as among duplicates, is searched by bounds again.
+the product is taken in all coordinates, and gives the distance but for rounding. (`leading_suffice` tells so before a
+search that is not short; a search that began with the leading coordinates may still change.) So each tile is multiplied
+once. The rows of the `SPARE` + k largest products are kept, and those are measured that may be among the nearest. A
+query for which more rows may be than are kept, as among duplicates, is searched by bounds again.
 
 Work space: `products_bytes`, and 16 k bytes a query for the heaps.
 """
@@ -346,7 +346,12 @@ def _farthest(heap: np.ndarray, values: np.ndarray, of: _Queries, scale: float, 
 
 
 def leading_suffice(layout: Layout, k: int) -> bool:
-    """Return whether the leading coordinates rule out enough, as they do for some of the points themselves."""
+    """Return whether the leading coordinates rule out enough, as they do for some of the points themselves.
+
+    Where they are all, each tile of points knows how it is multiplied best.
+    """
+    if layout.frame.leading == layout.rows.shape[1]:
+        return True
     points, start = _Tiles(layout, in_all=False), len(layout.ids) // 2
     rows, ids = layout.rows[start:start + PILOT_ROWS], layout.ids[start:start + PILOT_ROWS]
     seen = project(rows, layout.frame, float(layout.scale))

@@ -61,11 +61,11 @@ def _limit(kth, scale, length, slack, relative):
 
 @njit(nogil=True, cache=True)
 def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, leaves, low, high, scale, slack,
-                relative, distances, heap_ids, order, max_visits, max_in_all):
+                relative, distances, heap_ids, order, max_visits, max_total):
     """Update the heaps of all queries, in this order; return the number of visited rows and boxes.
 
     Leaf i holds the rows from leaves[i] to leaves[i + 1]. A query that stops after `max_visits` visits has near rows on
-    its heap, but perhaps not the nearest. After more than `max_in_all` visits no further query is searched.
+    its heap, but perhaps not the nearest. After more than `max_total` visits no further query is searched.
     """
     axes, boxed = lead.shape[1] - 1, low.shape[1]
     first_leaf = low.shape[0] // 2
@@ -74,7 +74,7 @@ def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, l
     terms = np.empty(queries.shape[1])
     total = 0
     for which in order:
-        if total > max_in_all:
+        if total > max_total:
             break
         query, query_id = query_lead[which], query_ids[which]
         heap, heap_id = distances[which], heap_ids[which]
@@ -111,10 +111,10 @@ def search_tree(queries, query_ids, query_lead, query_length, rows, ids, lead, l
 
 
 def nearest_by_tree(layout: Layout, queries: np.ndarray, query_ids: np.ndarray, seen: Coordinates, order: np.ndarray,
-                    distances: np.ndarray, ids: np.ndarray, max_visits: int = 2**62, max_in_all: int = 2**62) -> int:
+                    distances: np.ndarray, ids: np.ndarray, max_visits: int = 2**62, max_total: int = 2**62) -> int:
     """Update the heaps (q, k) of the queries with the rows of a layout; return the number of visits."""
     slack, relative = float32_slack(layout.lead.shape[1], layout.rows.shape[1])
     leaves = level_bounds(len(layout.ids), tree_depth(len(layout.ids)))
     return search_tree(queries, query_ids, seen.lead, np.sqrt(seen.norm), layout.rows, layout.ids, layout.lead, leaves,
                        layout.low, layout.high, seen.scale, slack, relative, distances, ids, order, max_visits,
-                       max_in_all)
+                       max_total)

@@ -49,6 +49,7 @@ from ..prior_shift import calibration_labels, prior_shift
 from ..probabilities import fit_each_log_odds
 from ..target.coding import Coding
 from ..target.target import Classes, Target
+from .cost import concurrent_bytes
 from .graph_ridge import GraphMembers, GraphRidgeParams, LastKernelRows, graph_members, sampled
 from .model import GraphModel, VertexIndex, VertexValues, graph_model, signed
 
@@ -271,9 +272,14 @@ def fit_blend(graph: Graph, rows: Rows, target: Target, weight: np.ndarray | Non
               knn: KNNGraph, index: VertexIndex, execution: Execution, last: LastKernelRows | None = None) -> Blend:
     """Return the blend on a graph of rows (n, d); last : see `graph_members`.
 
+    The kernels of the labels are fitted while tasks compute those of the graph, where the budget holds both.
+
     Raises BudgetError, NotConverged: as `fit_graph_ridge`, or where the index of the vertices does not fit.
     """
-    supervised = execution.concurrently(partial(_supervised, rows, target, weight, params.random_state))
+    work = partial(_supervised, rows, target, weight, params.random_state)
+    needed = concurrent_bytes(rows, graph.attributes["weights"]["nnz"], len(target.labeled),
+                              target.indicators().shape[1], params, knn.distance)
+    supervised = execution.concurrently(work) if needed <= execution.memory_budget else work
     on_graph = graph_members(graph, target, weight, params, execution, blended=True, last=last)
     concentration = on_graph.rows.concentration
     assert concentration is not None

@@ -67,10 +67,29 @@ def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | No
     functions = functions_cost(n, nnz, min(max(m, min_columns), n), sampled, kernels, c, family.functions,
                                n_ridges([family]), max(power for _, power, _ in family.kernels), guess=guess,
                                again=again)
-    matrices, written = members_bytes(m, kernels), computed_bytes(n, m, [family])
-    peak = max(caller + matrices + max(written, 48 * m * (m + sampled)), functions.peak, cut.peak)
+    matrices = members_bytes(m, kernels)
+    peak = max(kernels_bytes(n, nnz, m, c, family), functions.peak, cut.peak)
     return cost_of(functions.tasks + cut.tasks, functions.read + cut.read, 9 * n * c, peak,
                    max(matrices, functions.smallest_peak, cut.smallest_peak), functions.seconds + cut.seconds)
+
+
+def kernels_bytes(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams) -> int:
+    """Return what the caller of a learner holds to put the kernels of a family together; see `learner_cost`."""
+    written, pairs = computed_bytes(n, m, [family]), 48 * m * (m + min(n, m + SAMPLE))
+    return caller_bytes(n, nnz) + 32 * n * c + members_bytes(m, len(family.kernels)) + max(written, pairs)
+
+
+def label_bytes(m: int, c: int, family: GraphRidgeParams) -> int:
+    """Return what the fits of the kernels of m labels of c columns take, with the shares of all members of a blend."""
+    grouped = (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
+    return 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
+
+
+def concurrent_bytes(points: Rows, nnz: int, m: int, c: int, family: GraphRidgeParams, metric: AnyMetric) -> int:
+    """Return what the caller of a blend takes where it fits the kernels of labels while tasks compute others."""
+    n = len(points)
+    indexing = indexing_bytes(points, metric) + caller_bytes(n, nnz)
+    return label_bytes(m, c, family) + max(indexing, kernels_bytes(n, nnz, m, c, family))
 
 
 def held_out_cost(n: int, nnz: int, m: int, c: int, families: Sequence[GraphRidgeParams], n_folds: int, *, systems: int,
@@ -131,13 +150,15 @@ def automatic_cost(points: Rows, row_bytes: int, nnz: int, m: int, metric: AnyMe
     model = model_cost(points, row_bytes, m, metric, c, False, budget)
     learner = learner_cost(n, nnz, m, c, family, guess=guess, sized=sized, min_columns=CONCENTRATION_VERTICES,
                            again=again)
-    grouped = 0 if family is None else (GROUPS + 1) * (len(KERNELS) + len(family.kernels))
-    labels = 0 if family is None else 8 * (m * (3 * m + m + SAMPLE) + (2 * len(KERNELS) + grouped) * m * c)
+    labels = concurrent = 0
+    if family is not None:
+        labels = label_bytes(m, c, family) + members_bytes(m, len(family.kernels))
+        concurrent = concurrent_bytes(points, nnz, m, c, family, metric)
     models = 24 * n * c + (2 * row_bytes + 8 * len(KERNELS) * c) * m * (family is not None)
     rows = (m + 2 * SAMPLE) * row_bytes * (family is not None)  # in memory, see `rows_of_blend`
-    both = indexing_bytes(points, metric) + caller_bytes(n, nnz)  # in turns where they exceed the budget
-    peak = max(learner.peak, labels + members_bytes(m, len(family.kernels)) if family else 0, model.peak,
-               both if both <= budget else 0) + models + rows
+    indexing = indexing_bytes(points, metric) + caller_bytes(n, nnz)
+    together = (each for each in (indexing, concurrent) if each <= budget)  # in turns where it exceeds the budget
+    peak = max(learner.peak, labels, model.peak, *together) + models + rows
     fits = 1 if family else 2
     return cost_of(fits * learner.tasks, fits * learner.read + model.read, model.written + models, peak,
                    max(learner.smallest_peak, model.smallest_peak), fits * learner.seconds + model.seconds)
