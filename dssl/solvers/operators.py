@@ -15,8 +15,6 @@ from numba import njit
 
 from .columns import FEW_ROWS
 
-SINGULAR = 1e-13  # Rayleigh quotient below which a component has a null vector
-
 
 def inverse_permutation(order: np.ndarray) -> np.ndarray:
     """Return the inverse of a permutation (n,)."""
@@ -68,7 +66,7 @@ class ScaledMatrix(FieldArrays):
     @property
     def singular(self) -> np.ndarray:
         """Return which components have a null vector (n_components,)."""
-        return self.energy < SINGULAR
+        return self.energy == 0
 
     @cached_property
     def data32(self) -> np.ndarray:

@@ -7,7 +7,7 @@ from numba import njit
 from ..base.errors import DataError, require
 from ..base.types import MatrixLike
 from .elimination import ascending
-from .operators import SINGULAR, ScaledMatrix
+from .operators import ScaledMatrix
 
 
 def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatrix:
@@ -59,10 +59,16 @@ def scaled_matrix(R: MatrixLike, vector: np.ndarray | None = None) -> ScaledMatr
     norms = np.sqrt(np.bincount(component, y * y))[component]
     near_null, image = y / norms, image / norms
     energy = np.bincount(component, near_null * image)
-    # The image of a singular component is rounding, not a tiny ridge.
-    image[energy[component] < SINGULAR] = 0
+    energy[energy <= np.bincount(component, near_null**2 * _rounding(np.diff(indptr) + 1.0))] = 0
+    image[energy[component] == 0] = 0  # it is rounding, not a tiny ridge
     return ScaledMatrix(order=order, scale=scale, indptr=indptr, indices=indices, data=data, component=component,
                         near_null=near_null, image=image, energy=energy)
+
+
+def _rounding(length: np.ndarray) -> np.ndarray:
+    """Return what sums of so many entries round at most, relative to the diagonal; half of it measured, and less."""
+    rounding: np.ndarray = np.finfo(float).eps * (8 * np.sqrt(length) + length / 4)
+    return rounding
 
 
 def _check_entries(R: sp.csr_matrix, diagonal: np.ndarray) -> None:

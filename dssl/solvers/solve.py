@@ -308,7 +308,8 @@ def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6,
     Every column meets the tolerance, or an error is raised. Where R is singular, as a
     Laplacian without a ridge is, the solution is that of the pseudo-inverse: the part of a
     column in the null space, its mean over each connected component, is left out, and the
-    residual is that of the rest.
+    residual is that of the rest. A ridge below the rounding of the diagonal, about 1e-14 of
+    its mean, counts as none.
 
     Parameters
     ----------

@@ -459,6 +459,37 @@ def test_memory_stays_within_the_stated_formula(method):
     assert solver.solve(B).converged.all()
 
 
+@pytest.mark.parametrize(("ridge", "tol"), [(1e-7, 1e-4), (1e-8, 1e-3), (1e-9, 1e-4)])
+def test_a_ridge_beside_heavy_weights_is_no_rounding(ridge, tol):
+    """It is 1e-13 and less of the mean diagonal: the mean of the columns over it is in the solution, or an error says
+    that float64 cannot reach the tolerance."""
+    rng = np.random.default_rng(0)
+    W = sp.triu(grid(60), 1).tocsr()
+    W.data = 10.0 ** rng.uniform(-6, 6, W.nnz)
+    R, B = Laplacian(sp.csr_array(W + W.T), normalized=False).matrix(ridge), rng.standard_normal((3600, 3))
+    try:
+        found = solve(R, B, tol=tol)
+    except NotConverged:
+        assert ridge < 1e-8
+        return
+    assert np.linalg.norm(B - R @ found.value, axis=0).max() <= 1.1 * tol * np.linalg.norm(B, axis=0).max()
+    assert_allclose(found.value.mean(axis=0), B.mean(axis=0) / ridge, rtol=0.1)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_hub_of_many_edges_without_a_ridge_is_singular(unit):
+    """The sum of 50,000 equal entries rounds by more than that of a few."""
+    n = 50_000
+    star = sp.csr_array((np.full(n, unit), (np.zeros(n, int), np.arange(1, n + 1))), (n + 1, n + 1))
+    for normalized in (False, True):
+        L = Laplacian(star + star.T, normalized=normalized)
+        A = scaled_matrix(L.matrix(0.0), np.asarray(L.vector))
+        assert A.singular.all()
+        assert (A.image == 0).all()
+        ridge = 1e-9 * (1 if normalized else unit)
+        assert not scaled_matrix(L.matrix(ridge), np.asarray(L.vector)).singular.any()
+
+
 class TestFewColumns:
     """`solve_columns` takes Gauss-Seidel where few iterations are expected, and goes on with a factor if not."""
 
