@@ -83,7 +83,9 @@ class LabelFolds:
                   curve: bool = True) -> "LabelFolds":
         """Return the folds of labels of these classes (l,), zeros of quantities."""
         sizes = np.bincount(strata)
-        if sizes.max(initial=0) < 2 or (len(sizes) == 1 and len(strata) < 3):
+        if len(sizes) == 1 and len(strata) < 3:  # of quantities
+            return cls([], [], why="fewer than three labels are there, so none can be held out")
+        if sizes.max(initial=0) < 2:
             return cls([], [])
         smallest = int(sizes[sizes > 1].min())
         n_folds = min(smallest, FOLDS) if a_fit_each or len(strata) > ONE_BY_ONE else smallest

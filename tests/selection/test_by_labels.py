@@ -77,8 +77,10 @@ def test_small_draws_lie_within_larger_ones():
 
 
 def test_labels_of_which_none_can_be_held_out_say_nothing():
-    for target in (classes(1, 1, 1), Quantities(np.arange(2), np.ones(2))):
-        assert by_labels(target, LabelFolds.of(target), {})["n"] == 0
+    for target, why in ((classes(1, 1, 1), "no class has two"), (Quantities(np.arange(2), np.ones(2)), "fewer than three")):
+        of_labels = by_labels(target, LabelFolds.of(target), {})
+        assert of_labels["n"] == 0
+        assert why in of_labels["why"]
 
 
 def test_the_curve_and_the_comparison_are_of_the_labels_that_were_held_out():
