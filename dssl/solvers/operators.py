@@ -95,8 +95,7 @@ class ScaledMatrix(FieldArrays):
 
     def enter(self, B: np.ndarray) -> np.ndarray:
         """Return right-hand sides (n, t) of `R` as right-hand sides of `A`, off the null space of a singular R."""
-        ordered = B[self.order]
-        self._project_null_of_R(ordered)
+        ordered = self.off_null(B)
         ordered *= self.scale[:, None]
         return ordered
 
@@ -114,6 +113,12 @@ class ScaledMatrix(FieldArrays):
             null = self.near_null * self.scale
             null /= np.sqrt(np.bincount(self.component, null**2, len(self.energy)))[self.component]
             _project(null, self.component, self.singular, B)
+
+    def off_null(self, B: np.ndarray) -> np.ndarray:
+        """Return vectors (n, t) without the null space of R, with their rows in the order of A."""
+        ordered: np.ndarray = B[self.order]
+        self._project_null_of_R(ordered)
+        return ordered
 
     def apply(self, X: np.ndarray) -> np.ndarray:
         """Return `R X` (n, t) in the rows and scaling of R."""

@@ -20,6 +20,7 @@ from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .gauss_seidel import GaussSeidel
 from .method import MAX_DIRECT, Direct, Iterative, SolverMethod, per_correction
 from .operators import ScaledMatrix
+from .rounding import look_at_rounding
 from .scaling import scaled_matrix
 from .solution import Solution
 from .solver_params import AUTO, SOLVERS, SolverParams, expected_iterations, few_iterations
@@ -370,7 +371,11 @@ def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6,
         require(begin.shape == right.shape, f"start of shape {begin.shape}, expected {right.shape}",
                 why="each column has its own start", fix="pass the previous solution in the shape of B")
         begin = begin.reshape(len(begin), -1)
-    solution = solve_columns(R, right.reshape(len(right), -1), params, vector, begin)[0].require_converged(params)
+    columns = right.reshape(len(right), -1)
+    solution = solve_columns(R, columns, params, vector, begin)[0]
+    if solution.converged.all():
+        look_at_rounding(R, columns, vector, solution, tol)
+    solution.require_converged(params)
     return replace(solution, value=solution.value[:, 0]) if right.ndim == 1 else solution
 
 

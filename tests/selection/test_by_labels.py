@@ -77,7 +77,8 @@ def test_small_draws_lie_within_larger_ones():
 
 
 def test_labels_of_which_none_can_be_held_out_say_nothing():
-    for target, why in ((classes(1, 1, 1), "no class has two"), (Quantities(np.arange(2), np.ones(2)), "fewer than three")):
+    two = Quantities(np.arange(2), np.ones(2))
+    for target, why in ((classes(1, 1, 1), "no class has two"), (two, "fewer than three")):
         of_labels = by_labels(target, LabelFolds.of(target), {})
         assert of_labels["n"] == 0
         assert why in of_labels["why"]

@@ -476,6 +476,22 @@ def test_a_ridge_beside_heavy_weights_is_no_rounding(ridge, tol):
     assert_allclose(found.value.mean(axis=0), B.mean(axis=0) / ridge, rtol=0.1)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("method", ["auto", "cholesky"])
+def test_the_residual_of_a_huge_solution_is_that_of_the_matrix_itself(method, unit):
+    """One edge of 1e6 beside a ridge of 1e-8: the entries of the scaled matrix are rounded by more than the ridge."""
+    n = 4000
+    weights_of_path = np.ones(n - 1)
+    weights_of_path[5] = 1e6
+    path = sp.diags_array([weights_of_path], offsets=[1], shape=(n, n))
+    R, b = Laplacian(sp.csr_array(path + path.T), normalized=False).matrix(1e-8), np.full(n, unit)
+    with pytest.raises(NotConverged, match="relative residual"):
+        solve(R, b, method=method, tol=1e-6)
+    found = solve(R, b, method=method, tol=1e-2)
+    with_R = np.linalg.norm((b - R @ found.value) / unit) / np.sqrt(n)
+    assert 1e-5 < 0.9 * with_R <= found.residuals[0] <= 1e-2
+
+
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_a_hub_of_many_edges_without_a_ridge_is_singular(unit):
     """The sum of 50,000 equal entries rounds by more than that of a few."""
