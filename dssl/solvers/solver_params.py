@@ -130,7 +130,11 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     if bound <= few:
         return bound
     signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], B.shape[1])
-    R = A.enter((B @ signs)[:, None])
+    column = B @ signs
+    unit = float(np.abs(column).max(initial=0.0))  # by which squares are numbers
+    if unit == 0:
+        return 0.0
+    R = A.enter(column[:, None] / unit)
     A.correct_components(np.zeros_like(R), R, np.ones(1, bool))
     norm = float(np.linalg.norm(R))
     if norm == 0:
