@@ -344,7 +344,8 @@ def solve(R: MatrixLike, B: ArrayLike, *, method: str = AUTO, tol: float = 1e-6,
     Raises
     ------
     DataError
-        R is not symmetric and diagonally dominant, or B is not finite.
+        R is not symmetric and diagonally dominant, or has a row of zeros, as an isolated
+        vertex without a ridge; or B is not finite.
     NotConverged
         A column ended above the tolerance. The message names it and says what helps.
 
