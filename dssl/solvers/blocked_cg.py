@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .columns import column_scale
 from .solution import Solution
 from .solver_params import Stop
 
@@ -15,12 +16,6 @@ from .solver_params import Stop
 def dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Return x_j'y_j of each column, (t,)."""
     return np.einsum("ij,ij->j", X, Y)
-
-
-def column_scale(B: np.ndarray) -> np.ndarray:
-    """Return the largest absolute entries (t,) of columns (n, t), 1 for zeros, by which squares do not overflow."""
-    largest = np.abs(B).max(axis=0, initial=0.0)
-    return np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
 
 
 def blocked_cg(apply: Callable[..., np.ndarray], B: np.ndarray, precondition: Callable[..., Any] | None, stop: Stop, *,

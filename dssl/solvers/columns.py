@@ -43,6 +43,12 @@ def column_dots(X, Y):
     return total
 
 
+def column_scale(B: np.ndarray) -> np.ndarray:
+    """Return the largest absolute entries (t,) of columns (n, t), 1 for zeros, by which squares do not overflow."""
+    largest = np.abs(B).max(axis=0, initial=0.0)
+    return np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+
+
 def column_norms(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the norms (t,) of the columns of `diag(weight) X`."""
     if len(X) > FEW_ROWS:

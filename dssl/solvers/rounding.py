@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..base.types import MatrixLike
-from .columns import column_norms
+from .columns import column_norms, column_scale
 from .scaling import scaled_matrix
 from .solution import Solution
 
@@ -21,9 +21,8 @@ def look_at_rounding(R: MatrixLike, B: np.ndarray, vector: np.ndarray | None, so
     vector : see `scaled_matrix`. The part in the null space of R is left out, as solvers do.
     """
     R = sp.csr_array(R, dtype=np.float64)
-    unit = np.abs(B).max(axis=0, initial=0.0)
-    unit[unit == 0] = 1.0
-    ones, given = np.ones(len(B)), column_norms(B / unit, np.ones(len(B)))
+    unit, ones = column_scale(B), np.ones(len(B))
+    given = column_norms(B / unit, ones)
     size = column_norms(solution.value / unit, R.diagonal())
     rounded = np.flatnonzero(2 * np.finfo(float).eps * size > SHARE * tol * given)
     if not len(rounded):

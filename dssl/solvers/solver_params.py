@@ -14,7 +14,7 @@ from ..base.errors import require
 from ..base.plugins import Registry
 from .amg import Multigrid
 from .cholesky import Cholesky
-from .columns import to_float32
+from .columns import column_scale, to_float32
 from .deflation import Deflated
 from .gauss_seidel import GaussSeidel, leave_split, split_gradients
 from .method import DIGITS, Direct, SolverMethod
@@ -130,11 +130,8 @@ def expected_iterations(A: ScaledMatrix, B: np.ndarray, params: SolverParams, fe
     if bound <= few:
         return bound
     signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], B.shape[1])
-    column = B @ signs
-    unit = float(np.abs(column).max(initial=0.0))  # by which squares are numbers
-    if unit == 0:
-        return 0.0
-    R = A.enter(column[:, None] / unit)
+    column = (B @ signs)[:, None]
+    R = A.enter(column / column_scale(column))
     A.correct_components(np.zeros_like(R), R, np.ones(1, bool))
     norm = float(np.linalg.norm(R))
     if norm == 0:

@@ -47,6 +47,7 @@ from dssl.solvers.cholesky import Cholesky
 from dssl.solvers.scaling import scaled_matrix
 from dssl.solvers.solve import Solver, prepare, solve_columns
 from dssl.solvers.solver_params import SolverParams
+from tests.solvers.graphs import with_uneven_weights
 
 TOLERANCE = 1e-6
 OURS = ("auto", "gauss_seidel", "deflated", "amg", "cholesky")
@@ -393,9 +394,7 @@ def table_systems(cache: Path, names: Sequence[str] = ()) -> Iterator[System]:
         k, kind, points = graphs[name]
         W = weights(cached_lists(cache, f"table-{name}", k, lambda points=points: points().astype(np.float32)), kind)
         if name.endswith("ten orders"):
-            W = sp.triu(W, 1).tocsr()
-            W.data = W.data * 10.0 ** np.random.default_rng(1).uniform(-5, 5, W.nnz)
-            W = sp.csr_array(W + W.T)
+            W = with_uneven_weights(W, 10, np.random.default_rng(1))
         L = Laplacian(W)
         for ridge in TABLE_RIDGES:
             yield System(name, ridge, sp.csr_matrix(L.matrix(ridge)), np.sqrt(np.where(L.degrees > 0, L.degrees, 1.0)))

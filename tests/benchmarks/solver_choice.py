@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.weights.build import weights
+from tests.solvers.graphs import with_uneven_weights
 
 from .solve import System, cached_lists, dssl_solver, identity_columns
 
@@ -71,9 +72,7 @@ def systems(cache: Path) -> Iterator[System]:
         W = weights(made, "self_tuned")
         graphs_of = {name: W}
         if name in ORDERS:
-            upper = sp.triu(W, 1).tocsr()
-            upper.data *= 10.0 ** np.random.default_rng(1).uniform(-ORDERS[name] / 2, ORDERS[name] / 2, upper.nnz)
-            graphs_of[f"{name}, {ORDERS[name]} orders"] = sp.csr_array(upper + upper.T)
+            graphs_of[f"{name}, {ORDERS[name]} orders"] = with_uneven_weights(W, ORDERS[name], np.random.default_rng(1))
         for called, of in graphs_of.items():
             L = Laplacian(of)
             vector = np.sqrt(np.where(L.degrees > 0, L.degrees, 1.0))

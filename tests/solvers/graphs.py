@@ -38,6 +38,13 @@ def grid(side):
     return sp.csr_matrix(sp.kron(path, sp.identity(side)) + sp.kron(sp.identity(side), path))
 
 
+def with_uneven_weights(W, orders, rng):
+    """Return the graph with weights spread over so many orders of magnitude."""
+    upper = sp.triu(W, 1).tocsr()
+    upper.data = upper.data * 10.0 ** rng.uniform(-orders / 2, orders / 2, upper.nnz)
+    return sp.csr_array(upper + upper.T)
+
+
 def with_hub(W):
     """Return the graph with one vertex more, joined to all others."""
     ones = np.ones((W.shape[0], 1))

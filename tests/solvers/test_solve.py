@@ -31,7 +31,7 @@ from dssl.storage.cache import FACTORS
 from tests.in_pairs import in_pairs
 from tests.memory import traced_peak
 
-from .graphs import components, grid, points, random_graph, regularizer, with_hub
+from .graphs import components, grid, points, random_graph, regularizer, with_hub, with_uneven_weights
 
 ITERATIVE = ("gauss_seidel", "deflated", "amg", "cholesky")
 METHODS = (*ITERATIVE, "direct", "auto")
@@ -464,16 +464,15 @@ def test_a_ridge_beside_heavy_weights_is_no_rounding(ridge, tol):
     """It is 1e-13 and less of the mean diagonal: the mean of the columns over it is in the solution, or an error says
     that float64 cannot reach the tolerance."""
     rng = np.random.default_rng(0)
-    W = sp.triu(grid(60), 1).tocsr()
-    W.data = 10.0 ** rng.uniform(-6, 6, W.nnz)
-    R, B = Laplacian(sp.csr_array(W + W.T), normalized=False).matrix(ridge), rng.standard_normal((3600, 3))
+    W = with_uneven_weights(grid(60), 12, rng)
+    R, B = Laplacian(W, normalized=False).matrix(ridge), rng.standard_normal((3600, 3))
     try:
-        found = solve(R, B, tol=tol)
+        solution = solve(R, B, tol=tol)
     except NotConverged:
         assert ridge < 1e-8
         return
-    assert np.linalg.norm(B - R @ found.value, axis=0).max() <= 1.1 * tol * np.linalg.norm(B, axis=0).max()
-    assert_allclose(found.value.mean(axis=0), B.mean(axis=0) / ridge, rtol=0.1)
+    assert np.linalg.norm(B - R @ solution.value, axis=0).max() <= 1.1 * tol * np.linalg.norm(B, axis=0).max()
+    assert_allclose(solution.value.mean(axis=0), B.mean(axis=0) / ridge, rtol=0.1)
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
@@ -487,9 +486,9 @@ def test_the_residual_of_a_huge_solution_is_that_of_the_matrix_itself(method, un
     R, b = Laplacian(sp.csr_array(path + path.T), normalized=False).matrix(1e-8), np.full(n, unit)
     with pytest.raises(NotConverged, match="relative residual"):
         solve(R, b, method=method, tol=1e-6)
-    found = solve(R, b, method=method, tol=1e-2)
-    with_R = np.linalg.norm((b - R @ found.value) / unit) / np.sqrt(n)
-    assert 1e-5 < 0.9 * with_R <= found.residuals[0] <= 1e-2
+    solution = solve(R, b, method=method, tol=1e-2)
+    with_R = np.linalg.norm((b - R @ solution.value) / unit) / np.sqrt(n)
+    assert 1e-5 < 0.9 * with_R <= solution.residuals[0] <= 1e-2
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
@@ -595,9 +594,7 @@ class TestFewColumns:
     def test_where_weights_are_uneven_first_iterations_promise_too_few(self, orders, expected):
         """A residual falls fast along the heavy edges, and slowly from there on."""
         rng = np.random.default_rng(0)
-        upper = sp.triu(weights(neighbors(rng.normal(size=(6000, 5)), 10)), 1).tocsr()
-        upper.data *= 10.0 ** rng.uniform(-orders / 2, orders / 2, upper.nnz)
-        L = Laplacian(sp.csr_array(upper + upper.T))
+        L = Laplacian(with_uneven_weights(weights(neighbors(rng.normal(size=(6000, 5)), 10)), orders, rng))
         R, B = L.matrix(1e-6), np.eye(6000, 1)
         taken, method = solve_columns(R, B, SolverParams(), np.sqrt(L.degrees))
         assert method == expected

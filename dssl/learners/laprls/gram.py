@@ -9,8 +9,7 @@ from scipy.linalg import cho_solve
 from ...base.digest import JsonObject
 from ...base.errors import BudgetError, NotConverged, require
 from ...execution.tasks import Execution, sums
-from ...solvers.blocked_cg import column_scale
-from ...solvers.columns import factor_raised
+from ...solvers.columns import column_scale, factor_raised
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .params import Functions, LabelLines, SystemParams
 from .penalties import Penalties
