@@ -18,7 +18,7 @@ from .operators import ScaledMatrix, add_entries, add_to_value
 from .pcg import ORDERED
 
 PARALLEL = (1, 2, 3)  # edges between two vertices that are not merged, for one, few and many columns
-FEW = 16  # columns
+FEW = 16  # columns, which float64 solves in one correction: their iterations take little longer than in float32
 ELIMINATION_COST = 250  # iterations of one column that take as long as a factor with the entries of the triangle
 FACTOR_COST = 1.6  # entries of the matrix that take as long as one of the factor: 1.3 to 2 measured
 
@@ -29,6 +29,7 @@ class Cholesky(Iterative):
 
     order (n,) : the rows of A in this order. starts (n + 1,), rows (m,), values (m,) float32 : of column k of -L below
     its diagonal, in rows of A. inverse (n,) float32 : that of D, 0 for the last vertex of a singular component.
+    few (1,) bool : whether it was prepared for at most `FEW` columns.
     """
 
     order: np.ndarray
@@ -36,6 +37,7 @@ class Cholesky(Iterative):
     rows: np.ndarray
     values: np.ndarray
     inverse: np.ndarray
+    few: np.ndarray
 
     name = "cholesky"
     description = "conjugate gradients preconditioned by an approximate Cholesky factor"
@@ -73,7 +75,8 @@ class Cholesky(Iterative):
         rows, values = eliminate(*edges, A.near_null, excess, parallel, seed, buckets[0], buckets[1], following,
                                  before, queue, np.full(n, -1, np.int32), order, starts, inverse, len(A.data) // 2 + n)
         size = int(starts[-1])
-        return cls(A, order.copy(), starts, rows[:size].copy(), values[:size].copy(), inverse)
+        return cls(A, order.copy(), starts, rows[:size].copy(), values[:size].copy(), inverse,
+                   np.full(1, n_columns <= FEW))
 
     @property
     def fill(self) -> float:
@@ -105,6 +108,18 @@ class Cholesky(Iterative):
     def stored_bytes(cls, n: int, nnz: int, n_columns: int) -> int:
         return int(16 * n + 4 * max_fill(n) * nnz)
 
+    @classmethod
+    def solve_bytes(cls, n: int, t: int, block_columns: int) -> int:
+        width = min(t, block_columns)
+        return max(super().solve_bytes(n, t, block_columns), n * (16 + 8 * t + 9 * 8 * width) if t <= FEW else 0)
+
+    def width(self, block_columns: int) -> int:
+        return min(block_columns, FEW) if self.few[0] else block_columns
+
+    def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
+                precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        return super().correct(R, norms, needed, budget, precise=precise or bool(self.few[0]))
+
     def preconditioner(self, t: int, dtype: type = np.float32) -> Callable[[np.ndarray], np.ndarray]:
         """Return the two triangular solves on blocks (n, t), in one array that the next call overwrites."""
         X: np.ndarray = np.empty((self.A.n, t), dtype)
@@ -127,7 +142,7 @@ def max_fill(n: int) -> float:
     return 1 + math.log(max(n, 1))
 
 
-ARRAYS = ("order", "starts", "rows", "values", "inverse")
+ARRAYS = ("order", "starts", "rows", "values", "inverse", "few")
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)

@@ -5,7 +5,8 @@
 which together touch each entry of A once.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba import njit
@@ -23,14 +24,19 @@ RUN, MIN_SAMPLED = 256, 4096  # of each run of so many rows a sixteenth is sampl
 
 @dataclass(frozen=True)
 class GaussSeidel(Iterative):
-    """Conjugate gradients with the symmetric Gauss-Seidel preconditioner, which needs no preparation."""
+    """Conjugate gradients with the symmetric Gauss-Seidel preconditioner, which needs no preparation.
+
+    watch : as in `split_gradients`.
+    """
+
+    watch: Callable[[np.ndarray], bool] | None = field(default=None, kw_only=True)
 
     name = "gauss_seidel"
     description = "conjugate gradients with symmetric Gauss-Seidel preconditioning"
     blocks32 = 5
 
     def gradients(self, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        E, iterations = split_gradients(self.A, R, reduction, budget)
+        E, iterations = split_gradients(self.A, R, reduction, budget, self.watch)
         if self.A.singular.any():  # where rounding errors would grow
             self.A.project_null(E)
         return E, iterations
@@ -44,14 +50,15 @@ class GaussSeidel(Iterative):
         return 8 * n
 
 
-def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
-                    budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray,
+                    watch: Callable[[np.ndarray], bool] | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return E with `A E` near R, column by column, and the iterations each column took.
 
-    R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten with `(I + L)^-1` times the
-        residual.
+    R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten.
     reduction, budget : shape (t,), as in `conjugate_gradients`. A column stops near the goal: its true residual is
         estimated only once, from sampled rows: it ends below the goal or a few percent above, at most about twice.
+    watch : is called after each iteration, as long as no columns have left the block, with the squared norms (t,) of
+        the preconditioned residual, relative to those of R, and ends the iterations by True.
 
     Columns that have stopped leave the block as soon as they are half of it; those left have the same bits.
 
@@ -67,6 +74,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
     norms = column_dots(R, R)
     goal = norms * reduction**2
     active = (norms > goal) & (budget > 0)
+    begin = np.where(norms > 0, norms, 1)
     _solve_lower(*triangles, R)  # R is the residual of the preconditioned system from here on
     solution, residual, columns = np.zeros_like(R), R, np.arange(R.shape[1])
     E, P, T, Z = solution, np.zeros_like(R), np.empty_like(R), np.empty_like(R)
@@ -90,6 +98,8 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
         iterations[columns] += active
         before = rr.copy()
         _step(E, R, T, Z, alpha.astype(R.dtype), rr)
+        if watch and len(rr) == len(begin) and watch(rr / begin):
+            break
         close = active & (rr <= near)
         active &= ~(close & compared)
         close &= ~compared
@@ -102,11 +112,6 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray,
         beta = np.divide(rr, before, out=np.zeros_like(rr), where=active).astype(R.dtype)
     put_columns(columns, (solution, E), (residual, R))
     return solution, iterations
-
-
-def leave_split(A: ScaledMatrix, R: np.ndarray) -> None:
-    """Replace what `split_gradients` leaves in its right-hand sides R (n, t) by their residual."""
-    _multiply_lower(A.indptr, A.first_above, A.indices, A.data_like(R), R)
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)
@@ -197,10 +202,3 @@ def _lower_ratios(indptr, above, indices, data, R, columns):
         if norms[c] > 0:
             ratios[c] = squares[c] / norms[c]
     return ratios
-
-
-@njit(nogil=True, cache=True, fastmath=ORDERED)
-def _multiply_lower(indptr, above, indices, data, R):
-    """Replace R (n, t) by `(I + L) R`."""
-    for i in range(R.shape[0] - 1, -1, -1):
-        add_entries(indices, data, indptr[i], above[i], R, i, R, False)

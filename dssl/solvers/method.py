@@ -23,6 +23,7 @@ from .pcg import conjugate_gradients
 
 DIGITS = 5e-6  # largest reduction of a residual by one float32 correction
 ROUNDED = 0.6  # of the needed reduction: the true residual ends slightly above that of the recursion
+PRECISE = 0.9  # the same in float64
 PREPARED_SECONDS = 2.5e-5  # a row, of eigenvectors or of a hierarchy, with the probes that choose them
 VECTOR_PASSES = 8  # over vectors (n,) in an iteration, in entries of the matrix
 MAX_DIRECT = 3_000  # unknowns, up to which `auto` factors the matrix
@@ -62,6 +63,10 @@ class SolverMethod(ABC):
         needed (t,) : the factor by which each residual must fall. budget (t,) : the maximal iterations.
         precise : in float64, for weights below the rounding of float32; up to four times the memory.
         """
+
+    def width(self, block_columns: int) -> int:
+        """Return how many columns are solved side by side, at most `block_columns`."""
+        return block_columns
 
     @property
     def attributes(self) -> JsonObject:
@@ -145,7 +150,7 @@ class Iterative(SolverMethod):
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         scale = scaled_to_one(norms)
         if precise:
-            return self.gradients(R * scale, ROUNDED * needed, budget)
+            return self.gradients(R * scale, PRECISE * needed, budget)
         return self.gradients(to_float32(R, scale), per_correction(needed),
                               np.minimum(budget, self.correction_iterations))
 

@@ -6,6 +6,7 @@ to a few digits, until the float64 residual meets the tolerance.
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,12 +19,13 @@ from .cholesky import Cholesky
 from .columns import add_columns, column_norms, put_columns
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .gauss_seidel import GaussSeidel
+from .gauss_seidel_first import FactorWork, GaussSeidelFirst, Watch
 from .method import MAX_DIRECT, Direct, Iterative, SolverMethod, per_correction
 from .operators import ScaledMatrix
 from .rounding import look_at_rounding
 from .scaling import scaled_matrix
 from .solution import Solution
-from .solver_params import AUTO, SOLVERS, SolverParams, expected_iterations, few_iterations
+from .solver_params import AUTO, SOLVERS, SolverParams
 from .warm_start import scaled_start
 
 SMALLEST, LARGEST = 1e-140, 1e140  # norms whose squares are numbers
@@ -32,7 +34,7 @@ MANY_COLUMNS = 200  # of fewer, eigenvectors cost more than they save
 SURFACE = 0.03  # spread of the entries, below which eigenvalues are so dense that eigenvectors save nothing
 PROBE_ITERATIONS = 100  # at most, of a probe
 FEWEST_DEFLATED = 12  # iterations with eigenvectors, at best
-GIVEN_UP = 1.5  # times the few iterations after which Gauss-Seidel is given up where it can be
+WATCHED = 20  # iterations that tell how many there will be
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,7 @@ class Solver:
                     "has its own start", fix="pass the previous solutions, in the order of the columns")
         n, t = B.shape
         solution = Solution(np.empty((n, t)), np.zeros(t), np.ones(t, bool), np.zeros(t, np.int64))
-        for first in range(0, t, self.params.block_columns):
-            columns = slice(first, min(first + self.params.block_columns, t))
+        for columns in starmap(slice, row_ranges(t, self.method.width(self.params.block_columns))):
             evidence = self._solve_block(B[:, columns], None if start is None else start[:, columns],
                                          solution.value[:, columns])
             for array, part in zip((solution.residuals, solution.converged, solution.iterations), evidence,
@@ -198,11 +199,10 @@ def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
 
     Raises DataError: R is not symmetric, finite and diagonally dominant.
 
-    "auto" factors small matrices, and takes Gauss-Seidel if the ridge guarantees few iterations, or if the first
-    iterations of one column promise few. Otherwise it takes an approximate Cholesky factor. For many columns on
-    graphs that are no surface or curve it counts the iterations of `PROBES` seeded columns, and also those with a few
-    deflated vectors if these may be faster. It compares touched entries, not seconds, so the selection is the same on
-    every machine.
+    "auto" factors small matrices, and takes Gauss-Seidel if its first iterations on seeded columns promise few.
+    Otherwise it takes an approximate Cholesky factor. For many columns on graphs that are no surface or curve it counts
+    the iterations of `PROBES` seeded columns, and also those with a few deflated vectors if these may be faster. It
+    compares touched entries, not seconds, so the selection is the same on every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
@@ -211,34 +211,24 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
                   start: np.ndarray | None = None) -> tuple[Solution, str]:
     """Return the solution of `R X = B` for B (n, t) if R is solved only once, and the last method.
 
-    A few iterations of Gauss-Seidel do not always tell whether many are needed. So where "auto" takes it, and it
-    needs far more than expected, it continues with an approximate Cholesky factor.
+    "auto" begins with Gauss-Seidel, and goes on with an approximate Cholesky factor as soon as that is expected to be
+    faster. `MANY_COLUMNS` and more are solved as by `prepare`.
 
     Raises DataError: as `prepare`.
     """
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
-    solver = _prepared(A, t, params, B)
-    if params.method != AUTO or solver.params.method != GaussSeidel.name:
+    if params.method != AUTO or A.n <= MAX_DIRECT or t >= MANY_COLUMNS:
+        solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
-    allowed = min(params.max_iter, math.ceil(GIVEN_UP * few_iterations(A, t)))
-    solution = replace(solver, params=replace(solver.params, max_iter=allowed)).solve(B, start)
-    if solution.converged.all() or allowed == params.max_iter:
-        return solution, GaussSeidel.name
-    late = np.flatnonzero(~solution.converged)
-    solver = Solver.of(Cholesky.prepare(A, t, random_state=params.random_state),
-                       replace(params, max_iter=params.max_iter - int(solution.iterations.max())))
-    more = solver.solve(B[:, late], solution.value[:, late])
-    solution.value[:, late], solution.residuals[late], solution.converged[late] = (
-        more.value, more.residuals, more.converged)
-    solution.iterations[late] += more.iterations
-    return solution, solver.params.method
+    method = GaussSeidelFirst.prepare(A, t, random_state=params.random_state)
+    return Solver.of(method, params).solve(B, start), method.last
 
 
-def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None = None) -> Solver:
-    """Return the solver for n_columns columns, B if they are known."""
+def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
+    """Return the solver for n_columns columns."""
     if params.method == AUTO and A.n > MAX_DIRECT:
-        return _least_work(A, n_columns, params, B)
+        return _least_work(A, n_columns, params)
     solver = Direct if params.method == AUTO else SOLVERS.named(params.method)
     reason = {"reason": "the matrix is small enough to factor"} if params.method == AUTO else {}
     return Solver.of(solver.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
@@ -258,12 +248,15 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
     return [Cholesky, GaussSeidel if n_columns is not None and n_columns < MANY_COLUMNS else Deflated]
 
 
-def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams, B: np.ndarray | None) -> Solver:
+def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     """Return the solver that touches the fewest entries for n_columns columns, counted on probe columns."""
     probes = _probe_columns(A.n, params)
-    few = few_iterations(A, n_columns)
-    expected = expected_iterations(A, probes if B is None else B, params, few)
-    is_easy, (setup, iteration) = expected <= few, Deflated.work(A)
+    watch = Watch(FactorWork.of(A, n_columns), np.full(1, params.tol))
+    R = A.enter(probes if n_columns >= MANY_COLUMNS else probes[:, :1])
+    everywhere = np.ones(R.shape[1])
+    A.correct_components(np.zeros_like(R), R, everywhere > 0)
+    GaussSeidel(A, watch=watch).correct(R, column_norms(R, np.ones(A.n)), params.tol * everywhere, WATCHED * everywhere)
+    expected, is_easy, (setup, iteration) = watch.expected, not watch.stopped, Deflated.work(A)
     method = GaussSeidel(A) if is_easy else Cholesky.prepare(A, n_columns, random_state=params.random_state)
     saved = n_columns * (expected - FEWEST_DEFLATED) * iteration  # by eigenvectors, at most
     if n_columns < MANY_COLUMNS or A.spread < SURFACE or (is_easy and setup > saved):

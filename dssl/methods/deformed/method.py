@@ -272,7 +272,7 @@ _FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
     Step("landmarks", 4, ("labels", "vertices"), lambda p: LandmarkDraw(p.n_landmarks, p.random_state),
          make_landmarks, _landmarks_cost, "lower data.points", grows=True),
-    Step("system", 11, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
+    Step("system", 12, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
     Step("columns", 7, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),

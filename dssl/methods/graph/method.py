@@ -349,12 +349,12 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 19, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+        Step("selection", 20, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("vertex_values", 30, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 31, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 20, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 21, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, REPORT_TEXT, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))
