@@ -180,6 +180,8 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     Functions that do not converge on the first `FIRST_BLOCKS` blocks of columns are not tried on the others.
     """
     matrix, parts = _singular_matrix(graph, params, execution), execution.scratch()
+    high = execution.concurrently(lambda: largest_eigenvalue_bound(SingularMatrix.from_arrays(matrix.load()),
+                                                                   params.random_state))
     vertices = execution.share(columns=columns, rows=rows)
     ranges = _even_ranges(len(columns), params.block_columns, FIRST_BLOCKS)
     converged = np.arange(len(functions))
@@ -210,7 +212,7 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     arrays = matrix.load()
     A = SingularMatrix.from_arrays(arrays)
     combined = Combinations(graph, columns, rows, functions, params, execution, values, converged, solved, matrix, A, T,
-                            ranges, n_steps)
+                            ranges, n_steps, high)
     return GraphFunctions(values, combined, A, arrays["degrees"], attributes)
 
 
@@ -219,7 +221,8 @@ class Combinations:
     """Combinations of functions of which the Lanczos process, or solvers, have computed the `values` at the rows.
 
     converged : the functions by the process, whose matrix A, `matrix` for tasks, and T by block of columns in `ranges`
-    are kept; n_steps : of the longest T. solved : the solvers of the others, None where there are none.
+    are kept; n_steps : of the longest T. solved : the solvers of the others, None where there are none. high : returns
+    an upper bound of the eigenvalues.
     """
 
     graph: Graph
@@ -236,6 +239,7 @@ class Combinations:
     T: Sequence[Arrays]
     ranges: Sequence[tuple[int, int]]
     n_steps: int
+    high: Callable[[], float]
 
     def __call__(self, coef: np.ndarray) -> np.ndarray:
         """Return the combination (v, c) for coef (m, t, c), by solvers where polynomials round too much."""
@@ -256,11 +260,6 @@ class Combinations:
         """The solvers of all functions."""
         return Solves.prepared(self.graph, self.columns, self.rows, self.functions, self.params, self.execution)
 
-    @cached_property
-    def high(self) -> float:
-        """An upper bound of the eigenvalues."""
-        return largest_eigenvalue_bound(self.A, self.params.random_state)
-
     def by_polynomials(self, coef: np.ndarray) -> np.ndarray | None:
         """Return the combination of the functions that have converged; None where it is too inaccurate at the rows.
 
@@ -274,8 +273,8 @@ class Combinations:
             at_rows += self.values[function] @ of_function
         allowed = EXACT * self.params.tol * np.abs(at_rows).max(axis=0, initial=0.0)
         allowed += ROUNDED * np.abs(null[self.rows]).max(axis=0, initial=0.0)
-        shared_coef, of_blocks = execution.share(coef=coef), execution.scratch()
-        tasks = [PolynomialTask(T, functions, self.high, shared_coef, *span)
+        shared_coef, of_blocks, high = execution.share(coef=coef), execution.scratch(), self.high()
+        tasks = [PolynomialTask(T, functions, high, shared_coef, *span)
                  for T, span in zip(self.T, self.ranges, strict=True)]
         polynomial = np.zeros((self.n_steps, *coef.shape[1:]))
         for first_tasks in (tasks[:FIRST_BLOCKS], tasks):
@@ -287,7 +286,7 @@ class Combinations:
                 return None
         shared, results = execution.share(columns=self.columns, polynomial=polynomial), execution.scratch()
         blocks = _even_ranges(coef.shape[2], self.params.block_columns, FIRST_BLOCKS)
-        execution.map([CombinePolynomialTask(self.matrix, shared, self.high, *block) for block in blocks], results)
+        execution.map([CombinePolynomialTask(self.matrix, shared, high, *block) for block in blocks], results)
         total = np.concatenate([results.read(index)["total"] for index in range(len(blocks))], axis=1)
         is_accurate = (np.abs(total[self.rows] - at_rows).max(axis=0, initial=0.0) <= allowed).all()
         return total + null if is_accurate else None

@@ -25,13 +25,12 @@ from ..execution.tasks import Execution
 from ..solvers.gauss_seidel import GaussSeidel
 from ..solvers.lanczos import SingularMatrix
 from ..solvers.operators import inverse_permutation
-from ..solvers.solve import prepare
+from ..solvers.solve import Solver
 from ..solvers.solver_params import SolverParams
-from ..storage.blocks import STEP_BYTES, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges
+from ..storage.blocks import STEP_BYTES, Arrays, Parts, PartWriter, Receipt, Rows, arrays_within, block_rng, row_ranges
 from ..storage.store import whole_bytes
-from .laplacian import Laplacian
-from .regularizer import system_cost
-from .weights.build import read_graph, row_receipts
+from .regularizer import RegularizerParams, prepare_regularizer, system_cost
+from .weights.build import row_receipts
 
 SOLVER_ARRAYS = tuple(f"A-{name}" for name in ("order", "scale", "component", "near_null", "data"))  # of a solver
 MAX_VARIANCE = 0.24  # beyond 1/4 the semicircle reaches 0; so it does on graphs of fewer than four neighbors
@@ -97,26 +96,24 @@ def _concentration(rho: np.ndarray, variance: float, power: int) -> float:
 class ConcentrationTask:
     """Write rho of some vertices (s,), from `(R^-2)_ii = |R^-1 e_i|^2`; return the variance of the graph.
 
-    multiplicities : (v,), the number of points of each vertex, or None. Memory: `concentration_cost`.
+    solver : the arrays of the prepared system. Memory: `concentration_cost`.
 
     Raises NotConverged if a column ends above the tolerance.
     """
 
-    graph: Parts
-    multiplicities: Rows | None
+    solver: Arrays
     vertices: tuple[int, ...]
 
     def __call__(self, out: PartWriter) -> Receipt:
-        multiplicity = None if self.multiplicities is None else self.multiplicities.read_all()
-        laplacian = Laplacian(read_graph(self.graph), True, multiplicity)
-        solver = prepare(laplacian.matrix(RIDGE), SAMPLE, SOLVER, laplacian.vector)
+        arrays = self.solver.load()
+        solver = Solver.from_arrays(arrays, SOLVER)
         vertices, diagonal = np.array(self.vertices), []
         for start, stop in row_ranges(len(vertices), COLUMNS):
-            columns = np.zeros((laplacian.n, stop - start))
+            columns = np.zeros((solver.A.n, stop - start))
             columns[vertices[start:stop], np.arange(stop - start)] = 1
             solved = solver.solve(columns).require_converged(SOLVER).value
             diagonal.append((solved**2).sum(axis=0))
-        rho, variance = _beside_constant(np.concatenate(diagonal), vertices, solver.to_arrays(), RIDGE, POWER)
+        rho, variance = _beside_constant(np.concatenate(diagonal), vertices, arrays, RIDGE, POWER)
         return {**out.write(rho=rho), "variance": variance}
 
 
@@ -129,22 +126,27 @@ def sampled_concentration(graph: Parts, multiplicities: Rows | None, v: int, ran
     nnz = sum(graph.arrays(index).nbytes for index in range(len(row_receipts(graph, v)))) // ENTRY_BYTES
     if not fits_a_task(v, nnz, execution.memory_budget):
         return None
+    shared = None if multiplicities is None else execution.share(multiplicity=multiplicities.read_all())
+    prepared, parts = execution.scratch(), execution.scratch()
+    solver, *_ = prepare_regularizer(graph, RegularizerParams(ridge=RIDGE, power=POWER), SAMPLE, SOLVER, execution,
+                                     prepared, shared)
     vertices: Sequence[int] = np.sort(block_rng(random_state, STREAM).choice(v, min(v, SAMPLE), replace=False)).tolist()
-    parts = execution.scratch()
-    receipts = execution.map([ConcentrationTask(graph, multiplicities, tuple(vertices[start:stop]))
+    receipts = execution.map([ConcentrationTask(solver, tuple(vertices[start:stop]))
                               for start, stop in row_ranges(len(vertices), SHARE)], parts)
     rho = np.concatenate([parts.read(index)["rho"] for index in range(len(receipts))])
-    parts.remove()
+    for scratch in (prepared, parts):
+        scratch.remove()
     return _concentration(rho, receipts[0]["variance"], POWER)
 
 
 def concentration_cost(v: int, nnz: int) -> Cost:
-    """Return what the tasks take, of v vertices and nnz weights: in each the matrix is prepared for its columns."""
+    """Return what the tasks take, of v vertices and nnz weights: one prepares the system that the others read."""
     columns, prepared = min(SAMPLE, v), system_cost(v, nnz, SAMPLE, [GaussSeidel], guess=False)
     tasks, width = len(row_ranges(columns, SHARE)), min(COLUMNS, columns)
-    solving = GaussSeidel.solve_bytes(v, width, width) + 8 * v * width
-    return cost_of(tasks, tasks * prepared.read, 8 * columns, prepared.peak + solving, prepared.smallest_peak,
-                   tasks * prepared.seconds + solve_seconds(nnz, columns))
+    stored = GaussSeidel.solver_bytes(v, nnz, SAMPLE, guess=False)
+    solving = stored + GaussSeidel.opened_bytes(v, nnz, guess=False) + GaussSeidel.solve_bytes(v, width, width)
+    solving += 8 * v * width + int(whole_bytes(stored))
+    return prepared + cost_of(tasks, tasks * stored, 8 * columns, solving, solving, solve_seconds(nnz, columns))
 
 
 def fits_a_task(v: int, nnz: int, budget: int) -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 from ..base.digest import JsonObject
 from ..base.errors import DsslError, ParameterError, SpecError, explain
 from ..execution.cost import Cost, cost_of
+from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
@@ -31,6 +32,7 @@ from ..learners.nearest import fit_nearest_baseline
 from ..learners.on_graph.automatic import (
     AutomaticFit,
     Loss,
+    Refit,
     fit_automatic,
     label_limit,
     limited_by_memory,
@@ -73,7 +75,6 @@ from .step import Context, HeldOutValues, Method, Step
 
 VALUES = 1  # the part of what the model says at the training points
 Fit = Callable[..., AutomaticFit]  # of a target and the weights of its labels
-Refit = tuple[np.ndarray, np.ndarray]  # held-out values (l, c) of the model and of its supervised baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,18 +178,19 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     folds = _label_folds(target, fitted, params.family.random_state,
                          # The report of a run with several labels a point has no curve.
                          curve=params.compares and (context.fit is not None or context.side is None))
-    curve = execution.concurrently(lambda: [fitted.refit_held_out(of_draw) for _, of_draw in folds.curve
-                                            if fitted.refit_held_out is not None])
+    curve = execution.concurrently(lambda: [] if fitted.refit_held_out is None else fitted.refit_held_out(
+        [of_draw for _, of_draw in folds.curve]))
     models = {"model": fitted.model}
     if params.compares:
         models |= _baselines(fitted, params, points, target, weight, shares, execution)
     written = execution.concurrently(partial(context.write_models, models))
+    baselines_at_labels = _baselines_at_labels(models, points, target, params.max_labels, execution)
     try:
         PartWriter(context.parts, VALUES).write(values=fitted.values)
         if context.side is not None:
             context.side.held_out = HeldOutValues(target.labeled[fitted.positions], coding, fitted.held_out,
                                                   fitted.held_out_supervised)
-        at_labels = _values_at_labels(fitted, models, points, target, params.max_labels, execution)
+        at_labels = {"model": fitted.values[target.labeled], **baselines_at_labels()} if len(target.labeled) else {}
         compared, choice = _evidence(context, params, fitted, graph, target, weight, shares, folds, curve)
     finally:  # nothing is written any more once this has ended, however it ends
         written()
@@ -265,16 +267,19 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
     return models
 
 
-def _values_at_labels(fitted: AutomaticFit, models: Mapping[str, Model], points: Rows, target: Target, max_labels: int,
-                      execution: Execution) -> dict[str, np.ndarray]:
-    """Return the values of each model at the labeled points (l, c), none without labels."""
-    if not len(target.labeled):
-        return {}
-    at_labels, others = {"model": fitted.values[target.labeled]}, [name for name in models if name != "model"]
+def _baselines_at_labels(models: Mapping[str, Model], points: Rows, target: Target, max_labels: int,
+                         execution: Execution) -> Callable[[], dict[str, np.ndarray]]:
+    """Return what returns the values of each baseline at the labeled points (l, c), few of which are predicted here."""
     labeled: Rows = SelectedRows(points, target.labeled)
-    if others and len(target.labeled) <= max_labels:  # the kernels hold as many
-        labeled = as_rows(labeled.read_all())
-    return at_labels | {name: models[name].values(labeled, execution) for name in others}
+    baselines = {name: model for name, model in models.items() if name != "model"}
+
+    def predicted(rows: Rows, execution: Execution) -> dict[str, np.ndarray]:
+        return {name: model.values(rows, execution) for name, model in baselines.items()}
+
+    if not 0 < len(target.labeled) <= max_labels:  # the kernels hold as many
+        return partial(predicted, labeled, execution)
+    here = InProcess(1, memory_budget=execution.memory_budget)
+    return execution.concurrently(lambda: predicted(as_rows(labeled.read_all()), here))
 
 
 def _label_folds(target: Target, fitted: AutomaticFit, random_state: int, *, curve: bool) -> LabelFolds:

@@ -42,6 +42,7 @@ from .pooled import LearnerValues, Pooled, fit_pool
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed
 ROUNDING = 1e-9  # losses that differ by a smaller share are a tie, which the graph wins on every processor
+Refit = tuple[np.ndarray, np.ndarray]  # held-out values (l, c) of the model and of its supervised baseline
 Labels = tuple[Target, np.ndarray | None]  # with their weights
 # Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]
@@ -59,9 +60,9 @@ class AutomaticFit:
 
     at_points : returns the values (n, c) at the training points. positions (h,) : of the held-out labels; held_out,
     held_out_supervised (h, c) : their values. calibration, calibration_supervised : of the margins of both; None for
-    quantities, and of the baseline with known class sizes. refit_held_out : maps folds to the held-out values (l, c) of
-    both by refits, NaN outside the folds; None for many labels, known class sizes and a pool. pooled : with another
-    model, see `pooled_automatic`. For many labels held_out is that of the graph, whichever is selected.
+    quantities, and of the baseline with known class sizes. refit_held_out : see `Blend.refit_held_out`; None for many
+    labels, known class sizes and a pool. pooled : with another model, see `pooled_automatic`. For many labels held_out
+    is that of the graph, whichever is selected.
     """
 
     model: Model
@@ -71,7 +72,7 @@ class AutomaticFit:
     held_out: np.ndarray
     held_out_supervised: np.ndarray
     attributes: JsonObject = field(default_factory=dict)
-    refit_held_out: Callable[[Sequence[np.ndarray]], tuple[np.ndarray, np.ndarray]] | None = None
+    refit_held_out: Callable[[Sequence[Sequence[np.ndarray]]], list[Refit]] | None = None
     calibration: Calibration | None = None
     calibration_supervised: Calibration | None = None
     pooled: Pooled | None = None
@@ -83,10 +84,9 @@ class AutomaticFit:
 
     def times(self, unit: float) -> "AutomaticFit":
         """Return the fit with all values multiplied by a unit."""
-        def refit_held_out(folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        def refit_held_out(draws: Sequence[Sequence[np.ndarray]]) -> list[Refit]:
             assert self.refit_held_out is not None
-            values, supervised = self.refit_held_out(folds)
-            return values * unit, supervised * unit
+            return [(values * unit, supervised * unit) for values, supervised in self.refit_held_out(draws)]
 
         return replace(self, model=times(self.model, unit), supervised=times(self.supervised, unit),
                        at_points=lambda: self.values * unit, held_out=self.held_out * unit,

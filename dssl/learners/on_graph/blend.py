@@ -58,6 +58,7 @@ VERSION = 2
 # The prior of the supervised family against 1 for the graph: 1, or for a spectral concentration above that of noise and
 # of tables (15 / concentration)^2, at least a tenth (`tests/benchmarks/blend_prior.py`).
 MIN_PRIOR, CONCENTRATED = 0.1, 15.0
+KernelBlocks = tuple[np.ndarray, np.ndarray, float]  # of labels (l, l), of sampled points (s, l), and the penalty
 BLENDED = {"graph": "graph", "kernels": "kernels", "supervised": "supervised"}  # models of a blend: stored names
 
 
@@ -206,16 +207,21 @@ class Blend:
     attributes: JsonObject = field(default_factory=dict)
 
     def refit_held_out(self, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                       folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the held-out values (l, c) of the blend and of the supervised model by refits, NaN outside the folds.
+                       draws: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return for each draw of folds the held-out values (l, c) of the blend and of the supervised model by refits.
 
-        The kernels and the spectral concentration are those of the fit.
+        They are NaN outside the folds. The kernels and the spectral concentration are those of the fit.
         """
         kernel_rows = self.on_graph.rows
-        of_label, of_sample = self.on_graph.of_label, self.on_graph.of_sample
         graph_kernels = [(*kernel_rows.blocks(kernel), params.penalty) for kernel in self.on_graph.kernels]
         rbf_kernels = [(K, sample, penalty) for _, penalty, K, sample in self.on_labels]
-        assert kernel_rows.concentration is not None
+        return [self._refit(target, weight, graph_kernels, rbf_kernels, folds) for folds in draws]
+
+    def _refit(self, target: Target, weight: np.ndarray | None, graph_kernels: Sequence[KernelBlocks],
+               rbf_kernels: Sequence[KernelBlocks], folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        of_label, of_sample = self.on_graph.of_label, self.on_graph.of_sample
+        concentration = self.on_graph.rows.concentration
+        assert concentration is not None
         n, m, columns = len(graph_kernels), len(rbf_kernels), signed(target.indicators(), target)
         values = np.full((2, *columns.shape), np.nan)
         for test in folds:
@@ -228,7 +234,7 @@ class Blend:
                     *(held_out_member(K, sample, penalty, labels, train, test)
                       for K, sample, penalty in rbf_kernels)]
             members, functions = [member for _, member in fits], np.array([values for values, _ in fits])
-            prior = np.repeat([1 / n, supervised_prior(kernel_rows.concentration, part) / m], [n, m])
+            prior = np.repeat([1 / n, supervised_prior(concentration, part) / m], [n, m])
             blended = self._average(part, train_weight, members, functions, prior)
             values[1, test] = supervised = self._average(part, train_weight, members[n:], functions[n:])
             values[0, test] = np.where(np.isin(of_label[test], of_label[train])[:, None], blended, supervised)

@@ -41,8 +41,9 @@ def test_held_out_labels_are_predicted_as_by_a_fit_without_them(kind, monkeypatc
     graph, rows = KNN.build(X), ArrayRows(X)
     index = partial(NeighborIndex.of, rows, KNN.distance, InProcess(1))
     whole = blend.fit_blend(graph, rows, target, None, PARAMS, KNN, index, InProcess(1))
-    for fold in np.array([0, 3, 5, 11, 20]), np.arange(1, 24, 2)[1:]:
-        values, alone = whole.refit_held_out(target, None, PARAMS, [fold])
+    folds = np.array([0, 3, 5, 11, 20]), np.arange(1, 24, 2)[1:]
+    for fold, (values, alone) in zip(folds, whole.refit_held_out(target, None, PARAMS, [[fold] for fold in folds]),
+                                     strict=True):
         kept = np.setdiff1d(np.arange(24), fold)
         expected = fit_automatic(graph, rows, target.take(kept), None, None, PARAMS, MAX_LABELS, KNN, held_out_loss,
                                  index, InProcess(1))
