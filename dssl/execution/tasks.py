@@ -12,10 +12,12 @@ import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, lru_cache, wraps
+from threading import Lock
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
@@ -281,13 +283,29 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
         return parts.finish(index, receipt, attempt)
 
 
-def one_thread() -> Any:
-    """Return a context in which BLAS uses one core, as in a task, so that results are the same to the last bit.
+_LIMITED = Lock()
+_LIMITS: list[tuple[int, Any]] = []  # that hold, with the number of modules that were loaded
+_INSIDE = [0]  # contexts of all threads
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let BLAS use one core, as in a task, so that results are the same to the last bit.
 
     Many small products are slower on several cores too: threads that wait for one another take turns with whatever else
-    the machine runs.
+    the machine runs. The limit is of the process: it ends with the last of the contexts that its threads are in.
     """
-    return _thread_pools(len(sys.modules)).limit(limits=1)
+    with _LIMITED:
+        if not _LIMITS or _LIMITS[-1][0] != len(sys.modules):  # libraries loaded since have no limit yet
+            _LIMITS.append((len(sys.modules), _thread_pools(len(sys.modules)).limit(limits=1)))
+        _INSIDE[0] += 1
+    try:
+        yield
+    finally:
+        with _LIMITED:
+            _INSIDE[0] -= 1
+            while not _INSIDE[0] and _LIMITS:
+                _LIMITS.pop()[1].restore_original_limits()
 
 
 def on_one_thread(method: Callable[Given, Answer]) -> Callable[Given, Answer]:

@@ -113,6 +113,7 @@ class ConcentrationTask:
             columns[vertices[start:stop], np.arange(stop - start)] = 1
             solved = solver.solve(columns).require_converged(SOLVER).value
             diagonal.append((solved**2).sum(axis=0))
+            del solved  # before the next
         rho, variance = _beside_constant(np.concatenate(diagonal), vertices, arrays, RIDGE, POWER)
         return {**out.write(rho=rho), "variance": variance}
 
@@ -145,7 +146,7 @@ def concentration_cost(v: int, nnz: int) -> Cost:
     tasks, width = len(row_ranges(columns, SHARE)), min(COLUMNS, columns)
     stored = GaussSeidel.solver_bytes(v, nnz, SAMPLE, guess=False)
     solving = stored + GaussSeidel.opened_bytes(v, nnz, guess=False) + GaussSeidel.solve_bytes(v, width, width)
-    solving += 8 * v * width + int(whole_bytes(stored))
+    solving += 16 * v * width + int(whole_bytes(stored))  # with the columns, and the squares of solutions
     return prepared + cost_of(tasks, tasks * stored, 8 * columns, solving, solving, solve_seconds(nnz, columns))
 
 

@@ -19,7 +19,6 @@ import numpy as np
 from ..base.digest import JsonObject
 from ..base.errors import DsslError, ParameterError, SpecError, explain
 from ..execution.cost import Cost, cost_of
-from ..execution.in_process import InProcess
 from ..execution.tasks import Execution
 from ..graph.graph import Graph
 from ..graph.knn_graph import KNNGraph
@@ -62,7 +61,6 @@ from ..selection.held_out_scores import HeldOut, require_scoring, spread_over_la
 from ..selection.scoring import with_scoring
 from ..solvers.method import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
-from ..storage.csr import as_rows
 from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
 from .graph.method import FEWER
@@ -178,8 +176,8 @@ def make_models(context: Context, params: AutomaticParams) -> ModelsMade:
     folds = _label_folds(target, fitted, params.family.random_state,
                          # The report of a run with several labels a point has no curve.
                          curve=params.compares and (context.fit is not None or context.side is None))
-    curve = execution.concurrently(lambda: [] if fitted.refit_held_out is None else fitted.refit_held_out(
-        [of_draw for _, of_draw in folds.curve]))
+    draws = [of_draw for _, of_draw in folds.curve]
+    curve = execution.concurrently(lambda: fitted.refit_held_out(draws) if draws and fitted.refit_held_out else [])
     models = {"model": fitted.model}
     if params.compares:
         models |= _baselines(fitted, params, points, target, weight, shares, execution)
@@ -269,17 +267,22 @@ def _baselines(fitted: AutomaticFit, params: AutomaticParams, points: Rows, targ
 
 def _baselines_at_labels(models: Mapping[str, Model], points: Rows, target: Target, max_labels: int,
                          execution: Execution) -> Callable[[], dict[str, np.ndarray]]:
-    """Return what returns the values of each baseline at the labeled points (l, c), few of which are predicted here."""
+    """Return a function that returns the values of each baseline at the labeled points (l, c).
+
+    Few labeled points are predicted by this process, while tasks run.
+    """
     labeled: Rows = SelectedRows(points, target.labeled)
     baselines = {name: model for name, model in models.items() if name != "model"}
+    if not baselines or not len(target.labeled):
+        return dict
+    if len(target.labeled) > max_labels:  # as many as the kernels hold
+        return lambda: {name: model.values(labeled, execution) for name, model in baselines.items()}
 
-    def predicted(rows: Rows, execution: Execution) -> dict[str, np.ndarray]:
-        return {name: model.values(rows, execution) for name, model in baselines.items()}
+    def predicted() -> dict[str, np.ndarray]:
+        rows = labeled.read_all()
+        return {name: model.block_values(rows)[0] for name, model in baselines.items()}
 
-    if not 0 < len(target.labeled) <= max_labels:  # the kernels hold as many
-        return partial(predicted, labeled, execution)
-    here = InProcess(1, memory_budget=execution.memory_budget)
-    return execution.concurrently(lambda: predicted(as_rows(labeled.read_all()), here))
+    return execution.concurrently(predicted)
 
 
 def _label_folds(target: Target, fitted: AutomaticFit, random_state: int, *, curve: bool) -> LabelFolds:
@@ -364,7 +367,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     values = predict_cost(RBF(1.0), f.dense(f.n, f.width), f.row_bytes, min(m, max_labels), 1, f.n_outputs, 8, f.budget)
     cost += other_cost(f, params.base_estimator)
     fits = cost + replace(values, written=0, peak=0, smallest_peak=0)
-    at_labels = cost_of(len(params.baselines) * params.compares, 0, 0, 0)
+    at_labels = cost_of(len(params.baselines) * params.compares * (m > max_labels), 0, 0, 0)
     return replace(fits + at_labels, written=cost.written).guessing(*["solver"] * (f.vertices > MAX_DIRECT))
 
 

@@ -29,7 +29,7 @@ class Cholesky(Iterative):
 
     order (n,) : the rows of A in this order. starts (n + 1,), rows (m,), values (m,) float32 : of column k of -L below
     its diagonal, in rows of A. inverse (n,) float32 : that of D, 0 for the last vertex of a singular component.
-    few (1,) bool : whether it was prepared for at most `FEW` columns.
+    in_float64 (1,) bool : whether it was prepared for at most `FEW` columns.
     """
 
     order: np.ndarray
@@ -37,7 +37,7 @@ class Cholesky(Iterative):
     rows: np.ndarray
     values: np.ndarray
     inverse: np.ndarray
-    few: np.ndarray
+    in_float64: np.ndarray
 
     name = "cholesky"
     description = "conjugate gradients preconditioned by an approximate Cholesky factor"
@@ -110,15 +110,15 @@ class Cholesky(Iterative):
 
     @classmethod
     def solve_bytes(cls, n: int, t: int, block_columns: int) -> int:
-        width = min(t, block_columns)
-        return max(super().solve_bytes(n, t, block_columns), n * (16 + 8 * t + 9 * 8 * width) if t <= FEW else 0)
+        in_float64 = n * (16 + 8 * t + 9 * 8 * min(t, block_columns, FEW))
+        return max(super().solve_bytes(n, t, block_columns), in_float64)
 
     def width(self, block_columns: int) -> int:
-        return min(block_columns, FEW) if self.few[0] else block_columns
+        return min(block_columns, FEW) if self.in_float64[0] else block_columns
 
     def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        return super().correct(R, norms, needed, budget, precise=precise or bool(self.few[0]))
+        return super().correct(R, norms, needed, budget, precise=precise or bool(self.in_float64[0]))
 
     def preconditioner(self, t: int, dtype: type = np.float32) -> Callable[[np.ndarray], np.ndarray]:
         """Return the two triangular solves on blocks (n, t), in one array that the next call overwrites."""
@@ -142,7 +142,7 @@ def max_fill(n: int) -> float:
     return 1 + math.log(max(n, 1))
 
 
-ARRAYS = ("order", "starts", "rows", "values", "inverse", "few")
+ARRAYS = ("order", "starts", "rows", "values", "inverse", "in_float64")
 
 
 @njit(nogil=True, cache=True, fastmath=ORDERED)

@@ -22,6 +22,9 @@ SAFETY = 0.8  # of the preconditioned residual that their ratio then asks for, s
 RUN, MIN_SAMPLED = 256, 4096  # of each run of so many rows a sixteenth is sampled, or what makes so many in all
 
 
+Watch = Callable[[np.ndarray, np.ndarray], bool]
+
+
 @dataclass(frozen=True)
 class GaussSeidel(Iterative):
     """Conjugate gradients with the symmetric Gauss-Seidel preconditioner, which needs no preparation.
@@ -29,7 +32,7 @@ class GaussSeidel(Iterative):
     watch : as in `split_gradients`.
     """
 
-    watch: Callable[[np.ndarray], bool] | None = field(default=None, kw_only=True)
+    watch: Watch | None = field(default=None, kw_only=True)
 
     name = "gauss_seidel"
     description = "conjugate gradients with symmetric Gauss-Seidel preconditioning"
@@ -51,14 +54,14 @@ class GaussSeidel(Iterative):
 
 
 def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray,
-                    watch: Callable[[np.ndarray], bool] | None = None) -> tuple[np.ndarray, np.ndarray]:
+                    watch: Watch | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return E with `A E` near R, column by column, and the iterations each column took.
 
     R : ndarray, shape (n, t), float32 or float64; right-hand sides. Overwritten.
     reduction, budget : shape (t,), as in `conjugate_gradients`. A column stops near the goal: its true residual is
         estimated only once, from sampled rows: it ends below the goal or a few percent above, at most about twice.
-    watch : is called after each iteration, as long as no columns have left the block, with the squared norms (t,) of
-        the preconditioned residual, relative to those of R, and ends the iterations by True.
+    watch : is called after each iteration, with the squared norms (w,) of the preconditioned residuals of the columns
+        that are still solved, relative to those of R, and with their numbers (w,). True ends the iterations.
 
     Columns that have stopped leave the block as soon as they are half of it; those left have the same bits.
 
@@ -76,7 +79,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budge
     active = (norms > goal) & (budget > 0)
     begin = np.where(norms > 0, norms, 1)
     _solve_lower(*triangles, R)  # R is the residual of the preconditioned system from here on
-    solution, residual, columns = np.zeros_like(R), R, np.arange(R.shape[1])
+    solution, columns = np.zeros_like(R), np.arange(R.shape[1])
     E, P, T, Z = solution, np.zeros_like(R), np.empty_like(R), np.empty_like(R)
     rr, pq, beta = column_dots(R, R), np.empty(R.shape[1]), np.zeros(R.shape[1], R.dtype)
     near, compared = NEARLY * goal, np.zeros(R.shape[1], bool)
@@ -84,7 +87,7 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budge
     while active.any():
         if 2 * np.count_nonzero(active) <= len(active):
             del T, Z  # before the narrower arrays are made
-            put_columns(columns, (solution, E), (residual, R))
+            put_columns(columns, (solution, E))
             P, E, R = (array.compress(active, axis=1) for array in (P, E, R))
             T, Z, columns = np.empty_like(R), np.empty_like(R), columns[active]
             rr, pq, beta, goal, near, compared, active = (of[active] for of in (rr, pq, beta, goal, near, compared,
@@ -98,8 +101,6 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budge
         iterations[columns] += active
         before = rr.copy()
         _step(E, R, T, Z, alpha.astype(R.dtype), rr)
-        if watch and len(rr) == len(begin) and watch(rr / begin):
-            break
         close = active & (rr <= near)
         active &= ~(close & compared)
         close &= ~compared
@@ -108,9 +109,11 @@ def split_gradients(A: ScaledMatrix, R: np.ndarray, reduction: np.ndarray, budge
             near[close] = SAFETY * rr[close] * goal[close] / np.maximum(norms, np.finfo(float).tiny)
             active[close] = norms > goal[close]
             compared |= close
+        if watch and active.any() and watch(rr[active] / begin[columns[active]], columns[active]):
+            break
         active &= iterations[columns] < budget[columns]
         beta = np.divide(rr, before, out=np.zeros_like(rr), where=active).astype(R.dtype)
-    put_columns(columns, (solution, E), (residual, R))
+    put_columns(columns, (solution, E))
     return solution, iterations
 
 

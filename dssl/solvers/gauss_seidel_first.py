@@ -7,129 +7,136 @@ import numpy as np
 
 from .cholesky import Cholesky
 from .gauss_seidel import GaussSeidel
-from .method import ROUNDED, SolverMethod, per_correction
+from .method import PRECISE, ROUNDED, SolverMethod, per_correction
 from .operators import ScaledMatrix
 
 # Fitted to the seconds of generated systems that no other table has (`tests/benchmarks/solver_choice.py`).
 ITERATIONS = 51.0  # of Gauss-Seidel that take as long as those with a factor, until a residual is `MEASURED_AT`
 MEASURED_AT = 1e-6
-EASY, EASE = 290.0, 0.16  # iterations below which a factor takes fewer too, and by which power of them
+FEW_ITERATIONS, POWER = 290.0, 0.16  # iterations below which a factor takes fewer too, and by which power of them
 AN_ENTRY, FILLED = 0.53, 8.2e-4  # iterations a factor of an entry a row takes, and for each row between its two rows
-MOST = 400.0  # iterations that a factor takes
+MAX_PREPARATION = 400.0  # iterations that a factor takes
 SIDE_BY_SIDE = 16  # columns whose iterations take twice as long as those of one
 OF_BOUND = 0.55  # of the upper bound, the iterations where that is low
 # How soon one judges, tried on the same systems, and on some with weights over many orders of magnitude.
-BEGIN = 3  # iterations before one judges
+MIN_ITERATIONS = 3  # before one judges
 RECENT = 0.5  # of the iterations give the rate
-STANDS_STILL = 0.5  # of the rate since the first iteration, at least: a residual may rest for a while
-WORTH = 0.9  # of the iterations that the factor takes, above which it is taken
+MIN_RATE = 0.5  # of the rate since the first iteration, at least: a residual may rest for a while
+SWITCH_RATIO = 0.9  # of the iterations that the factor takes, above which it is taken
 
 
 @dataclass(frozen=True)
 class FactorWork:
     """What an approximate factor takes, in iterations of Gauss-Seidel that take as many seconds.
 
-    preparation : that of the factor. iterations : those with it, until a residual is `MEASURED_AT` of the first.
-    bound : the most of Gauss-Seidel's own, until then.
+    factor : that of one column. iterations : those with it, until a residual is `MEASURED_AT` of the first. bound : of
+    Gauss-Seidel's own, about as many as it takes until then where its upper bound is low.
     """
 
-    preparation: float
+    factor: float
     iterations: float
     bound: float
 
     @classmethod
-    def of(cls, A: ScaledMatrix, n_columns: int) -> "FactorWork":
-        """Return that of n_columns columns, which share the preparation.
-
-        A factor fills, and takes longer, where neighbors are far apart in the order of the rows.
-        """
+    def of(cls, A: ScaledMatrix) -> "FactorWork":
+        """Return that of a matrix; a factor fills, and takes longer, where neighbors are far apart in its order."""
         bound = OF_BOUND * max_iterations(A, MEASURED_AT)
-        preparation = min(len(A.data) / A.n * (AN_ENTRY + FILLED * A.spread * A.n), MOST)
-        iterations = ITERATIONS * min(bound / EASY, 1.0) ** EASE
-        return cls(preparation / (1 + (n_columns - 1) / SIDE_BY_SIDE), iterations, bound)
+        factor = min(len(A.data) / A.n * (AN_ENTRY + FILLED * A.spread * A.n), MAX_PREPARATION)
+        return cls(factor, ITERATIONS * min(bound / FEW_ITERATIONS, 1.0) ** POWER, bound)
+
+    def of_columns(self, n_columns: int, share: float) -> float:
+        """Return that of n_columns columns side by side; share : of the digits of `MEASURED_AT`."""
+        return self.factor / (1 + (n_columns - 1) / SIDE_BY_SIDE) + self.iterations * share
 
 
 @dataclass
-class Watch:
+class SwitchRule:
     """Judges after each iteration of a correction by Gauss-Seidel whether a factor would be faster from here on.
 
-    needed (t,) : the factors by which the residuals must fall, in as many corrections as that takes.
-    begin : the iterations before it judges. stopped : whether the factor would be faster. expected : the iterations
-    of Gauss-Seidel in all.
+    needed (t,) : the factors by which the residuals must fall. aim (t,) : by which they fall in this correction; all
+    take as many as that needs. n_columns : that share a factor, at least those that are being solved. first : the
+    iterations before it judges. stopped : whether the factor would be faster. expected : the iterations of
+    Gauss-Seidel in all. late : the columns that were being solved last.
     """
 
-    factor: FactorWork
+    work: FactorWork
     needed: np.ndarray
-    begin: int = BEGIN
+    aim: np.ndarray
+    n_columns: int = 1
+    first: int = MIN_ITERATIONS
     stopped: bool = False
     expected: float = 0.0
-    _levels: list[float] = field(default_factory=list)  # of the residuals after each iteration, log10
+    late: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    _levels: list[np.ndarray] = field(default_factory=list)  # of the residuals after each iteration, log10
 
-    def __call__(self, squares: np.ndarray) -> bool:
-        """Note the squared residual norms (t,) after one more iteration, relative to the first, and judge."""
-        squares = squares[squares > 0]
-        if not len(squares):
-            return False
+    @classmethod
+    def of(cls, work: FactorWork, needed: np.ndarray, *, precise: bool = False, n_columns: int = 1,
+           first: int = MIN_ITERATIONS) -> "SwitchRule":
+        """Return the rule of the correction that `Iterative.correct` makes."""
+        aim = PRECISE * needed if precise else per_correction(needed)
+        return cls(work, needed, aim, n_columns, first)
+
+    def __call__(self, squares: np.ndarray, columns: np.ndarray) -> bool:
+        """Judge after one more iteration on some of the columns (w,), those that have not reached their aim.
+
+        squares (w,) : their squared residual norms, relative to the first.
+        """
         levels = self._levels
-        levels.append(float(np.log10(squares).mean()) / 2)
-        needed = self.needed.min(keepdims=True)
-        in_one = -math.log10(per_correction(needed)[0])
-        corrections, share = -math.log10(ROUNDED * needed[0]) / in_one, math.log(needed[0]) / math.log(MEASURED_AT)
-        n, left = len(levels), in_one + levels[-1]
-        whole = float(n)
-        if n >= self.begin and left > 0:
-            first = max(int(n * (1 - RECENT)), 1)
-            rate = max((levels[first - 1] - levels[-1]) / (n - first),
-                       STANDS_STILL * (levels[0] - levels[-1]) / (n - 1), 1e-3)
-            whole += left / rate
-        self.expected = min(corrections * whole, max(self.factor.bound * share, n))
-        self.stopped = n >= self.begin and left > 0 and self.expected - n > WORTH * (
-            self.factor.preparation + self.factor.iterations * share)
+        levels.append(levels[-1].copy() if levels else np.zeros(len(self.needed)))
+        levels[-1][columns] = np.log10(np.maximum(squares, np.finfo(float).tiny)) / 2
+        n, before = len(levels), max(int(len(levels) * (1 - RECENT)), 1)
+        first, recent, now = (float(levels[place][columns].mean()) for place in (0, before - 1, n - 1))
+        needed, aim = self.needed[columns].min(), self.aim[columns].min()
+        left, share = now - math.log10(aim), math.log(needed) / math.log(MEASURED_AT)
+        corrections, whole, judges = max(math.log(ROUNDED * needed) / math.log(aim), 1.0), float(n), n >= self.first
+        if judges and left > 0:
+            whole += left / max((recent - now) / (n - before), MIN_RATE * (first - now) / (n - 1), 1e-3)
+        self.late = columns
+        self.expected = min(corrections * whole, max(self.work.bound * share, n))
+        work = self.work.of_columns(max(self.n_columns, len(columns)), share)
+        self.stopped = judges and left > 0 and self.expected - n > SWITCH_RATIO * work
         return self.stopped
 
 
-@dataclass(frozen=True)
 class GaussSeidelFirst(SolverMethod):
     """Gauss-Seidel for columns that are all known, and an approximate factor once that is expected to be faster.
 
-    What the factor interrupts is lost, as it saves none of its iterations: where Gauss-Seidel has reduced a residual,
-    what is left is what the factor takes long to reduce too.
+    Of a column that the factor takes over, what the same correction has done is lost, as it saves the factor none of
+    its iterations: where Gauss-Seidel has reduced a residual, what is left is what the factor takes long to reduce too.
 
-    taken : the method, once the factor is taken. used : iterations of the corrections by Gauss-Seidel so far.
+    factor : once it is taken.
     """
-
-    n_columns: int
-    random_state: int
-    factor: FactorWork
-    taken: list[SolverMethod] = field(default_factory=list)
-    used: list[int] = field(default_factory=list)
 
     name = GaussSeidel.name
 
-    @classmethod
-    def prepare(cls, A: ScaledMatrix, n_columns: int, *, n_vectors: int | None = None,
-                random_state: int = 0) -> "GaussSeidelFirst":
-        return cls(A, n_columns, random_state, FactorWork.of(A, n_columns))
+    def __init__(self, A: ScaledMatrix, n_columns: int, random_state: int = 0):
+        super().__init__(A)
+        self.n_columns, self.random_state = n_columns, random_state
+        self.factor: Cholesky | None = None
+        self._work, self._used = FactorWork.of(A), MIN_ITERATIONS  # by the longest correction
 
     @property
     def last(self) -> str:
         """Return the name of the last method."""
-        return self.taken[-1].name if self.taken else self.name
+        return self.name if self.factor is None else self.factor.name
 
     def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        lost = np.zeros(len(norms), np.int64)
-        if not self.taken:
-            watch = Watch(self.factor, needed[norms > 0], max(BEGIN, *self.used, 0))
-            E, used = GaussSeidel(self.A, watch=watch).correct(R, norms, needed, budget, precise=precise)
-            self.used.append(int(used.max(initial=0)))
-            if not watch.stopped or (used >= budget)[norms > 0].any():
-                return E, used
-            del E
-            lost = used
-            self.taken.append(Cholesky.prepare(self.A, self.n_columns, random_state=self.random_state))
-        E, used = self.taken[-1].correct(R, norms, needed, budget - lost, precise=precise)
-        return E, used + lost
+        if self.factor is not None:
+            return self.factor.correct(R, norms, needed, budget, precise=precise)
+        rule = SwitchRule.of(self._work, needed, precise=precise, first=self._used)
+        E, used = GaussSeidel(self.A, watch=rule).correct(R, norms, needed, budget, precise=precise)
+        self._used = max(self._used, int(used.max(initial=0)))
+        late = rule.late[used[rule.late] < budget[rule.late]]
+        if rule.stopped and len(late):
+            self.factor = Cholesky.prepare(self.A, self.n_columns, random_state=self.random_state)
+            of_late, more = self.factor.correct(R[:, late], norms[late], needed[late], (budget - used)[late],
+                                                precise=precise)
+            E = of_late if len(late) == len(norms) else E.astype(of_late.dtype, copy=False)
+            if E is not of_late:
+                E[:, late] = of_late
+            used[late] += more
+        return E, used
 
 
 def max_iterations(A: ScaledMatrix, tol: float) -> float:

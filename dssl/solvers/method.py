@@ -125,7 +125,7 @@ def scaled_to_one(norms: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Iterative(SolverMethod):
-    """Conjugate gradients in float32."""
+    """Conjugate gradients, in float32 unless more is asked for."""
 
     correction_iterations: ClassVar[float] = math.inf  # in float32, after which rounding is what stops a column
 

@@ -1,7 +1,7 @@
 """Solutions of symmetric diagonally dominant systems, with their residuals, by the method with the least work.
 
 All methods share one outer loop (iterative refinement): the residual is computed in float64, the correction in float32
-to a few digits, until the float64 residual meets the tolerance.
+to a few digits, or by a factor for few columns in float64, until the float64 residual meets the tolerance.
 """
 
 import math
@@ -19,7 +19,7 @@ from .cholesky import Cholesky
 from .columns import add_columns, column_norms, put_columns
 from .deflation import MIN_VECTORS, Deflated, deflated_vectors
 from .gauss_seidel import GaussSeidel
-from .gauss_seidel_first import FactorWork, GaussSeidelFirst, Watch
+from .gauss_seidel_first import FactorWork, GaussSeidelFirst, SwitchRule
 from .method import MAX_DIRECT, Direct, Iterative, SolverMethod, per_correction
 from .operators import ScaledMatrix
 from .rounding import look_at_rounding
@@ -199,10 +199,10 @@ def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
 
     Raises DataError: R is not symmetric, finite and diagonally dominant.
 
-    "auto" factors small matrices, and takes Gauss-Seidel if its first iterations on seeded columns promise few.
-    Otherwise it takes an approximate Cholesky factor. For many columns on graphs that are no surface or curve it counts
-    the iterations of `PROBES` seeded columns, and also those with a few deflated vectors if these may be faster. It
-    compares touched entries, not seconds, so the selection is the same on every machine.
+    "auto" factors small matrices, and takes Gauss-Seidel if its first iterations on a sum of `PROBES` seeded columns
+    promise few. Otherwise it takes an approximate Cholesky factor. For many columns on graphs that are no surface or
+    curve it counts the iterations of these columns, and also those with a few deflated vectors if these may be faster.
+    It compares counted work and never the clock, so the selection is the same on every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
@@ -221,7 +221,7 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
     if params.method != AUTO or A.n <= MAX_DIRECT or t >= MANY_COLUMNS:
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
-    method = GaussSeidelFirst.prepare(A, t, random_state=params.random_state)
+    method = GaussSeidelFirst(A, t, params.random_state)
     return Solver.of(method, params).solve(B, start), method.last
 
 
@@ -249,14 +249,14 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
-    """Return the solver that touches the fewest entries for n_columns columns, counted on probe columns."""
+    """Return the solver with the least work for n_columns columns, counted on probe columns."""
     probes = _probe_columns(A.n, params)
-    watch = Watch(FactorWork.of(A, n_columns), np.full(1, params.tol))
-    R = A.enter(probes if n_columns >= MANY_COLUMNS else probes[:, :1])
-    everywhere = np.ones(R.shape[1])
-    A.correct_components(np.zeros_like(R), R, everywhere > 0)
-    GaussSeidel(A, watch=watch).correct(R, column_norms(R, np.ones(A.n)), params.tol * everywhere, WATCHED * everywhere)
-    expected, is_easy, (setup, iteration) = watch.expected, not watch.stopped, Deflated.work(A)
+    signs = np.random.default_rng([params.random_state, 1]).choice([-1.0, 1.0], probes.shape[1])
+    R, one = A.enter((probes @ signs)[:, None]), np.ones(1)
+    A.correct_components(np.zeros_like(R), R, one > 0)
+    rule = SwitchRule.of(FactorWork.of(A), params.tol * one, n_columns=n_columns)
+    GaussSeidel(A, watch=rule).correct(R, column_norms(R, np.ones(A.n)), rule.needed, WATCHED * one)
+    expected, is_easy, (setup, iteration) = rule.expected, not rule.stopped, Deflated.work(A)
     method = GaussSeidel(A) if is_easy else Cholesky.prepare(A, n_columns, random_state=params.random_state)
     saved = n_columns * (expected - FEWEST_DEFLATED) * iteration  # by eigenvectors, at most
     if n_columns < MANY_COLUMNS or A.spread < SURFACE or (is_easy and setup > saved):

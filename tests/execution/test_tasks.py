@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask, on_one_machine
-from dssl.execution.tasks import Reduction, TaskCount, add, sums
+from dssl.execution.tasks import Reduction, TaskCount, add, one_thread, sums
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts
@@ -328,6 +329,34 @@ def test_threads_are_found_without_loading_dask():
             "print(type(current_execution()).__name__, 'distributed' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["InProcess", "False"]
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_until_the_last_of_several_contexts_ends():
+    """Threads of a process share the limit, whichever of them ends first."""
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        with one_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
+
+
+def test_blas_gets_its_threads_back_after_an_error():
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        with pytest.raises(ValueError, match="within"), one_thread():
+            raise ValueError("within")
+        assert blas_threads() == before
 
 
 @pytest.mark.cluster

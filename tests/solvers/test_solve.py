@@ -542,7 +542,7 @@ class TestEvidence:
     """What the solution says of itself is true, whatever solvers took turns and whatever the unit of the columns."""
 
     @pytest.mark.parametrize("tol", [1e-6, 1e-9, 1e-11])
-    def test_the_residual_of_a_system_that_two_methods_solved_is_that_of_the_sum(self, tol):
+    def test_the_residual_of_columns_that_the_factor_took_over_is_true(self, tol):
         R, vector = regularizer(grid(64), 1e-9, False)
         B = np.random.default_rng(0).normal(size=(4096, 2))
         found, method = solve_columns(R, B, SolverParams(tol=tol), vector)
