@@ -56,7 +56,7 @@ DOORS = {
     "matplotlib": {"report"},
     "ruamel": {"base.yaml"},
     "jinja2": {"report.page"},
-    "joblib": {"execution.tasks"},
+    "joblib": {"execution.threads"},
     "markupsafe": {"report"},
     "dask_jobqueue": {"runtime.jobqueue"},
     "dask_gateway": {"runtime.gateway"},

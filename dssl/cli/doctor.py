@@ -19,7 +19,7 @@ from ..base.errors import DsslError, sentences
 from ..base.units import MEMORY_BUDGET
 from ..data.sources import cache_folder, find_source, named_files
 from ..execution.on_dask import OnDask
-from ..execution.tasks import available_cores
+from ..execution.threads import available_cores
 from ..execution.watchdog import PATIENCE
 from ..runtime.description import THREADS
 from ..runtime.local import machine_memory

@@ -14,7 +14,8 @@ from ..base.errors import DataError, explain, require
 from ..base.types import MatrixLike
 from ..data.inputs import labels_of
 from ..data.scaling.scaling import Scaling, scaled
-from ..execution.tasks import Execution, on_one_thread
+from ..execution.tasks import Execution
+from ..execution.threads import on_one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import graph_of
 from ..learners.target.target import Classes, Quantities, Target

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base.digest import require_random_state
 from ..base.errors import DataError, ParameterError, explain, require
 from ..data.scaling.scaling import scaled
-from ..execution.tasks import on_one_thread
+from ..execution.threads import on_one_thread
 from ..graph.knn_graph import graph_of
 from ..learners.target.target import Classes, Target
 from ..methods.evaluation import Evaluation, ResultCache, require_named

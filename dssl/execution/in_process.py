@@ -8,7 +8,8 @@ from ..base.units import MEMORY_BUDGET
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.cache import limit_caches
 from ..storage.write_behind import settle
-from .tasks import Execution, Task, available_cores, one_thread, run_part
+from .tasks import Execution, Task, run_part
+from .threads import available_cores, one_thread
 from .window import Finished, Looks, run_in_window
 
 

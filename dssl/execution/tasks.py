@@ -8,20 +8,16 @@ A plan counts tasks instead of running them: it adds up what the tasks of a map 
 """
 
 import os
-import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, lru_cache, wraps
-from threading import Lock
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar
+from functools import cache
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from ..base.digest import plain
 from ..base.errors import require
@@ -40,7 +36,6 @@ Progress = Callable[[int, int], None]  # (tasks done, tasks in total)
 Share = dict[str, np.ndarray]  # the result of one task of a reduction: the named arrays of its part
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
-Given = ParamSpec("Given")
 
 
 class Task(Protocol):
@@ -281,54 +276,6 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
         receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
                     "peak_rss_bytes": process_peak(), "process": os.getpid(), "processor": this_processor()}
         return parts.finish(index, receipt, attempt)
-
-
-_LIMITED = Lock()
-_LIMITS: list[tuple[int, Any]] = []  # that hold, with the number of modules that were loaded
-_INSIDE = [0]  # contexts of all threads
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let BLAS use one core, as in a task, so that results are the same to the last bit.
-
-    Many small products are slower on several cores too: threads that wait for one another take turns with whatever else
-    the machine runs. The limit is of the process: it ends with the last of the contexts that its threads are in.
-    """
-    with _LIMITED:
-        if not _LIMITS or _LIMITS[-1][0] != len(sys.modules):  # libraries loaded since have no limit yet
-            _LIMITS.append((len(sys.modules), _thread_pools(len(sys.modules)).limit(limits=1)))
-        _INSIDE[0] += 1
-    try:
-        yield
-    finally:
-        with _LIMITED:
-            _INSIDE[0] -= 1
-            while not _INSIDE[0] and _LIMITS:
-                _LIMITS.pop()[1].restore_original_limits()
-
-
-def on_one_thread(method: Callable[Given, Answer]) -> Callable[Given, Answer]:
-    """Return a method that runs in the context `one_thread`."""
-    @wraps(method)
-    def limited(*args: Given.args, **kwargs: Given.kwargs) -> Answer:
-        with one_thread():
-            return method(*args, **kwargs)
-
-    return limited
-
-
-@lru_cache(maxsize=1)
-def _thread_pools(modules: int) -> ThreadpoolController:
-    """Return the thread pools of loaded libraries; the search takes 8 ms, and repeats after further imports."""
-    return ThreadpoolController()
-
-
-def available_cores() -> int:
-    """Return the number of cores this process may use: of its affinity, and of the quota of its container."""
-    from joblib import cpu_count  # scikit-learn's count; what needs no tasks starts without it
-
-    return int(cpu_count())
 
 
 Work = Callable[[Parts], Receipt]

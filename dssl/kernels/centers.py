@@ -18,7 +18,8 @@ from ..base.digest import JsonObject
 from ..base.errors import DataError, require
 from ..base.profiler import library
 from ..base.types import Matrix
-from ..execution.tasks import Execution, one_thread
+from ..execution.tasks import Execution
+from ..execution.threads import one_thread
 from ..storage.blocks import Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from ..storage.csr import squared_lengths
 from .points import require_finite

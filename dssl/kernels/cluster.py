@@ -34,7 +34,8 @@ from ..base.digest import JsonObject
 from ..base.errors import BudgetError, DataError, require
 from ..base.types import Matrix
 from ..execution.cost import largest_within
-from ..execution.tasks import Execution, one_thread, sums
+from ..execution.tasks import Execution, sums
+from ..execution.threads import one_thread
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges, rows_that_fit
 from ..storage.csr import point_arrays, points_of
 from .base import Kernel, MercerKernel

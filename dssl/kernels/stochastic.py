@@ -28,7 +28,8 @@ import numpy as np
 from ..base.digest import JsonObject, is_real, is_whole, require_random_state
 from ..base.errors import BudgetError, DataError, require
 from ..execution.cost import STEP_BYTES, largest_within
-from ..execution.tasks import Execution, one_thread, sums
+from ..execution.tasks import Execution, sums
+from ..execution.threads import one_thread
 from ..storage.blocks import Parts, Receipt, Rows, rows_that_fit
 from ..storage.csr import as_rows
 from .base import DistanceKernel, Kernel

@@ -22,7 +22,8 @@ from ..base.digest import JsonObject, is_whole, require_random_state
 from ..base.errors import DataError, explain, require
 from ..base.profiler import library
 from ..execution.cost import Cost, block_count, cost_of, kernel_seconds
-from ..execution.tasks import Execution, one_thread
+from ..execution.tasks import Execution
+from ..execution.threads import one_thread
 from ..kernels.centers import SAMPLE_BYTES, TASKS, lloyd_bytes, lloyd_height, lloyd_pass, nearest_centers
 from ..storage.blocks import ArrayRows, Arrays, PartWriter, Receipt, Rows, block_rng, row_ranges, rows_that_fit
 from .feature_maps import Features

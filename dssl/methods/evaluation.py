@@ -20,7 +20,8 @@ import numpy as np
 
 from ..base.digest import digest
 from ..base.errors import require
-from ..execution.tasks import Execution, one_thread
+from ..execution.tasks import Execution
+from ..execution.threads import one_thread
 from ..graph.graph import Graph
 from ..graph.knn_graph import VERSIONS, KNNGraph
 from ..graph.vertices import Vertices

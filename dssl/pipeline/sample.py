@@ -17,7 +17,7 @@ from ..base.errors import BudgetError
 from ..base.types import Matrix
 from ..data.ingest_params import IngestParams
 from ..execution.cost import Cost, cost_of
-from ..execution.tasks import one_thread
+from ..execution.threads import one_thread
 from ..graph.equal_rows import vertices_cost
 from ..graph.layout_2d import edges_of, nearest_edges, plane_coordinates
 from ..graph.vertices import find_vertices

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from ..base.profiler import PeakMemory
 from ..base.signals import heed_signals
 from ..execution.cost import Cost
-from ..execution.tasks import Execution, TaskCount, one_thread
+from ..execution.tasks import Execution, TaskCount
+from ..execution.threads import one_thread
 from ..methods.plan_inputs import PlanInputs
 from ..methods.step import Context
 from .plan.inputs import Rates, known_after

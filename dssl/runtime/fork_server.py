@@ -14,7 +14,7 @@ from multiprocessing import forkserver
 import dask
 
 from ..base.signals import interrupts_not_inherited
-from ..execution.tasks import available_cores
+from ..execution.threads import available_cores
 
 PRELOADED = ["distributed", "dssl.pipeline.run"]
 

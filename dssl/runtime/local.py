@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from ..base.errors import SpecError, require
 from ..base.signals import interrupts_not_inherited
 from ..execution.on_dask import OnDask
-from ..execution.tasks import available_cores
+from ..execution.threads import available_cores
 from .description import SETTINGS, WATCHED, RankedRuntime
 from .engine import Detached
 from .fork_server import forked_workers

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.tasks import Execution, one_thread
+from ..execution.tasks import Execution
+from ..execution.threads import one_thread
 from ..graph.spectral_concentration import sampled_concentration
 from ..kernels.landmarks import Landmarks
 from ..learners.class_prior import LABELS

@@ -23,7 +23,8 @@ import pandas as pd
 from ..base.digest import is_whole
 from ..base.errors import DataError, require
 from ..base.profiler import library
-from ..execution.tasks import Execution, one_thread
+from ..execution.tasks import Execution
+from ..execution.threads import one_thread
 from ..kernels.base import Kernel
 from ..learners.feature_maps import CLUSTER_COUNT_MAPS, FeatureMapParams, Features, Source, make_features
 from ..learners.kmeans import Clustering, KMeansParams, fit_clusters, n_distinct, sample_of

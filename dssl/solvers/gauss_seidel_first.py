@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .cholesky import Cholesky
+from .columns import put_columns
 from .gauss_seidel import GaussSeidel
 from .method import PRECISE, ROUNDED, SolverMethod, per_correction
 from .operators import ScaledMatrix
@@ -130,12 +131,11 @@ class GaussSeidelFirst(SolverMethod):
         late = rule.late[used[rule.late] < budget[rule.late]]
         if rule.stopped and len(late):
             self.factor = Cholesky.prepare(self.A, self.n_columns, random_state=self.random_state)
-            of_late, more = self.factor.correct(R[:, late], norms[late], needed[late], (budget - used)[late],
-                                                precise=precise)
-            E = of_late if len(late) == len(norms) else E.astype(of_late.dtype, copy=False)
-            if E is not of_late:
-                E[:, late] = of_late
+            solved, more = self.factor.correct(R.take(late, axis=1), norms[late], needed[late], (budget - used)[late],
+                                               precise=precise)
             used[late] += more
+            E = E.astype(solved.dtype, copy=False)
+            put_columns(late, (E, solved))
         return E, used
 
 

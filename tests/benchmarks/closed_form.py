@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dssl.execution.in_process import InProcess
-from dssl.execution.tasks import one_thread
+from dssl.execution.threads import one_thread
 from dssl.kernels.landmarks import LandmarkParams
 from dssl.learners.laprls.params import SystemParams
 from dssl.learners.laprls.problem import LapRLSParams, LapRLSProblem

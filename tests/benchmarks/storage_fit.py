@@ -48,7 +48,7 @@ from dssl import (
 )
 from dssl.base.profiler import process_peak
 from dssl.execution.in_process import InProcess
-from dssl.execution.tasks import one_thread
+from dssl.execution.threads import one_thread
 from dssl.kernels.base import kernel_from
 from dssl.kernels.cluster import ClusterBasis
 from dssl.kernels.cluster_params import ClusterParams, basis_of

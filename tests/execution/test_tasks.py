@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from dssl.base.errors import ParameterError
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask, on_one_machine
-from dssl.execution.tasks import Reduction, TaskCount, add, one_thread, sums
+from dssl.execution.tasks import Reduction, TaskCount, add, sums
+from dssl.execution.threads import one_thread
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
 from dssl.storage.verify import verify_parts

@@ -8,7 +8,7 @@ from sklearn.datasets import make_blobs
 
 from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.execution.in_process import InProcess
-from dssl.execution.tasks import one_thread
+from dssl.execution.threads import one_thread
 from dssl.kernels.base import RBF, Linear
 from dssl.kernels.cluster import (
     ClusterBasis,

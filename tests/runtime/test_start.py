@@ -24,7 +24,7 @@ from dssl.base.signals import raise_interrupted, raise_terminated
 from dssl.base.units import MEMORY_BUDGET, size_of
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import ClusterSettings, OnDask
-from dssl.execution.tasks import available_cores
+from dssl.execution.threads import available_cores
 from dssl.runtime import local
 from dssl.runtime.address import AddressRuntime
 from dssl.runtime.local import LocalRuntime
@@ -229,7 +229,7 @@ def test_the_dashboard_is_served_on_this_machine_where_it_is_asked_for(monkeypat
 
 STARTED = """
 import multiprocessing.forkserver, os, signal, sys
-from dssl.execution.tasks import available_cores
+from dssl.execution.threads import available_cores
 from dssl.runtime.fork_server import start_fork_server
 from dssl.runtime.start import open_runtime
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.errors import BudgetError, DataError, explain, require
-from ...execution.tasks import Execution, Steps, one_thread
+from ...execution.tasks import Execution, Steps
+from ...execution.threads import one_thread
 from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
 from ..metric import AnyMetric, measured_itemsize, require_squares
 from ..projection import Projection

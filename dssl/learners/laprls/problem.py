@@ -25,7 +25,8 @@ from ...base.errors import require
 from ...base.types import Matrix
 from ...base.units import MEMORY_BUDGET
 from ...execution.cost import largest_within, rank_budget
-from ...execution.tasks import Execution, one_thread
+from ...execution.tasks import Execution
+from ...execution.threads import one_thread
 from ...graph.graph import Graph
 from ...graph.vertices import Vertices, distinct_rows
 from ...kernels.base import Kernel

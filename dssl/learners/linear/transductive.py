@@ -34,7 +34,8 @@ from ...base.digest import JsonObject, is_real
 from ...base.errors import BudgetError, NotConverged, explain, require
 from ...base.types import Matrix
 from ...execution.cost import gram_seconds, largest_within
-from ...execution.tasks import Execution, one_thread
+from ...execution.tasks import Execution
+from ...execution.threads import one_thread
 from ...kernels.base import Kernel
 from ...kernels.gram import BLOCK_BYTES, kernel_block
 from ...kernels.nystrom import whiten

@@ -30,7 +30,7 @@ from ...data.readers.formats import format_of
 from ...data.source_files import FileRecord, Source, digested, fingerprint
 from ...data.source_reader import makes_sparse
 from ...data.sources import cache_folder, find_source
-from ...execution.tasks import one_thread
+from ...execution.threads import one_thread
 from ...methods.data_sections import TestSplit
 from ...methods.plan_inputs import DISTINCT, Bounded, Growing, PlanInputs
 from ...methods.sections import GraphSection, GraphSections
