@@ -23,7 +23,8 @@ OF_BOUND = 0.55  # of the upper bound, the iterations where that is low
 MIN_ITERATIONS = 3  # before one judges
 RECENT = 0.5  # of the iterations give the rate
 MIN_RATE = 0.5  # of the rate since the first iteration, at least: a residual may rest for a while
-SWITCH_RATIO = 0.9  # of the iterations that the factor takes, above which it is taken
+SWITCH_RATIO = 0.9  # of the iterations that the factor takes: if more are expected, it is taken
+MAX_RATIO = 2.0  # of them, after which it is taken whatever is expected
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class SwitchRule:
         self.late = columns
         self.expected = min(corrections * whole, max(self.work.bound * share, n))
         work = self.work.of_columns(max(self.n_columns, len(columns)), share)
-        self.stopped = judges and left > 0 and self.expected - n > SWITCH_RATIO * work
+        self.stopped = judges and (n > MAX_RATIO * work or (left > 0 and self.expected - n > SWITCH_RATIO * work))
         return self.stopped
 
 

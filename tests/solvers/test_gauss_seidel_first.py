@@ -17,6 +17,7 @@ from dssl.solvers.cholesky import FEW, Cholesky
 from dssl.solvers.gauss_seidel import GaussSeidel
 from dssl.solvers.gauss_seidel_first import (
     MAX_PREPARATION,
+    MAX_RATIO,
     MEASURED_AT,
     MIN_ITERATIONS,
     MIN_RATE,
@@ -127,6 +128,14 @@ class TestSwitchRule:
         bounded = judged(slow, FactorWork(0.0, 50.0, 40.0))
         assert not bounded.stopped
         assert bounded.expected == 40
+
+    def test_after_twice_the_iterations_of_a_factor_it_is_taken_whatever_is_expected(self):
+        """As of a residual that float32 keeps just above its goal."""
+        work = FactorWork(0.0, 20.0, math.inf)
+        levels = [-0.4 * (i + 1) for i in range(8)] + [-IN_ONE - 0.01] * 40
+        rule = judged(levels, work)
+        assert rule.stopped
+        assert len(rule._levels) == MAX_RATIO * 20 + 1
 
     def test_columns_that_are_done_are_not_counted(self):
         """One column is fast, and hides the other only as long as it is solved."""
