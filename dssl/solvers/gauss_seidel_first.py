@@ -23,6 +23,8 @@ OF_BOUND = 0.55  # of the upper bound, the iterations where that is low
 MIN_ITERATIONS = 3  # before one judges
 RECENT = 0.5  # of the iterations give the rate
 MIN_RATE = 0.5  # of the rate since the first iteration, at least: a residual may rest for a while
+UNEVEN = 0.3  # mean over the rows of the sum of their squared entries, above which few edges have most of the weight
+SLOWING = 1.3  # times as many iterations are left there: a residual falls fast along such edges first
 SWITCH_RATIO = 0.9  # of the iterations that the factor takes: if more are expected, it is taken
 MAX_RATIO = 2.0  # of them, after which it is taken whatever is expected
 
@@ -32,19 +34,22 @@ class FactorWork:
     """What an approximate factor takes, in iterations of Gauss-Seidel that take as many seconds.
 
     factor : that of one column. iterations : those with it, until a residual is `MEASURED_AT` of the first. bound : of
-    Gauss-Seidel's own, about as many as it takes until then where its upper bound is low.
+    Gauss-Seidel's own, about as many as it takes until then where its upper bound is low. slowing : how many times as
+    many are left as the rate of its residuals promises.
     """
 
     factor: float
     iterations: float
     bound: float
+    slowing: float = 1.0
 
     @classmethod
     def of(cls, A: ScaledMatrix) -> "FactorWork":
         """Return that of a matrix; a factor fills, and takes longer, where neighbors are far apart in its order."""
         bound = OF_BOUND * max_iterations(A, MEASURED_AT)
         factor = min(len(A.data) / A.n * (AN_ENTRY + FILLED * A.spread * A.n), MAX_PREPARATION)
-        return cls(factor, ITERATIONS * min(bound / FEW_ITERATIONS, 1.0) ** POWER, bound)
+        slowing = SLOWING if float(A.data @ A.data) > UNEVEN * A.n else 1.0
+        return cls(factor, ITERATIONS * min(bound / FEW_ITERATIONS, 1.0) ** POWER, bound, slowing)
 
     def of_columns(self, n_columns: int, share: float) -> float:
         """Return that of n_columns columns side by side; share : of the digits of `MEASURED_AT`."""
@@ -94,7 +99,7 @@ class SwitchRule:
         if judges and left > 0:
             whole += left / max((recent - now) / (n - before), MIN_RATE * (first - now) / (n - 1), 1e-3)
         self.late = columns
-        self.expected = min(corrections * whole, max(self.work.bound * share, n))
+        self.expected = n + self.work.slowing * (min(corrections * whole, max(self.work.bound * share, n)) - n)
         work = self.work.of_columns(max(self.n_columns, len(columns)), share)
         self.stopped = judges and (n > MAX_RATIO * work or (left > 0 and self.expected - n > SWITCH_RATIO * work))
         return self.stopped

@@ -154,6 +154,14 @@ class TestSwitchRule:
                       precise=precise)
         assert rule.expected == pytest.approx(digits / 0.01, rel=0.1)
 
+    def test_where_few_edges_have_most_of_the_weight_more_iterations_are_left(self):
+        even, uneven = (FactorWork.of(scaled_matrix(R, vector)) for R, _, vector in (cloud(0), cloud(10)))
+        assert even.slowing == 1
+        assert uneven.slowing > 1
+        slow = [-0.1 * (i + 1) for i in range(3)]
+        left = [judged(slow, FactorWork(0.0, 1e9, math.inf, slowing)).expected - 3 for slowing in (1.0, 1.5)]
+        assert left[1] == pytest.approx(1.5 * left[0])
+
     def test_columns_that_share_a_factor_make_it_cheaper(self):
         slow = [-0.08 * (i + 1) for i in range(3)]
         assert not judged(slow, FactorWork(100.0, 10.0, math.inf)).stopped
