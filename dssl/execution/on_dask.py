@@ -39,8 +39,8 @@ from ..storage.objects import ObjectPath
 from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
-from .tasks import SHARED_CHUNK, Answer, Execution, Task, run_part
-from .threads import on_one_thread
+from .tasks import SHARED_CHUNK, Execution, Task, run_part
+from .threads import Answer, on_one_thread
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
 from .worker_kinds import processors, require_memory, require_version, this_kind

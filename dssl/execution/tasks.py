@@ -27,6 +27,7 @@ from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_range
 from ..storage.ledger import journal
 from ..storage.write_behind import settle
 from .cost import Cost, WorkerRoom, block_count
+from .threads import Answer
 from .worker_kinds import this_processor
 
 SHARED_CHUNK = 16 << 20  # bytes of rows per chunk when the driver shares an array with workers
@@ -35,7 +36,6 @@ FAN_IN = 8  # shares of a reduction that are combined at a time
 Progress = Callable[[int, int], None]  # (tasks done, tasks in total)
 Share = dict[str, np.ndarray]  # the result of one task of a reduction: the named arrays of its part
 Result = TypeVar("Result")
-Answer = TypeVar("Answer")
 
 
 class Task(Protocol):

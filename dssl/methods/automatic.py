@@ -31,14 +31,13 @@ from ..learners.nearest import fit_nearest_baseline
 from ..learners.on_graph.automatic import (
     AutomaticFit,
     Loss,
-    Refit,
     fit_automatic,
     label_limit,
     limited_by_memory,
     metric_of,
     pooled_automatic,
 )
-from ..learners.on_graph.blend import rows_of_blend
+from ..learners.on_graph.blend import Refit, rows_of_blend
 from ..learners.on_graph.class_sizes import known_shares, offset_to
 from ..learners.on_graph.cost import automatic_cost, predicted_cost
 from ..learners.on_graph.graph_ridge import GraphRidgeParams, members_bytes

@@ -32,7 +32,7 @@ from ..probabilities import Calibration, of_log_probabilities
 from ..soft_labels import SoftLabels
 from ..target.coding import Coding, margins_of
 from ..target.target import Classes, Target
-from .blend import BLENDED, BlendedModel, fit_blend
+from .blend import BLENDED, BlendedModel, Refit, fit_blend
 from .class_sizes import with_class_sizes
 from .graph_ridge import GraphRidgeParams, LastKernelRows, members_bytes
 from .laplace_poisson import fit_harmonic, fit_harmonics
@@ -42,7 +42,6 @@ from .pooled import LearnerValues, Pooled, fit_pool
 HELD_OUT_SHARE, MAX_HELD_OUT, N_NEAREST = 0.2, 5000, 3
 HELD_OUT_STREAM = 13  # of the seed
 ROUNDING = 1e-9  # losses that differ by a smaller share are a tie, which the graph wins on every processor
-Refit = tuple[np.ndarray, np.ndarray]  # held-out values (l, c) of the model and of its supervised baseline
 Labels = tuple[Target, np.ndarray | None]  # with their weights
 # Maps target, coding, values (h, c) and weight (h,) or None of held-out labels to a loss.
 HeldOutLoss = Callable[[Target, Coding, np.ndarray, np.ndarray | None], float]

@@ -58,6 +58,7 @@ VERSION = 2
 # The prior of the supervised family against 1 for the graph: 1, or for a spectral concentration above that of noise and
 # of tables (15 / concentration)^2, at least a tenth (`tests/benchmarks/blend_prior.py`).
 MIN_PRIOR, CONCENTRATED = 0.1, 15.0
+Refit = tuple[np.ndarray, np.ndarray]  # held-out values (l, c) of the model and of its supervised baseline
 KernelBlocks = tuple[np.ndarray, np.ndarray, float]  # of labels (l, l), of sampled points (s, l), and the penalty
 BLENDED = {"graph": "graph", "kernels": "kernels", "supervised": "supervised"}  # models of a blend: stored names
 
@@ -207,7 +208,7 @@ class Blend:
     attributes: JsonObject = field(default_factory=dict)
 
     def refit_held_out(self, target: Target, weight: np.ndarray | None, params: GraphRidgeParams,
-                       draws: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, np.ndarray]]:
+                       draws: Sequence[Sequence[np.ndarray]]) -> list[Refit]:
         """Return for each draw of folds the held-out values (l, c) of the blend and of the supervised model by refits.
 
         They are NaN outside the folds. The kernels and the spectral concentration are those of the fit.
@@ -218,7 +219,7 @@ class Blend:
         return [self._refit(target, weight, graph_kernels, rbf_kernels, folds) for folds in draws]
 
     def _refit(self, target: Target, weight: np.ndarray | None, graph_kernels: Sequence[KernelBlocks],
-               rbf_kernels: Sequence[KernelBlocks], folds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+               rbf_kernels: Sequence[KernelBlocks], folds: Sequence[np.ndarray]) -> Refit:
         of_label, of_sample = self.on_graph.of_label, self.on_graph.of_sample
         concentration = self.on_graph.rows.concentration
         assert concentration is not None
