@@ -180,13 +180,8 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
     Functions that do not converge on the first `FIRST_BLOCKS` blocks of columns are not tried on the others.
     """
     matrix, parts = _singular_matrix(graph, params, execution), execution.scratch()
-
-    def bounded() -> tuple[np.ndarray, SingularMatrix, float]:
-        arrays = matrix.load()
-        A = SingularMatrix.from_arrays(arrays)
-        return arrays["degrees"], A, largest_eigenvalue_bound(A, params.random_state)
-
-    bound = execution.concurrently(bounded)
+    high = execution.concurrently(lambda: largest_eigenvalue_bound(SingularMatrix.from_arrays(matrix.load()),
+                                                                   params.random_state))
     vertices = execution.share(columns=columns, rows=rows)
     ranges = _even_ranges(len(columns), params.block_columns, FIRST_BLOCKS)
     converged = np.arange(len(functions))
@@ -214,10 +209,11 @@ def _by_krylov(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: F
         solved = Solves.prepared(graph, columns, rows, functions.take(others), params, execution)
         values[others], iterations = solved.values()
         attributes["solved"] = {**solved.attributes, "iterations": iterations, "functions": len(others)}
-    degrees, A, high = bound()
+    arrays = matrix.load()
+    A = SingularMatrix.from_arrays(arrays)
     combined = Combinations(graph, columns, rows, functions, params, execution, values, converged, solved, matrix, A, T,
                             ranges, n_steps, high)
-    return GraphFunctions(values, combined, A, degrees, attributes)
+    return GraphFunctions(values, combined, A, arrays["degrees"], attributes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,8 +221,8 @@ class Combinations:
     """Combinations of functions of which the Lanczos process, or solvers, have computed the `values` at the rows.
 
     converged : the functions by the process, whose matrix A, `matrix` for tasks, and T by block of columns in `ranges`
-    are kept; n_steps : of the longest T. high : an upper bound of the eigenvalues. solved : the solvers of the others,
-    None where there are none.
+    are kept; n_steps : of the longest T. high : returns an upper bound of the eigenvalues, which is computed meanwhile
+    where other processes run tasks. solved : the solvers of the others, None where there are none.
     """
 
     graph: Graph
@@ -243,7 +239,7 @@ class Combinations:
     T: Sequence[Arrays]
     ranges: Sequence[tuple[int, int]]
     n_steps: int
-    high: float
+    high: Callable[[], float]
 
     def __call__(self, coef: np.ndarray) -> np.ndarray:
         """Return the combination (v, c) for coef (m, t, c), by solvers where polynomials round too much."""
@@ -277,8 +273,8 @@ class Combinations:
             at_rows += self.values[function] @ of_function
         allowed = EXACT * self.params.tol * np.abs(at_rows).max(axis=0, initial=0.0)
         allowed += ROUNDED * np.abs(null[self.rows]).max(axis=0, initial=0.0)
-        shared_coef, of_blocks = execution.share(coef=coef), execution.scratch()
-        tasks = [PolynomialTask(T, functions, self.high, shared_coef, *span)
+        shared_coef, of_blocks, high = execution.share(coef=coef), execution.scratch(), self.high()
+        tasks = [PolynomialTask(T, functions, high, shared_coef, *span)
                  for T, span in zip(self.T, self.ranges, strict=True)]
         polynomial = np.zeros((self.n_steps, *coef.shape[1:]))
         for first_tasks in (tasks[:FIRST_BLOCKS], tasks):
@@ -290,7 +286,7 @@ class Combinations:
                 return None
         shared, results = execution.share(columns=self.columns, polynomial=polynomial), execution.scratch()
         blocks = _even_ranges(coef.shape[2], self.params.block_columns, FIRST_BLOCKS)
-        execution.map([CombinePolynomialTask(self.matrix, shared, self.high, *block) for block in blocks], results)
+        execution.map([CombinePolynomialTask(self.matrix, shared, high, *block) for block in blocks], results)
         total = np.concatenate([results.read(index)["total"] for index in range(len(blocks))], axis=1)
         is_accurate = (np.abs(total[self.rows] - at_rows).max(axis=0, initial=0.0) <= allowed).all()
         return total + null if is_accurate else None

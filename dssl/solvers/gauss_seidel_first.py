@@ -8,7 +8,7 @@ import numpy as np
 from .cholesky import Cholesky
 from .columns import put_columns
 from .gauss_seidel import GaussSeidel
-from .method import PRECISE, ROUNDED, SolverMethod, per_correction
+from .method import ROUNDED, SolverMethod, per_correction
 from .operators import ScaledMatrix
 
 # Fitted to the seconds of generated systems that no other table has (`tests/benchmarks/solver_choice.py`).
@@ -80,8 +80,7 @@ class SwitchRule:
     def of(cls, work: FactorWork, needed: np.ndarray, *, precise: bool = False, n_columns: int = 1,
            first: int = MIN_ITERATIONS) -> "SwitchRule":
         """Return the rule of the correction that `Iterative.correct` makes."""
-        aim = PRECISE * needed if precise else per_correction(needed)
-        return cls(work, needed, aim, n_columns, first)
+        return cls(work, needed, per_correction(needed, precise=precise), n_columns, first)
 
     def __call__(self, squares: np.ndarray, columns: np.ndarray) -> bool:
         """Judge after one more iteration on some of the columns (w,), those that have not reached their aim.

@@ -149,10 +149,10 @@ class Iterative(SolverMethod):
     def correct(self, R: np.ndarray, norms: np.ndarray, needed: np.ndarray, budget: np.ndarray, *,
                 precise: bool = False) -> tuple[np.ndarray, np.ndarray]:
         scale = scaled_to_one(norms)
+        reduction = per_correction(needed, precise=precise)
         if precise:
-            return self.gradients(R * scale, PRECISE * needed, budget)
-        return self.gradients(to_float32(R, scale), per_correction(needed),
-                              np.minimum(budget, self.correction_iterations))
+            return self.gradients(R * scale, reduction, budget)
+        return self.gradients(to_float32(R, scale), reduction, np.minimum(budget, self.correction_iterations))
 
     def gradients(self, R: np.ndarray, reduction: np.ndarray, budget: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what `conjugate_gradients` returns of R (n, t), float32 or float64, which is overwritten."""
@@ -168,8 +168,10 @@ def plain_entries(A: ScaledMatrix) -> float:
     return A.data.size + VECTOR_PASSES * A.n
 
 
-def per_correction(needed: np.ndarray) -> np.ndarray:
-    """Return the reduction of each residual by one of the fewest possible float32 corrections."""
+def per_correction(needed: np.ndarray, *, precise: bool = False) -> np.ndarray:
+    """Return the reduction of each residual by one of the fewest possible float32 corrections, or by one in float64."""
+    if precise:
+        return PRECISE * needed
     aim = ROUNDED * needed
     corrections = np.maximum(1, np.ceil(np.log(aim) / math.log(DIGITS)))
     return np.minimum(aim ** (1 / corrections), 0.9)

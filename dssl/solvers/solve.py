@@ -22,9 +22,8 @@ from .gauss_seidel import GaussSeidel
 from .gauss_seidel_first import FactorWork, GaussSeidelFirst, SwitchRule
 from .method import MAX_DIRECT, Direct, Iterative, SolverMethod, per_correction
 from .operators import ScaledMatrix
-from .rounding import look_at_rounding
 from .scaling import scaled_matrix
-from .solution import Solution
+from .solution import Solution, look_at_rounding
 from .solver_params import AUTO, SOLVERS, SolverParams
 from .warm_start import scaled_start
 
