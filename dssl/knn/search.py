@@ -268,16 +268,20 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
         method = "partitioned"
     planned: Callable[[], ExactOption] | None = None
+    approximate = method
     if method == "auto" and n > always_exact_rows(metric):  # planned while values are checked, which tells wrong ones
         planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
-    if method != "partitioned":  # its tasks check the values when they read them
+        approximate = approximate_method(X, k, metric, execution.memory_budget)
+    if approximate != "partitioned":  # its tasks check the values when they read them
         check_rows(X, k, metric)
     points: SearchedPoints | None = None
     option: ExactOption | None = None
     if planned is not None:
         option = planned()
+        if approximate == "partitioned" and option.takes_at_most(EXACT_SLOWDOWN):
+            check_rows(X, k, metric)
         points = option.points_within(EXACT_SLOWDOWN)
-        method = approximate_method(X, k, metric, execution.memory_budget) if points is None else "exact"
+        method = approximate if points is None else "exact"
     elif method in ("auto", "exact"):
         method, points = "exact", plan_exact(X, k, metric, execution)[0]
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else

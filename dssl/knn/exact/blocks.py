@@ -24,7 +24,7 @@ from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import BlockTasks, Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
-from ..metric import AnyMetric, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
+from ..metric import AnyMetric, check_rows, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
 from ..squared_distances import EMPTY, empty_heaps, sort_heaps, squared_distances_of
 from .inverted_index import (
     SparsePoints,
@@ -235,6 +235,8 @@ def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
     A query of the tree visits about as many of all rows and their boxes as of those of the sample, or more.
     """
     sample, n = _frame_sample(X, metric), len(X)
+    if not float(np.abs(sample).max()) < 1e150:
+        check_rows(X, k, metric)  # which tells all wrong rows
     frame, pilot = principal_frame(sample, exact=True), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
     tiles = TILE_PAIR_NS * 1e-9 * float(n) * n

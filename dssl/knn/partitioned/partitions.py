@@ -7,20 +7,25 @@ fitted to a sample.
 A search permutes its rows: they lie in blocks of near rows, one block after the other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numba import njit
 
-from ...storage.blocks import Arrays, Parts
+from ...storage.blocks import Arrays, Parts, row_ranges
 from ..metric import sample_ids
+
+Result = TypeVar("Result")
 
 CELLS_PER_LEAF, MAX_CELLS, SAMPLE_PER_CELL = 64, 2048, 32
 LLOYD_STEPS = 5
 PRODUCT_BYTES = 1 << 20
-# Random streams of a search's seed: for cells, for leaves, for joins across them, and for the sketch.
-CELLS, LEAVES, JOINS, SKETCH = 1, 2, 3, 4
+# Random streams of a search's seed: for cells, leaves, joins across them, the sketch, and the axes that divide cells.
+CELLS, LEAVES, JOINS, SKETCH, AXES = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -35,71 +40,106 @@ class Partition:
         """Return the number of leaves."""
         return int(self.leaf.max()) + 1
 
-    def homes(self, coordinates: np.ndarray) -> np.ndarray:
+    def homes(self, coordinates: np.ndarray, threads: int = 1) -> np.ndarray:
         """Return the home leaf (n,) of rows of coordinates."""
-        return np.concatenate([self.leaf[squared.argmin(axis=1)] for _, squared in self._distances(coordinates)]
-                              or [np.zeros(0, np.int64)])
+        return np.concatenate(self._of_blocks(lambda first, block, excess: self.leaf[excess.argmin(axis=1)],
+                                              coordinates, threads))
 
-    def members(self, coordinates: np.ndarray, max_leaves: int,
-                distance_ratio: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def members(self, coordinates: np.ndarray, max_leaves: int, distance_ratio: float,
+                threads: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the pairs (row, leaf) of memberships, as two arrays (p,), and which of them are homes.
 
         A row belongs to its home, and to at most max_leaves - 1 other leaves that have a cell within `distance_ratio`
         times the distance of the nearest cell.
         """
-        pairs = []
-        for first, squared in self._distances(coordinates):
-            rows, leaves, home = _members(squared, self.leaf, self.leaves, max_leaves,
-                                          np.float32(distance_ratio * distance_ratio))
-            pairs.append((rows + np.int32(first), leaves, home))
+        ratio = np.float32(distance_ratio * distance_ratio)
+
+        def of_block(first: int, block: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            rows, leaves, home = _members(excess, (block**2).sum(axis=1), self.leaf, self.leaves, max_leaves, ratio)
+            return rows + np.int32(first), leaves, home
+
+        pairs = self._of_blocks(of_block, coordinates, threads)
         rows, leaves, home = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
         return rows, leaves, home
 
-    def _distances(self, coordinates: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the squared distances of blocks of rows to all centers, with the number of the first row."""
+    def _of_blocks(self, of_block: Callable[[int, np.ndarray, np.ndarray], Result], coordinates: np.ndarray,
+                   threads: int) -> list[Result]:
+        """Return what a function says of each block of rows, whatever the number of threads.
+
+        of_block : takes the number of the first row, the rows, and their squared distances to all centers without the
+        squared lengths of the rows themselves, which change no order.
+        """
         height, norms = max(64, PRODUCT_BYTES // (4 * len(self.centers))), (self.centers**2).sum(axis=1)
-        for first in range(0, max(len(coordinates), 1), height):
-            block = coordinates[first:first + height]
-            squared = block @ (-2 * self.centers.T)
-            squared += norms
-            squared += (block**2).sum(axis=1)[:, None]
-            yield first, np.maximum(squared, 0, out=squared)
+        towards = -2 * self.centers.T
+        firsts = range(0, max(len(coordinates), 1), height)
+
+        def of_run(start: int, stop: int) -> list[Result]:
+            results = []
+            for first in firsts[start:stop]:
+                block = coordinates[first:first + height]
+                excess = block @ towards
+                excess += norms
+                results.append(of_block(first, block, excess))
+            return results
+
+        runs = row_ranges(len(firsts), -(-len(firsts) // threads))
+        if len(runs) == 1:
+            return of_run(0, len(firsts))
+        with ThreadPoolExecutor(threads) as pool:
+            return list(chain.from_iterable(pool.map(of_run, *zip(*runs, strict=True))))
 
 
 @njit(nogil=True, cache=True)
-def _members(squared, leaf, n_leaves, max_leaves, distance_ratio):
-    rows = np.empty(squared.shape[0] * max_leaves, np.int32)
+def _members(excess, norms, leaf, n_leaves, max_leaves, distance_ratio):
+    rows = np.empty(excess.shape[0] * max_leaves, np.int32)
     leaves, home = np.empty(len(rows), np.int32), np.empty(len(rows), np.uint8)
     nearest = np.empty(n_leaves, np.float32)
     count = 0
-    for row in range(squared.shape[0]):
+    for row in range(excess.shape[0]):
         nearest[:] = np.inf
         for cell in range(leaf.shape[0]):
-            nearest[leaf[cell]] = min(nearest[leaf[cell]], squared[row, cell])
+            nearest[leaf[cell]] = min(nearest[leaf[cell]], excess[row, cell])
         limit = np.float32(np.inf)
         for rank in range(min(max_leaves, n_leaves)):
             best = np.argmin(nearest)
-            if not nearest[best] <= limit:
+            squared = max(nearest[best] + norms[row], np.float32(0))
+            if not squared <= limit:
                 break
             if rank == 0:
-                limit = nearest[best] * distance_ratio
+                limit = squared * distance_ratio
             rows[count], leaves[count], home[count] = row, best, rank == 0
             nearest[best] = np.inf
             count += 1
     return rows[:count], leaves[:count].copy(), home[:count].copy()
 
 
-def fit_centers(coordinates: np.ndarray, n_cells: int, rng: np.random.Generator) -> np.ndarray:
+def fit_centers(coordinates: np.ndarray, n_cells: int, rng: np.random.Generator, threads: int = 1) -> np.ndarray:
     """Return the centers (m, a) of at most `n_cells` cells: a few Lloyd steps from random rows of a sample."""
     centers = coordinates[np.sort(rng.choice(len(coordinates), min(n_cells, len(coordinates)), replace=False))]
     for _ in range(LLOYD_STEPS):
         cells = Partition(centers, np.arange(len(centers)))
-        homes = cells.homes(coordinates)
+        homes = cells.homes(coordinates, threads)
         order, counts = np.argsort(homes, kind="stable"), np.bincount(homes, minlength=len(centers))
         full = np.flatnonzero(counts)
         sums = np.add.reduceat(coordinates[order].astype(np.float64), (np.cumsum(counts) - counts)[full], axis=0)
         centers = (sums / counts[full, None]).astype(np.float32)  # a cell without rows is dropped
     return centers
+
+
+def cells_of(n_leaves: int, n_rows: int) -> int:
+    """Return the number of cells for so many leaves, fitted to a sample of n_rows."""
+    return max(n_leaves, min(MAX_CELLS, CELLS_PER_LEAF * n_leaves, n_rows // 8)) if n_leaves > 1 else 1
+
+
+def fit_cells(coordinates: np.ndarray, n_cells: int, rng: np.random.Generator,
+              threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centers of cells, and their numbers of rows (m,), of a sample (n, a) of coordinates."""
+    if n_cells == 1:
+        return coordinates[:1], np.ones(1)
+    coordinates = coordinates[sample_ids(len(coordinates), SAMPLE_PER_CELL * n_cells)]
+    centers = fit_centers(coordinates, n_cells, rng, threads)
+    homes = Partition(centers, np.arange(len(centers))).homes(coordinates, threads)
+    return centers, np.bincount(homes, minlength=len(centers)) + 1e-3  # of which no group weighs nothing
 
 
 def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, rng: np.random.Generator | None) -> np.ndarray:
@@ -128,19 +168,6 @@ def pack(centers: np.ndarray, weights: np.ndarray, n_leaves: int, rng: np.random
         split = min(max(split, left_leaves), len(cells) - (count - left_leaves))  # each leaf has a cell
         pending += [(cells[:split], first, left_leaves), (cells[split:], first + left_leaves, count - left_leaves)]
     return leaf
-
-
-def fit_partition(coordinates: np.ndarray, n_leaves: int, rng: np.random.Generator, rotated: bool = False) -> Partition:
-    """Return a partition into `n_leaves` leaves with nearly equal numbers of rows of a sample (m, a) of coordinates.
-
-    rotated : bisect along random axes, which gives other leaves than the coordinate axes.
-    """
-    n_cells = min(MAX_CELLS, CELLS_PER_LEAF * n_leaves, max(n_leaves, len(coordinates) // 8))
-    coordinates = coordinates[sample_ids(len(coordinates), max(SAMPLE_PER_CELL * n_cells, SAMPLE_PER_CELL))]
-    centers = fit_centers(coordinates, max(n_cells, n_leaves), rng) if n_leaves > 1 else coordinates[:1]
-    cells = Partition(centers, np.arange(len(centers)))
-    weights = np.bincount(cells.homes(coordinates), minlength=len(centers)) + 1e-3
-    return Partition(centers, pack(centers, weights, min(n_leaves, len(centers)), rng if rotated else None))
 
 
 @dataclass(frozen=True)

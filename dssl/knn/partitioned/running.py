@@ -1,7 +1,7 @@
 """A running partitioned search: its sample, projection and partitions, and the permutation of its rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_range
 from ..metric import AnyMetric, measured_itemsize, require_squares
 from ..projection import Projection
 from ..recall import true_neighbors
-from .partitions import CELLS, SKETCH, BlockPositions, Partition, PermutedRows, fit_partition
+from .partitions import AXES, CELLS, SKETCH, BlockPositions, Partition, PermutedRows, cells_of, fit_cells, pack
 from .sizes import FILL_RATIO, Sizes, exact_hours, min_leaves, ordered_chunk_rows, sample_rows
 from .tasks import OrderTask, RouteTask, SampleTask, projection_arrays, projection_of
 
@@ -21,7 +21,10 @@ GROWTH, ATTEMPTS = 1.3, 6  # factor of the number of leaves if a leaf got too ma
 
 @dataclass(frozen=True)
 class Search:
-    """A running search: its rows and parameters, the sizes of its tasks, and its steps."""
+    """A running search: its rows and parameters, the sizes of its tasks, and its steps.
+
+    cells : the centers and weights of cells that have been fitted, by their number and the attempt.
+    """
 
     X: Rows
     k: int
@@ -30,6 +33,7 @@ class Search:
     execution: Execution
     steps: Steps
     sizes: Sizes
+    cells: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
 
     def ranges(self) -> list[tuple[int, int]]:
         """Return the ranges of rows that tasks read."""
@@ -93,9 +97,8 @@ class Search:
     def _fitting(self, coordinates: np.ndarray, leaves: int, rows: int, max_leaves: int, ratio: float, attempt: int
                  ) -> tuple[Partition, float] | None:
         for _ in range(ATTEMPTS):
-            partition = fit_partition(coordinates, leaves, block_rng(self.random_state, CELLS, attempt),
-                                  rotated=attempt > 0)
-            members = np.bincount(partition.members(coordinates, max_leaves, ratio)[1])
+            partition = self._partition(coordinates, leaves, attempt)
+            members = np.bincount(partition.members(coordinates, max_leaves, ratio, self.execution.threads_alone)[1])
             largest_leaf = members.max() / len(coordinates) * len(self.X)
             if largest_leaf <= FILL_RATIO * rows or partition.leaves == 1 == leaves:
                 return partition, float(members.sum() / len(coordinates))
@@ -103,6 +106,19 @@ class Search:
             if leaves > len(coordinates) // 8:
                 break
         return None
+
+    def _partition(self, coordinates: np.ndarray, n_leaves: int, attempt: int) -> Partition:
+        """Return a partition into `n_leaves` leaves with nearly equal numbers of sampled rows.
+
+        All but the first attempt bisect along random axes, which gives other leaves than the coordinate axes.
+        """
+        key = cells_of(n_leaves, len(coordinates)), attempt
+        if key not in self.cells:  # the order of the rows, and leaves of the first round, often have the same
+            self.cells[key] = fit_cells(coordinates, key[0], block_rng(self.random_state, CELLS, attempt),
+                                        self.execution.threads_alone)
+        centers, weights = self.cells[key]
+        axes = block_rng(self.random_state, AXES, attempt) if attempt else None
+        return Partition(centers, pack(centers, weights, min(n_leaves, len(centers)), axes))
 
     def order(self, projection: Parts, wanted: np.ndarray) -> tuple[PermutedRows, np.ndarray, int]:
         """Return the permuted rows, the positions of the ascending `wanted` rows, and the number of outliers."""
