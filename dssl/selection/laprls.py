@@ -110,6 +110,13 @@ class MostProbable(SelectionRule):
         return (self.n_held_out * float(loss) - prior,)
 
 
+def without_labels(problem: LapRLSProblem, name: str, rule: SelectionRule) -> dict[str, float]:
+    """Return the penalties of a model if no label can be held out: the most probable a priori, or the first given."""
+    candidates = [CandidateScores({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}, {})
+                  for system in problem.candidates["model" if name == "shuffled" else name]]
+    return dict((rule.select(candidates) if problem.params.chosen else candidates[0]).parameters)
+
+
 @dataclass(frozen=True, eq=False)
 class KernelSearch:
     """The candidates in one kernel with one loss; stored : the attributes of the Gram matrices that are kept."""

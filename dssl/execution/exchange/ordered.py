@@ -64,11 +64,12 @@ class ArriveTask:
 # with chunks of 16 MiB, reading took two fifths of the time of Gram products of 1,000,000 points with 64 columns and
 # 1,000 landmarks.
 NEAR_CHUNK = 1 << 19
+SENDERS = 8  # tasks that read the rows, at least, where each of them has as much as a chunk
 
 
 def heights(n: int, row_bytes: int, budget: int) -> tuple[int, int, int]:
     """Return the number of rows that a task reads, of a block that it writes, and of a chunk of the block."""
-    read = max(1, budget // 8 // row_bytes)
+    read = max(1, min(budget // 8, max(SHARED_CHUNK, n * row_bytes // SENDERS)) // row_bytes)
     chunk = min(read, max(1, NEAR_CHUNK // row_bytes))
     return min(n, read), min(n, max(1, min(SHARED_CHUNK // row_bytes, read) // chunk) * chunk), min(n, chunk)
 
@@ -89,7 +90,7 @@ def ordered(rows: Rows, position: Rows, execution: Execution, parts: Parts | Non
 
     position : (n,), a permutation. parts : stores the result unless the rows are in memory; temporary by default.
 
-    A task holds two copies of its rows, each an eighth of the budget or `SHARED_CHUNK` bytes, whichever is less.
+    A task holds two copies of its rows, which are at most an eighth of the budget.
     """
     if isinstance(rows, ArrayRows):
         reordered = np.empty_like(rows.array)

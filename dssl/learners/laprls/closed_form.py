@@ -163,22 +163,13 @@ def ridge_features(shared: dict[str, np.ndarray], ratio: float) -> np.ndarray:
         return Phi @ vectors / np.sqrt(np.maximum(values, np.finfo(float).eps * values[-1]))
 
 
-def closed_form_values(system: NystromSystem, gram: GramSystem, systems: Sequence[Penalties],
-                       execution: Execution) -> Iterator[np.ndarray]:
-    """Yield the held-out values (m, 1, c) of the label lines for each pair of penalties.
-
-    systems : of each pair, one for each fold 0 to F - 1. gram : of all labels. One pass over the labeled points, and
-    one task for each ratio of penalties.
-    """
-    yield from closed_form_of_features(label_features(system, execution), gram, [(system.lines, systems)], execution)
-
-
 def closed_form_of_features(Phi: np.ndarray, gram: GramSystem,
                             repetitions: Sequence[tuple[LabelLines, Sequence[Penalties]]],
                             execution: Execution) -> Iterator[np.ndarray]:
-    """Yield the values of `closed_form_values` from the features (m, r) of the label lines, by one map of tasks.
+    """Yield the held-out values (m, 1, c) of the label lines for each pair of penalties, repetition by repetition.
 
-    repetitions : the same labels with other folds, and the systems of each.
+    Phi : the features (m, r) of the label lines. gram : of all labels. repetitions : the same labels with other folds,
+    and the systems of each pair, one for each fold 0 to F - 1. One map, with a task for each ratio of penalties.
     """
     require(bool(np.isfinite(Phi).all()), f"the features of {len(Phi)} labels hold NaN or infinite values",
             error=DataError, why="the kernel is not finite at some points", fix="drop or impute points that are not "

@@ -217,7 +217,8 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
         if of.closed_form:  # beside the sums, the features of labels in the driver, shared and in a task
             peak = max(peak, sums + 2 * 8 * of.m * s + closed_form_bytes(of.m, s))
         if of.fits is not None:
-            tasks = kernels * gram + of.fits.tasks(lambda sizes: blocks + 1 if max(sizes) == 1 else (
+            features_of = kernels * blocks * any(max(sizes) == 1 for sizes in of.fits.held_out)
+            tasks = kernels * gram + features_of + of.fits.tasks(lambda sizes: 1 if max(sizes) == 1 else (
                 blocks + block_count(len(sizes), SYSTEMS_IN_A_TASK) if of.in_first_pass(sizes) else fold_tasks(
                     of, blocks, len(sizes))))
             at_once = max((min(len(sizes), folds_that_fit(s, of.columns, of.budget)) for sizes in of.fits.held_out
@@ -227,8 +228,8 @@ def nystrom_cost(of: SystemSizes, method: str, halo: float) -> Cost:
             peak = max(peak + square, sums + right + 2 * in_pass)
             seconds += len(of.fits.held_out) * gram_seconds(of.m, s, of.row_bytes / 4)
         elif of.vectorized_folds:
-            values = blocks + (0 if of.inductive else of.ratios)
-            tasks = kernels * (gram + of.repetitions * values + folds.tasks + storing)
+            values = 0 if of.inductive else of.repetitions * of.ratios
+            tasks = kernels * (gram + blocks + values + folds.tasks)
         else:
             tasks = kernels * (again * (gram + block_count(held_out, SYSTEMS_IN_A_TASK) + blocks) + storing)
         return cost_of(ordering.tasks + tasks, ordering.read + kernels * (again * (rows + shares) + folds.read),

@@ -23,7 +23,7 @@ from ...execution.tasks import Execution
 from ...graph.energy.vertex_removal import EnergyChange, changes_of_folds, removal_bytes
 from ...solvers.columns import factor_raised
 from ...storage.blocks import Arrays, PartWriter, Receipt, row_ranges
-from .closed_form import closed_form_bytes, label_features, ridge_arrays, ridge_features
+from .closed_form import closed_form_bytes, ridge_arrays, ridge_features
 from .gram import GramSystem, refined, require_solved
 from .params import LabelLines
 from .penalties import Penalties, by_ratio
@@ -191,11 +191,11 @@ def require_folds_fit(system: NystromSystem, solver: FoldSolver, budget: int) ->
 
 
 def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[Penalties], solver: FoldSolver,
-                     execution: Execution, features: np.ndarray | None = None) -> Iterator[np.ndarray]:
+                     execution: Execution, features: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the held-out values (m, g, c) of the label lines for groups of pairs of penalties, by a task for each fold.
 
-    systems : of each pair, one for each fold 0 to F - 1. gram : of all points. features : (m, r), if known. The values
-    of a group fit in a quarter of the memory budget.
+    systems : of each pair, one for each fold 0 to F - 1. gram : of all points. features : (m, r) of the labels. The
+    values of a group fit in a quarter of the memory budget.
     """
     assert system.graph is not None
     assert not any(item.control for item in systems)  # the control is never selected
@@ -204,8 +204,7 @@ def inductive_values(system: NystromSystem, gram: GramSystem, systems: Sequence[
     changes = changes_of_folds(system.graph, system.blocks, system.positions, lines.fold, F, execution)
     E = gram.energy(False)
     shared = execution.share(
-        row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target,
-        features=label_features(system, execution) if features is None else features,
+        row=lines.row, fold=lines.fold, weight=lines.weight, target=lines.target, features=features,
         **({} if E is None else {"energy": E}), **({} if gram.T is not None else {"penalty": gram.penalty()}))
     parts = execution.scratch()
     receipts = execution.map([FoldTask(system.problem, shared, changes.arrays(fold), fold, tuple(systems[fold::F]),

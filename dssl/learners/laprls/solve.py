@@ -1,8 +1,9 @@
 """Solvers of many systems of LapRLS, their selection by cost, and held-out values."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from ..losses import SQUARES
 from ..probabilities import FOLDS
-from .closed_form import closed_form_of, closed_form_of_features, closed_form_values, label_features
+from .closed_form import closed_form_of, closed_form_of_features, label_features
 from .dense import DenseTask
 from .gram import GramSystem, folds_in_first_pass, folds_that_fit, gram_matrices, gram_system, solve_from_gram
 from .inductive import FoldClosedForm, FoldRefit, FoldSolver, inductive_values, require_folds_fit, with_new_folds
@@ -119,12 +120,16 @@ class SystemSolver(ABC):
 
 @dataclass(frozen=True, eq=False)
 class GramSolver(SystemSolver):
-    """A Cholesky factor of Gram matrices for each system, with Gram matrices of the labels for each fold."""
+    """A Cholesky factor of Gram matrices for each system, with Gram matrices of the labels for each fold.
+
+    features : those of the labels, which are computed when they are first asked for, once for all folds.
+    """
 
     system: NystromSystem
     gram: GramSystem
     execution: Execution
     expected_seconds: Mapping[str, float]
+    features: Callable[[], np.ndarray]
     method = "nystrom-direct"
 
     def solve(self, systems: Sequence[Penalties]) -> Functions:
@@ -144,7 +149,7 @@ class GramSolver(SystemSolver):
         system, gram, execution = self.system, self.gram, self.execution
         pairs = with_folds([pair], lines.n_held_out_folds)
         if max(lines.counts) == 1:
-            values, = closed_form_values(with_new_folds(system, lines), gram, pairs, execution)
+            values, = closed_form_of_features(self.features(), gram, [(lines, pairs)], execution)
             return values[:, 0]
         if np.array_equal(lines.fold, gram.lines.fold):
             values, = held_out_values(system, solve_from_gram(gram, pairs, execution), pairs, execution)
@@ -163,7 +168,7 @@ class GramSolver(SystemSolver):
         return held_out
 
     def label_features(self) -> np.ndarray | None:
-        return label_features(self.system, self.execution)
+        return self.features()
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +186,8 @@ class ClosedFormSolver(GramSolver):
 
     def held_out(self, systems: Sequence[Penalties]) -> Iterator[np.ndarray]:
         if self.system.inductive:
-            return inductive_values(self.system, self.gram, systems, self.fold_solver, self.execution)
-        return closed_form_values(self.system, self.gram, systems, self.execution)
+            return inductive_values(self.system, self.gram, systems, self.fold_solver, self.execution, self.features())
+        return closed_form_of_features(self.features(), self.gram, [(self.system.lines, systems)], self.execution)
 
     def with_new_folds(self, lines: LabelLines) -> SystemSolver:
         return replace(self, system=with_new_folds(self.system, lines))
@@ -304,17 +309,18 @@ def least_squares_solver(system: NystromSystem, expected: Sequence[Penalties], e
     method, costs = solver_method(system, systems, execution, closed_form)
     if method != "nystrom-direct":
         return IterativeSolver(system, execution, method, costs)
-    inductive = system.inductive and bool(held_out)
+    inductive, features = system.inductive and bool(held_out), cache(partial(label_features, system, execution))
     if closed_form is None and not inductive:
         if later is not None and folds_in_first_pass(later.counts, system.s, later.target.shape[1],
                                                     execution.memory_budget):
             system = system.with_folds_of(later, execution)
-        return GramSolver(system, gram_system(system, [*expected, *held_out], execution, parts), execution, costs)
+        return GramSolver(system, gram_system(system, [*expected, *held_out], execution, parts), execution, costs,
+                          features)
     fold_solver = (FoldRefit if closed_form is None else FoldClosedForm)(system.fit_intercept)
     if inductive:
         require_folds_fit(system, fold_solver, execution.memory_budget)
     gram = gram_system(system.without_folds(execution), [*expected, *held_out], execution, parts)
-    return ClosedFormSolver(system, gram, execution, costs, fold_solver)
+    return ClosedFormSolver(system, gram, execution, costs, features, fold_solver)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The steps of functions with penalties on the norm and on the energy of the graph: landmarks, selection, models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ...base.digest import JsonObject
 from ...execution.tasks import Execution
-from ...kernels.base import BaseKernels
+from ...kernels.base import BaseKernels, Kernel
 from ...kernels.landmarks import Landmarks
 from ...learners.class_prior import LABELS, ClassPrior, ClassWeight
 from ...learners.laprls.closed_form import closed_form_bytes
@@ -26,7 +27,7 @@ from ...selection.candidates import LOWEST_ERROR, CandidateScores, Selected, Sel
 from ...selection.folds import FoldParams, GivenFolds
 from ...selection.halving import ALL, Repetitions, Search, evaluated_by_rungs, json_tables, rungs_of, tables_of
 from ...selection.held_out_scores import HeldOut
-from ...selection.laprls import KernelSearch, MostProbable, folds_of_labels, search_penalties
+from ...selection.laprls import KernelSearch, MostProbable, folds_of_labels, search_penalties, without_labels
 from ...storage.blocks import Parts, PartWriter
 from ...storage.views import SelectedRows
 from ..linear import NO_WEIGHTS
@@ -177,11 +178,12 @@ class PenaltyEvaluator:
         """Return the evaluator of a search over estimators."""
         return cls(context, params.rule)
 
-    def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams, folds: Repetitions,
-                 rung: int | None) -> KernelSearch:
+    def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams, kernels: Sequence[Kernel],
+                 folds: Repetitions, rung: int | None) -> KernelSearch:
         """Return the candidates of one kernel and loss.
 
-        folds : of this rung; rung : its number, None for the last, which holds out all folds and keeps Gram matrices.
+        kernels : of `params`. folds : of this rung. rung : its number, None for the last, which holds out all folds and
+        keeps Gram matrices.
         """
         context, problem = self.context, params.of_number(problem, number)
         place = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
@@ -191,8 +193,8 @@ class PenaltyEvaluator:
             f"shares{params.kernel(number)}")
         prepared = self.systems.get(number)
         if prepared is None:
-            kernel = params.kernels.at(params.bandwidth(number), context.points("train"))
-            prepared = problem.prepared(kernel, context.execution, held_out=True, parts=shares, landmarks=landmarks)
+            prepared = problem.prepared(kernels[params.kernel(number)], context.execution, held_out=True, parts=shares,
+                                        landmarks=landmarks)
         else:  # of a search before, of more penalties on fewer folds
             cached = replace(problem, block_cache=prepared.problem.block_cache)
             prepared = replace(prepared, problem=cached).with_new_folds(folds[0], context.execution, landmarks)
@@ -224,8 +226,9 @@ class PenaltyEvaluator:
         problem = grid.problem(self.context, self.context.target(grid.prior))
         pairs = {(system.gamma_A, system.gamma_I): None for system in problem.candidates["model"]}
         problem = replace(problem, among={"model": list(pairs)})
+        kernels = grid.kernels.on(self.context.points("train"))
         scored = {(number, each.parameters["gamma_A"], each.parameters["gamma_I"]): each for number in grid.numbers
-                  for each in self.searched(problem, number, grid, folds, None).candidates}
+                  for each in self.searched(problem, number, grid, kernels, folds, None).candidates}
         for number in grid.numbers:
             self.context.parts.within(f"shares{grid.kernel(number)}").remove()
         numbers = dict(zip(product(*lists.values()), problem.candidates["model"], strict=True))
@@ -243,12 +246,15 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
     """
     target = context.target(params.prior)
     problem = params.problem(context, target)
+    kernels: Callable[[], Sequence[Kernel]] = list
+    if problem.folds:  # for a median distance all points are read
+        kernels = context.execution.concurrently(partial(params.kernels.on, context.points("train")))
     if params.laprls.chosen:
         params = replace(params, rule=MostProbable.of(problem, context.execution, params.kernels.bandwidths))
     if not problem.folds:
-        return {"folds": 0, "rule": asdict(params.rule), "choices": {
-            name: {**_without_labels(problem, name, params), **params.named(0)} for name in problem.names}}
-    repetitions, kernels = params.repetitions(target), params.kernels.on(context.points("train"))
+        return {"folds": 0, "rule": asdict(params.rule), "choices": {name: {
+            **without_labels(problem, name, params.rule), **params.named(0)} for name in problem.names}}
+    repetitions = params.repetitions(target)
     systems = params.search.drawn([(number, system) for number in params.numbers
                                    for system in dict.fromkeys(problem.candidates["model"])])
     seen = {(number, system.gamma_A) for number, system in systems}
@@ -269,7 +275,7 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
         for number in sorted({number for of_model in in_rung.values() for number, _ in of_model}):
             among = {name: [(system.gamma_A, system.gamma_I) for of, system in of_model if of == number]
                      for name, of_model in in_rung.items()}
-            searches[number] = evaluator.searched(replace(problem, among=among), number, params, folds,
+            searches[number] = evaluator.searched(replace(problem, among=among), number, params, kernels(), folds,
                                                   None if rung + 1 == len(rungs) else rung)
             for each in searches[number].candidates:
                 named = each.with_parameters(**params.named(number))
@@ -279,7 +285,7 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
 
     tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
                                   params.search)
-    for number in range(len(kernels)):
+    for number in range(len(params.kernels.bandwidths)):
         context.parts.within(f"shares{number}").remove()
     blocks_in(context).remove()
     selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
@@ -287,23 +293,15 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
     for number in params.numbers:
         if number not in used.values():
             context.parts.within(f"gram{number}").remove()
-    scores = {name: dict(candidate.all_scores or {}) for name, candidate in selected.items()}
     choices = {name: candidate.to_json() for name, candidate in selected.items()}
     return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
             "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
-            "bandwidths": [getattr(kernel, "bandwidth", None) for kernel in kernels],
+            "bandwidths": [getattr(kernel, "bandwidth", None) for kernel in kernels()],
             "choices": {**choices, **({"shuffled": choices["model"]} if "shuffled" in problem.names else {})},
-            "grid": json_tables(tables), "scores": scores,
+            "grid": json_tables(tables), "scores": {name: dict(of.all_scores or {}) for name, of in selected.items()},
             "evidence": [{**params.named(number), **(searches[number].evidence if number in searches else {})}
                          for number in params.numbers],
             "kept": [searches[number].stored if number in used.values() else None for number in params.numbers]}
-
-
-def _without_labels(problem: LapRLSProblem, name: str, params: PenaltyParams) -> dict[str, float]:
-    """Return the penalties of a model if no label can be held out: those given, or the most probable a priori."""
-    candidates = [CandidateScores({"gamma_A": system.gamma_A, "gamma_I": system.gamma_I}, {})
-                  for system in problem.candidates["model" if name == "shuffled" else name]]
-    return dict((params.rule.select(candidates) if params.laprls.chosen else candidates[0]).parameters)
 
 
 def can_hold_out(problem: LapRLSProblem, execution: Execution, prepared: PreparedLapRLS) -> bool:
@@ -374,10 +372,12 @@ def _prepared(context: Context, problem: LapRLSProblem, number: int, params: Pen
     if isinstance(known, PenaltyEvaluator) and number in known.systems:
         return known.systems[number]
     selection, landmarks = context.attributes("selection"), landmarks_for(context, params.kernel(number))
-    kernel = params.kernels.at(params.bandwidth(number), context.points("train"))
+    bandwidth = params.bandwidth(number)
+    if selection["folds"] and isinstance(params.kernels.name, str):  # and not a kernel, which has its own
+        bandwidth = selection["bandwidths"][params.kernel(number)]
+    kernel = params.kernels.at(bandwidth, context.points("train"))
     kept = selection["kept"][number] if selection["folds"] else None
-    if kept is not None:
-        assert landmarks is not None  # Gram matrices are of landmarks
+    if kept is not None and landmarks is not None:  # Gram matrices are of landmarks
         stored = context.inputs["selection"].parts.within(f"gram{number}").read(0)
         return problem.restored(kernel, context.execution, landmarks.points, stored, kept)
     if selection["folds"]:
