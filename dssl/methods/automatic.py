@@ -58,7 +58,6 @@ from ..selection.by_labels import (
 from ..selection.graph_gain import gain_of, held_out_loss
 from ..selection.held_out_scores import HeldOut, require_scoring, spread_over_labels
 from ..selection.scoring import with_scoring
-from ..solvers.method import MAX_DIRECT
 from ..storage.blocks import PartWriter, Rows
 from ..storage.views import SelectedRows
 from .data_sections import ScaledByLabels
@@ -367,7 +366,7 @@ def _models_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
     cost += other_cost(f, params.base_estimator)
     fits = cost + replace(values, written=0, peak=0, smallest_peak=0)
     at_labels = cost_of(len(params.baselines) * params.compares * (m > max_labels), 0, 0, 0)
-    return replace(fits + at_labels, written=cost.written).guessing(*["solver"] * (f.vertices > MAX_DIRECT))
+    return replace(fits + at_labels, written=cost.written).guessing("solver")
 
 
 def _scores_cost(f: PlanInputs, params: AutomaticParams) -> Cost:
@@ -391,7 +390,7 @@ BASELINES = (
                         "of the classes are shifted accordingly."))
 AUTOMATIC = Method(
     "automatic", ("classification", "regression"), (
-        Step("models", 44, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
+        Step("models", 45, ("split", "points", "labels", "vertices", "neighbors", "graph"), lambda params: params,
              make_models, _models_cost, FEWER, section=choice_section, refuses=refused),),
     _scores_cost, REPORT_TEXT, BASELINES, AutomaticSections, data=ScaledByLabels, has_graph=True,
     at_training=values_at_training, training_needs=("models",))

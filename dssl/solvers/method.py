@@ -26,7 +26,7 @@ ROUNDED = 0.6  # of the needed reduction: the true residual ends slightly above 
 PRECISE = 0.9  # the same in float64
 PREPARED_SECONDS = 2.5e-5  # a row, of eigenvectors or of a hierarchy, with the probes that choose them
 VECTOR_PASSES = 8  # over vectors (n,) in an iteration, in entries of the matrix
-MAX_DIRECT = 3_000  # unknowns, up to which `auto` factors the matrix
+MAX_DIRECT = 3_000  # unknowns, up to which `auto` may factor the matrix exactly
 LU_BYTES = 12  # of an entry of a factor
 FILL = 60  # entries of the factor for each of the matrix: an upper bound for neighbor graphs of this size
 

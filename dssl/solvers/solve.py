@@ -28,6 +28,7 @@ from .solver_params import AUTO, SOLVERS, SolverParams
 from .warm_start import scaled_start
 
 SMALLEST, LARGEST = 1e-140, 1e140  # norms whose squares are numbers
+BAND, BAND_POWER, WIDEST_BAND = 20, 0.4, 90  # the mean distance from the diagonal up to which an exact factor pays
 PROBES = 8  # columns on which `auto` counts iterations
 MANY_COLUMNS = 200  # of fewer, eigenvectors cost more than they save
 SURFACE = 0.03  # spread of the entries, below which eigenvalues are so dense that eigenvectors save nothing
@@ -198,10 +199,10 @@ def prepare(R: MatrixLike, n_columns: int, params: SolverParams | None = None,
 
     Raises DataError: R is not symmetric, finite and diagonally dominant.
 
-    "auto" factors small matrices, and takes Gauss-Seidel if its first iterations on a sum of `PROBES` seeded columns
-    promise few. Otherwise it takes an approximate Cholesky factor. For many columns on graphs that are no surface or
-    curve it counts the iterations of these columns, and also those with a few deflated vectors if these may be faster.
-    It compares counted work and never the clock, so the selection is the same on every machine.
+    "auto" factors small matrices of a narrow band. It takes Gauss-Seidel if the first iterations on a sum of `PROBES`
+    seeded columns promise few, and otherwise an approximate Cholesky factor. For many columns on graphs that are no
+    surface or curve it counts the iterations of these columns, and also those with a few deflated vectors if these may
+    be faster. It compares counted work and never the clock, so the selection is the same on every machine.
     """
     return _prepared(scaled_matrix(R, vector), n_columns, params or SolverParams())
 
@@ -217,7 +218,7 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
     """
     params = params or SolverParams()
     A, t = scaled_matrix(R, vector), B.shape[1]
-    if params.method != AUTO or A.n <= MAX_DIRECT or t >= MANY_COLUMNS:
+    if params.method != AUTO or _is_soon_factored(A, t) or t >= MANY_COLUMNS:
         solver = _prepared(A, t, params)
         return solver.solve(B, start), solver.params.method
     method = GaussSeidelFirst(A, t, params.random_state)
@@ -226,12 +227,17 @@ def solve_columns(R: MatrixLike, B: np.ndarray, params: SolverParams | None = No
 
 def _prepared(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:
     """Return the solver for n_columns columns."""
-    if params.method == AUTO and A.n > MAX_DIRECT:
+    if params.method == AUTO and not _is_soon_factored(A, n_columns):
         return _least_work(A, n_columns, params)
     solver = Direct if params.method == AUTO else SOLVERS.named(params.method)
-    reason = {"reason": "the matrix is small enough to factor"} if params.method == AUTO else {}
+    reason = {"reason": "the matrix is small, and its band narrow enough to factor"} if params.method == AUTO else {}
     return Solver.of(solver.prepare(A, n_columns, n_vectors=params.n_vectors, random_state=params.random_state),
                      params, **reason)
+
+
+def _is_soon_factored(A: ScaledMatrix, n_columns: int) -> bool:
+    """Return whether an exact factor pays for so many columns: it fills about the band of the matrix."""
+    return A.n <= MAX_DIRECT and A.n * A.spread <= min(BAND * max(n_columns, 1) ** BAND_POWER, WIDEST_BAND)
 
 
 def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> list[type[SolverMethod]]:
@@ -240,11 +246,10 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
     guess : whether to return all of them, or the one that takes the least memory.
     n_columns : the number of columns of `solve_columns`; None for `prepare`.
     """
-    if n <= MAX_DIRECT:
-        return [Direct]
     if not guess:
         return [GaussSeidel]
-    return [Cholesky, GaussSeidel if n_columns is not None and n_columns < MANY_COLUMNS else Deflated]
+    iterative = GaussSeidel if n_columns is not None and n_columns < MANY_COLUMNS else Deflated
+    return [*([Direct] if n <= MAX_DIRECT else []), Cholesky, iterative]
 
 
 def _least_work(A: ScaledMatrix, n_columns: int, params: SolverParams) -> Solver:

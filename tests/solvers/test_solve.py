@@ -367,8 +367,22 @@ class TestChoice:
         R, vector = regularizer(W, 1e-6, True)
         return R, prepare(R, n_columns, SolverParams(**params), vector)
 
-    def test_small_matrices_are_factored(self):
-        assert self.prepared(random_graph(1000))[1].params.method == "direct"
+    def test_small_matrices_of_a_narrow_band_are_factored(self):
+        """A factor of a random graph fills up: of 3,000 vertices it takes a hundred times as long as all iterations."""
+        assert self.prepared(grid(30))[1].params.method == "direct"
+        assert self.prepared(random_graph(3000, 10))[1].params.method != "direct"
+        for W, method in ((grid(30), "direct"), (random_graph(3000, 10), "gauss_seidel")):
+            R, vector = regularizer(W, 1e-3, True)
+            B = points(R.shape[0], range(20))
+            found, last = solve_columns(R, B, vector=vector)
+            assert last == method
+            assert (relative_residuals(R, found.value, B) <= 1.001e-6).all()
+
+    @pytest.mark.parametrize("n", [1, 2, 3])
+    def test_the_smallest_matrices_are_factored(self, n):
+        W = random_graph(n, 1) if n > 2 else sp.csr_array(1.0 - np.eye(n))
+        R, vector = regularizer(W, 0.1, False)
+        assert_allclose(solve_columns(R, np.eye(n), vector=vector)[0].value, np.linalg.inv(R.toarray()), rtol=1e-12)
 
     def test_many_columns_of_an_expander_are_deflated(self):
         solver = self.prepared(random_graph(10_000, 6, random_state=11, weighted=True), n_columns=2000)[1]

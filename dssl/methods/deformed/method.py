@@ -33,7 +33,7 @@ from ...report.sections.solver import solver_section
 from ...selection.candidates import CandidateScores
 from ...selection.halving import ALL, Repetitions
 from ...selection.search import CrossValidation, GridParams
-from ...solvers.method import MAX_DIRECT, SolverMethod
+from ...solvers.method import SolverMethod
 from ...solvers.solve import possible_solvers
 from ...solvers.solver_params import AUTO, SOLVERS
 from ..plan_inputs import PlanInputs
@@ -91,7 +91,7 @@ def _solvers(f: PlanInputs, p: DeformedKernelParams) -> list[type[SolverMethod]]
 
 def _solver_guess(f: PlanInputs, p: DeformedKernelParams) -> tuple[str, ...]:
     chosen = p.solver.method == AUTO and "system" not in f.attributes
-    return ("solver",) if chosen and f.vertices > MAX_DIRECT else ()
+    return ("solver",) if chosen else ()
 
 
 def _system_cost(f: PlanInputs, p: DeformedKernelParams) -> Cost:
@@ -272,7 +272,7 @@ _FEWER = "lower model.n_landmarks"
 COVARIANCE_STEPS = (
     Step("landmarks", 4, ("labels", "vertices"), lambda p: LandmarkDraw(p.n_landmarks, p.random_state),
          make_landmarks, _landmarks_cost, "lower data.points", grows=True),
-    Step("system", 12, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
+    Step("system", 13, ("vertices", "graph"), _system, make_system, _system_cost, WHOLE_GRAPH,
          intermediate=True),
     Step("columns", 7, ("system", "landmarks"), _columns, make_columns, _columns_cost, WHOLE_GRAPH,
          intermediate=True, grows=True),

@@ -49,7 +49,6 @@ from ...selection.calibration import ONE_BY_ONE, can_calibrate, shift_of
 from ...selection.candidates import CandidateScores, Selected
 from ...selection.halving import evaluated_by_rungs, json_tables, tables_of
 from ...selection.held_out_scores import HeldOut, spread_over_labels
-from ...solvers.method import MAX_DIRECT
 from ...storage.blocks import PartWriter, Rows
 from ..other_model import OtherModel, can_learn, evidence_of, other_cost
 from ..plan_inputs import PlanInputs
@@ -296,7 +295,7 @@ def _learner_costs(f: PlanInputs, params: GraphLearnerParams) -> list[Cost]:
             folds = (FOLDS if m > ONE_BY_ONE else max(FOLDS, m // c)) + (max_repetitions(m) - 1) * (n <= MAX_SOLVED)
             of_held_out = held_out_cost(n, f.nnz, m, c, [], folds, systems=1, budget=f.budget, guess=guess)
             cost = replace(cost + of_held_out, written=cost.written)
-        costs.append(cost.guessing(*["solver"] * (n > MAX_DIRECT)))
+        costs.append(cost.guessing("solver"))
     return costs
 
 
@@ -349,12 +348,12 @@ BASELINES = (
 NEEDS = "labels", "vertices", "neighbors", "graph"
 GRAPH_LEARNER = Method(
     "graph", ("classification", "regression"), (
-        Step("selection", 20, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
+        Step("selection", 21, NEEDS, lambda params: replace(_search(params), base_estimator=None), make_selection,
              _selection_cost, f"{FEWER}, or use learner laplace",
              section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-        Step("vertex_values", 31, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
+        Step("vertex_values", 32, ("points", *NEEDS, "selection"), _search, make_values, _values_cost,
              f"{FEWER}, or use model.learner laplace", section=values_section, grows=True),
-        Step("models", 21, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
+        Step("models", 22, ("points", *NEEDS, "selection", "vertex_values"), lambda params: params, make_models,
              _models_cost, f"{FEWER}, or leave base out of baselines")),
     _scores_cost, REPORT_TEXT, BASELINES, GraphLearnerSections, has_graph=True, evaluator=LearnerEvaluator.of,
     at_training=values_at_training, training_needs=("vertices", "vertex_values"))
