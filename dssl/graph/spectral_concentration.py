@@ -55,14 +55,18 @@ def concentration_bytes(n: int, nnz: int) -> int:
     return 8 * nnz + int(max(72 * n, 32 * n + whole_bytes(8 * nnz)))
 
 
-def matrix_concentration(diagonal: np.ndarray, vertices: np.ndarray, A: SingularMatrix, ridge: float,
-                         power: int) -> float:
-    """Return the spectral concentration from R - ridge I itself."""
+def matrix_concentration(diagonal: np.ndarray, vertices: np.ndarray, A: SingularMatrix, ridge: float, power: int,
+                         weight: np.ndarray) -> float:
+    """Return the spectral concentration from R - ridge I itself.
+
+    weight : (s,) of the vertices in the median: 1 over their points, where a vertex was drawn by one of its points.
+    Otherwise it would be that of vertices of many duplicates, which are near to one another even in noise.
+    """
     of_diagonal, squared = A.diagonal.astype(np.float64) + ridge, np.square(A.data, dtype=np.float64)
     inverse, at = 1 / of_diagonal, A.place[vertices]
     null = _constant(A.null**2, A.component)[at]
     among = float(inverse @ (sp.csr_array((squared, A.indices, A.indptr), (A.n, A.n)) @ inverse)) / A.n
-    return _concentration((diagonal - null / ridge**power) * of_diagonal[at] ** power, among, power)
+    return _concentration((diagonal - null / ridge**power) * of_diagonal[at] ** power, among, power, weight)
 
 
 def _constant(squares: np.ndarray, component: np.ndarray) -> np.ndarray:
@@ -82,11 +86,19 @@ def _beside_constant(diagonal: np.ndarray, vertices: np.ndarray, solver: Mapping
     return (diagonal - null / ridge**power) / scale[at] ** (2 * power), float(data @ data) / len(order)
 
 
-def _concentration(rho: np.ndarray, variance: float, power: int) -> float:
-    q = max(float(np.median(rho)), 0.0) ** (2 / power)
+def _concentration(rho: np.ndarray, variance: float, power: int, weight: np.ndarray | None = None) -> float:
+    q = max(_median(rho, np.ones(len(rho)) if weight is None else weight), 0.0) ** (2 / power)
     variance = min(max(variance, 1e-6), MAX_VARIANCE)
     at_random = (1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance)
     return max(q - 1, 0.0) / (at_random - 1)
+
+
+def _median(values: np.ndarray, weight: np.ndarray) -> float:
+    """Return the weighted median: the mean of both values where half of the weight ends between them."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weight[order])
+    lower, upper = (int(np.searchsorted(below, below[-1] / 2, side)) for side in ("left", "right"))
+    return float(values[order[[lower, min(upper, len(order) - 1)]]].mean())
 
 
 # ---- of a stored graph, from columns of some of its vertices

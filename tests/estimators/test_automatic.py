@@ -140,6 +140,17 @@ def test_the_more_structure_a_graph_has_the_less_the_labels_count_before_they_ha
 
 
 @pytest.mark.slow
+def test_uneven_duplicates_do_not_look_like_clusters():
+    """Most labeled points are duplicates, whose vertices are near to one another by their weight alone."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(1500, 20))
+    points = noise[np.repeat(np.arange(1500), np.where(rng.random(1500) < 0.05, 30, 1))]
+    labels = np.where(rng.random(len(points)) < 0.02, rng.integers(2, size=len(points)), -1)
+    found = SemiSupervisedClassifier().fit(points, labels)
+    assert found.evidence_["spectral_concentration"] < 3
+
+
+@pytest.mark.slow
 def test_the_gain_is_what_leave_one_out_says():
     found, _, true, y = fitted(10)
     gain = found.gain_

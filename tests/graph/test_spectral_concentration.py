@@ -57,9 +57,11 @@ def test_from_the_matrix_of_the_lanczos_process_it_is_that_of_the_formula(normal
     rho = ((diagonal - null / ridge**power) * np.diagonal(R)**power)[vertices]
     scaled = R / np.sqrt(np.outer(np.diagonal(R), np.diagonal(R)))
     variance = (scaled**2).sum() / n - 1
-    q, of_noise = np.median(rho) ** (2 / power), (1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance)
-    found = matrix_concentration(diagonal[vertices], vertices, SingularMatrix.of(L.matrix(), L.vector), ridge, power)
-    assert found == pytest.approx(max(q - 1, 0) / (of_noise - 1), rel=1e-4)
+    of_noise, A = (1 / np.sqrt(1 - 4 * variance) - 1) / (2 * variance), SingularMatrix.of(L.matrix(), L.vector)
+    for times in (np.ones(60, int), rng.integers(1, 5, 60)):
+        q = np.median(np.repeat(rho, times)) ** (2 / power)
+        found = matrix_concentration(diagonal[vertices], vertices, A, ridge, power, times / 8)
+        assert found == pytest.approx(max(q - 1, 0) / (of_noise - 1), rel=1e-4)
 
 
 @pytest.mark.slow

@@ -48,7 +48,8 @@ def test_without_a_solvers_form_it_is_the_same_in_pieces_too(laplacian):
     inverse = np.linalg.inv(made.matrix(ridge).toarray())
     diagonal = np.diagonal(inverse @ inverse)[actual.landmarks]
     A = SingularMatrix.of(made.matrix(), made.vector)
-    found_again = matrix_concentration(diagonal, actual.landmarks, A, ridge, 2)
+    found_again = matrix_concentration(diagonal, actual.landmarks, A, ridge, 2,
+                                       np.ones(len(actual.landmarks)))
     assert found_again == pytest.approx(actual.concentration[2], rel=1e-4)
 
 

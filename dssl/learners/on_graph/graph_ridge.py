@@ -218,7 +218,8 @@ class KernelRows:
         if concentrated:  # from the self-similarities of the columns' vertices
             values = functions.values[pairs.index(CONCENTRATION_KERNEL)]
             diagonal = values[np.searchsorted(unique, columns), np.arange(len(columns))]
-            concentration = matrix_concentration(diagonal, columns, functions.A, *CONCENTRATION_KERNEL)
+            weight = 1 / graph.vertices.multiplicity[columns]
+            concentration = matrix_concentration(diagonal, columns, functions.A, *CONCENTRATION_KERNEL, weight)
         by_degree = 1 / np.sqrt(np.where(functions.degrees > 0, functions.degrees, 1.0))
         return cls(pairs, functions, {False: 1 / np.sqrt(graph.vertices.multiplicity), True: by_degree}, sample,
                    of_label, of_point, of_row, place, concentration)
