@@ -272,6 +272,7 @@ def fit_attributes(attributes: JsonObject, kind: str, version: int, private: Seq
 
 
 def coding_of(attributes: JsonObject) -> Coding:
+    """Return the coding of a stored model, from its attributes."""
     return CODINGS[attributes["coding"]](np.array(attributes["classes"]))
 
 

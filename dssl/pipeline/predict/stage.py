@@ -30,7 +30,7 @@ from ...data.scaling.scaling import ScaledRows, Scaling
 from ...data.source_files import Source, digested
 from ...data.sources import fetch
 from ...execution.cost import Cost, cost_of
-from ...learners.model import predict_blocks, stored_models
+from ...learners.model import coding_of, model_type, predict_blocks, stored_models
 from ...learners.probabilities import calibration_of
 from ...learners.target.coding import CODINGS, ClassCoding, Coding, TagCoding
 from ...methods.plan_inputs import Bounded, PlanInputs
@@ -98,9 +98,8 @@ def make_predictions(context: Context, params: PredictionParams,
         return {"n": n, "made": False, "limit": params.limit}
     described = context.attributes("models")["models"]["model"]
     shared = stored_models(context.inputs["models"].parts, {"model": described})
-    model = shared.open()["model"]
-    calibration = calibration_of(described)
-    answers = Answers(model.rejects, calibration)
+    coding, calibration = coding_of(described), calibration_of(described)
+    answers = Answers(model_type(described).rejects, calibration)
     receipts: list[Receipt] = []
     for name in PARTS:
         parts, known = context.parts.within(name), None
@@ -109,20 +108,20 @@ def make_predictions(context: Context, params: PredictionParams,
         elif name == "test" and "scores" in context.inputs:
             known = values_at_test(context)
         if known is not None:
-            receipts += _write_answers(answers, model.coding, sizes[name], known, parts)
+            receipts += _write_answers(answers, coding, sizes[name], known, parts)
         elif sizes[name]:
             receipts += predict_blocks(context.execution.share_rows(_points(context, name)), shared, answers,
                                        context.execution, parts)
     counts, negative = [], None
-    if isinstance(model.coding, ClassCoding | TagCoding):
+    if isinstance(coding, ClassCoding | TagCoding):
         counts = np.sum([receipt["summary"]["counts"] for receipt in receipts], axis=0).tolist()
     else:
-        smallest = model.coding.total([receipt["summary"] for receipt in receipts])["values"]["min"]
+        smallest = coding.total([receipt["summary"] for receipt in receipts])["values"]["min"]
         labels = context.target().columns()
         if smallest is not None and labels.min() >= 0 > smallest + CLOSE * np.ptp(labels):
             negative = smallest
     return {"n": n, "made": True, "counts": counts, "negative": negative, "calibrated": calibration is not None,
-            "coding": model.coding.name, "classes": model.coding.classes.tolist()}
+            "coding": coding.name, "classes": coding.classes.tolist()}
 
 
 def _points(context: Context, name: str) -> Rows:
