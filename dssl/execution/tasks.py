@@ -133,7 +133,7 @@ class Execution(ABC):
     processors: Sequence[str] = ()  # the distinct processors of workers, and those that computed parts
     tasks_per_process: int = 1  # that run concurrently
     tasks_at_once: int = 1  # that run concurrently, in all processes
-    threads_alone: int = 1  # that a task may use while no other runs
+    threads_alone: int = 1  # that a task may use while no other runs, or this process while none does
     largest_task_bytes: int | None = None  # the measured maximum over tasks since it was last set to None
     largest_process_bytes: int = 0  # the measured maximum over their processes since it was last set to 0
     counter: TaskCount | None = None  # receives the progress of all tasks

@@ -2,8 +2,7 @@
 
 The Lanczos process computes all ridges and powers at the cost of one (`solvers/krylov.py`). Small graphs, and ridges
 that are too small for the process to converge in `max_steps`, use solvers instead (`solved_functions.py`). So does a
-combination that polynomials round too much, as with very many columns. With 3,000 points of six columns factors take
-three to five times as long as the process, with 1,800 images of digits about as long.
+combination that polynomials round too much, as with very many columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +18,16 @@ from ..solvers.block_tridiagonal import BlockTridiagonal, Functions
 from ..solvers.chebyshev import chebyshev_coefficients, chebyshev_sum, largest_eigenvalue_bound, rounding
 from ..solvers.krylov import krylov, krylov_bytes, null_part
 from ..solvers.lanczos import SingularMatrix
-from ..solvers.method import MAX_DIRECT, Direct
+from ..solvers.method import MAX_DIRECT
+from ..solvers.solve import possible_solvers
 from ..storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
 from .graph import Graph
 from .regularizer import FORMED_SECONDS, LaplacianKind, laplacian_of, solve_cost, system_cost
 from .solved_functions import FunctionParams, Solves
 
-MAX_FACTORED = 2_000  # vertices, up to which the matrix of each ridge is factored
-# Measured on one core: a vertex and column of all ridges and powers by factors, and a column by the Lanczos process.
-FACTORED_SECONDS, COLUMN_SECONDS = 4e-6, 0.012
+MAX_BY_SOLVERS = 2_000  # vertices, up to which the system of each ridge is solved
+# Measured on one core: a vertex and column of all ridges and powers by solvers, and a column by the Lanczos process.
+SOLVED_SECONDS, COLUMN_SECONDS = 4e-6, 0.012
 EXACT = 0.1  # share of the tolerance of functions that a sum of polynomials may differ from theirs at the rows
 ROUNDED = 1e-14  # of what lies in the null space
 FIRST_BLOCKS = 2  # blocks of columns that are computed before the others, to see which functions converge
@@ -50,16 +50,16 @@ class GraphFunctions:
 
 
 def graph_functions(graph: Graph, columns: np.ndarray, rows: np.ndarray, functions: Functions, params: FunctionParams,
-                    execution: Execution, factored: bool | None = None) -> GraphFunctions:
+                    execution: Execution, by_solvers: bool | None = None) -> GraphFunctions:
     """Return functions of the Laplacian of a graph on some columns (t,), distinct vertices, at rows (r,), vertices too.
 
     Both in the coordinates of the Laplacian: where vertices are several points, see `Laplacian.multiplicity`.
-    factored : whether the matrix is; by default where it has up to `MAX_FACTORED` vertices.
+    by_solvers : whether systems are solved; by default of graphs of up to `MAX_BY_SOLVERS` vertices.
 
     Raises NotConverged if a solver is used and ends above its tolerance.
     """
     columns, rows = np.asarray(columns, np.int64), np.asarray(rows, np.int64)
-    if len(graph.vertices) <= MAX_FACTORED if factored is None else factored:
+    if len(graph.vertices) <= MAX_BY_SOLVERS if by_solvers is None else by_solvers:
         return _by_solves(graph, columns, rows, functions, params, execution)
     return _by_krylov(graph, columns, rows, functions, params, execution)
 
@@ -141,25 +141,26 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     again : whether the functions are there, and only further combinations are computed.
 
     The Lanczos process takes its matrix, then `krylov_bytes` for a block of columns; a combination by polynomials takes
-    five arrays (n, c), and one by solvers `solve_cost` and an array for each ridge. Small graphs are factored; up to
-    `MAX_DIRECT` vertices so are functions for which the process does not converge.
+    five arrays (n, c), and one by solvers `solve_cost` and an array for each ridge. Small graphs are solved; so are
+    functions for which the process does not converge, by an exact factor up to `MAX_DIRECT` vertices.
     """
-    block, stored = min(t, params.block_columns), 36 * n + 8 * nnz
-    prepared = system_cost(n, nnz, t, [Direct], guess=guess)
-    factored = prepared.peak + Direct.opened_bytes(n, nnz, guess=guess) + 8 * (m * r + 9 * n) * block
-    if n <= MAX_FACTORED:
-        peak, blocks = factored, block_count(t, block)
+    block, stored, solvers = min(t, params.block_columns), 36 * n + 8 * nnz, possible_solvers(n, guess=guess)
+    prepared = system_cost(n, nnz, max_power * t, solvers, guess=guess)
+    opened = max(solver.opened_bytes(n, nnz, guess=guess) for solver in solvers)
+    solved = prepared.peak + opened + 8 * (m * r + 9 * n) * block
+    if n <= MAX_BY_SOLVERS:
+        peak, blocks = solved, block_count(t, block)
         if again:
             return cost_of(n_ridges, n_ridges * prepared.written, 0, peak, prepared.smallest_peak,
-                           FACTORED_SECONDS * n * c)
+                           SOLVED_SECONDS * n * c)
         read = 12 * nnz + n_ridges * (prepared.read + (1 + blocks) * prepared.written)
         return cost_of(1 + n_ridges * (2 + blocks), read, stored + n_ridges * prepared.written, peak,
-                       prepared.smallest_peak, FACTORED_SECONDS * n * (t + c))
+                       prepared.smallest_peak, SOLVED_SECONDS * n * (t + c))
     first = stored + krylov_bytes(n, r, block, m, params.max_steps, max_power)
     polynomial = stored + 8 * nnz + (8 * params.max_steps * t + 40 * n + 8 * m * t) * c
     by_solvers = solve_cost(n, nnz, c, guess=guess, prepared_for=max_power * t).peak + 8 * n_ridges * n * c
     tasks = len(_even_ranges(t, block, FIRST_BLOCKS))
-    peak = max(70 * nnz + 60 * n, first, polynomial, by_solvers, factored if n <= MAX_DIRECT else 0)
+    peak = max(70 * nnz + 60 * n, first, polynomial, by_solvers, solved if n <= MAX_DIRECT else 0)
     if again:
         return cost_of(tasks + FIRST_BLOCKS, tasks * stored, 0, peak, 70 * nnz, solve_seconds(nnz, c * m))
     return cost_of(1 + 2 * tasks + FIRST_BLOCKS, 12 * nnz + 2 * tasks * stored, stored + 8 * m * r * t, peak, 70 * nnz,

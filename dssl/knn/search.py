@@ -269,10 +269,10 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         method = "partitioned"
     planned: Callable[[], ExactOption] | None = None
     approximate = method
-    if method == "auto" and n > always_exact_rows(metric):  # planned while values are checked, which tells wrong ones
+    if method == "auto" and n > always_exact_rows(metric):
         planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
         approximate = approximate_method(X, k, metric, execution.memory_budget)
-    if approximate != "partitioned":  # its tasks check the values when they read them
+    if approximate != "partitioned":  # its tasks check the values when they read them; else meanwhile
         check_rows(X, k, metric)
     points: SearchedPoints | None = None
     option: ExactOption | None = None

@@ -247,7 +247,7 @@ def possible_solvers(n: int, *, guess: bool, n_columns: int | None = None) -> li
     n_columns : the number of columns of `solve_columns`; None for `prepare`.
     """
     if not guess:
-        return [GaussSeidel]
+        return [Direct if n <= MAX_DIRECT else GaussSeidel]
     iterative = GaussSeidel if n_columns is not None and n_columns < MANY_COLUMNS else Deflated
     return [*([Direct] if n <= MAX_DIRECT else []), Cholesky, iterative]
 

@@ -174,7 +174,7 @@ def test_columns_and_graphs_are_made_once_for_all_families_penalties_and_folds(m
 
 
 def test_the_krylov_process_agrees_within_its_tolerance(monkeypatch):
-    monkeypatch.setattr(functions, "MAX_FACTORED", 0)
+    monkeypatch.setattr(functions, "MAX_BY_SOLVERS", 0)
     X, y, _ = problem()
     estimator = GraphKernelRidge(ridge=(0.01, 0.03), tol=1e-6)
     search, seen = searched(monkeypatch, estimator, {"penalty": [0.1]}, X, y)

@@ -343,7 +343,7 @@ def learners_on_a_graph(execution: Execution, folder: Path) -> Found:
     actual["cut"] = sized.values
     actual["smoothed"], = smoothed(graph, [ridge.values], 0, execution)
     columns, functions = np.arange(0, 60, 3), Functions((0.5, 0.5), (1, 2))
-    with patch.object(functions_module, "MAX_FACTORED", 0):
+    with patch.object(functions_module, "MAX_BY_SOLVERS", 0):
         whole = graph_functions(graph, columns, columns, functions, FunctionParams(block_columns=8), execution)
         coef = np.random.default_rng(1).normal(size=(2, len(columns), 1))
         actual |= {"functions": whole.values, "combined": whole.combined(coef)}

@@ -70,7 +70,7 @@ def test_solvers_take_over_where_polynomials_round_too_much(name, inaccurate, mo
     expected = np.einsum("mij,mjc->ic", exact(made, "normalized")[:, :, COLUMNS], coef)
     monkeypatch.setattr(module, name, inaccurate)
     params = FunctionParams(tol=1e-3, block_columns=1)
-    found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(1), factored=False)
+    found = graph_functions(made, COLUMNS, ROWS, FUNCTIONS, params, InProcess(1), by_solvers=False)
     assert "steps" in found.attributes
     for _ in range(2):  # the second time with the solvers that were prepared for the first
         assert_allclose(found.combined(coef), expected, atol=1e-5 * np.abs(expected).max())
@@ -83,7 +83,7 @@ def test_blocks_of_isolated_vertices_take_no_step(columns):
     made, rows = graph_of_weights(W), np.array([0, 3, 5])
     expected = exact(made, "normalized")[:, :, columns]
     found = graph_functions(made, np.array(columns), rows, FUNCTIONS, FunctionParams(tol=1e-3, block_columns=1),
-                            InProcess(1), factored=False)
+                            InProcess(1), by_solvers=False)
     assert_allclose(found.values, expected[:, rows], rtol=1e-5, atol=1e-3)
     assert (found.attributes["steps"] == 0) == (3 not in columns)
     assert "solved" not in found.attributes
@@ -96,7 +96,7 @@ def test_a_column_in_the_null_space_alone_needs_no_solver():
     W[5] = W[:, 5] = 0
     made = graph_of_weights(W)
     found = graph_functions(made, np.array([3, 5]), np.array([3, 5]), FUNCTIONS, FunctionParams(tol=1e-3),
-                            InProcess(1), factored=False)
+                            InProcess(1), by_solvers=False)
     coef = np.zeros((len(FUNCTIONS), 2, 2))
     coef[:, 0, 0] = coef[:, 1, 1] = 1
     expected = np.einsum("mij,mjc->ic", exact(made, "normalized")[:, :, [3, 5]], coef)
@@ -108,7 +108,7 @@ def test_solvers_take_over_where_the_process_does_not_converge():
     made = KNNGraph(n_neighbors=2).build(np.linspace(0, 1, 1500)[:, None])
     functions = Functions((1e-5, 1.0), (2, 1))
     found = graph_functions(made, np.array([700]), np.array([700]), functions, FunctionParams(max_steps=64),
-                            InProcess(), factored=False)
+                            InProcess(), by_solvers=False)
     assert found.attributes["solved"]["functions"] == 1
     L = laplacian_of(made.stored, None, "normalized").matrix(1e-5).toarray()
     column = np.linalg.solve(L, np.linalg.solve(L, np.eye(1500)[700]))

@@ -333,6 +333,17 @@ def test_auto_leaves_the_check_to_the_tasks_that_read_all_rows(points, monkeypat
         wrong[[77, 5000], 3] = value
         with pytest.raises(DataError, match="77"):
             neighbors(wrong, K, execution=execution)
+    for scale in (1e-158, 1e-170, 1e-300):
+        with pytest.raises(DataError, match="squares are zero"):
+            neighbors(points.astype(np.float64) * scale, K, execution=execution)
+    with pytest.raises(DataError, match=": 77"):  # and no warning of a division
+        neighbors(np.where(np.arange(N)[:, None] == 77, np.float32(0), points), K, metric="cosine", execution=execution)
+    monkeypatch.setattr("dssl.knn.exact.blocks.SAMPLE_ROWS", 2000)
+    with pytest.raises(DataError, match="NaN or infinite values: 77"):  # which the sample does not hold
+        neighbors(np.where(np.arange(N)[:, None] == 77, np.float32(np.nan), points), K, execution=execution)
+    tiny = points.astype(np.float64) * 1e-158
+    with pytest.raises(DataError, match="infinite values: 77"):  # and the sample has values without squares
+        neighbors(np.where(np.arange(N)[:, None] == 77, np.inf, tiny), K, execution=execution)
 
 
 def test_auto_checks_all_rows_before_it_lays_them_out(points, monkeypatch):

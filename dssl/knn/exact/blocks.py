@@ -234,9 +234,11 @@ def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
 
     A query of the tree visits about as many of all rows and their boxes as of those of the sample, or more.
     """
-    sample, n = _frame_sample(X, metric), len(X)
-    if not float(np.abs(sample).max()) < 1e150:
+    sampled, n = X.take(sample_ids(len(X), SAMPLE_ROWS)), len(X)
+    largest = float(np.abs(sampled).max())
+    if not (largest == 0 or 1e-150 < largest < 1e150) or metric_of(metric).undefined(sampled).any():
         check_rows(X, k, metric)  # which tells all wrong rows
+    sample = measurable(sampled, metric)
     frame, pilot = principal_frame(sample, exact=True), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
     tiles = TILE_PAIR_NS * 1e-9 * float(n) * n

@@ -146,7 +146,8 @@ def project(rows: np.ndarray, frame: Frame, scale: float | None = None) -> Coord
         norm[block] = np.einsum("ij,ij->i", centered, centered)
     of_points = scale is None
     if scale is None:
-        scale = float(2.0 ** -np.ceil(np.log2(np.sqrt(norm.max())))) if norm.max() > 0 else 1.0
+        # Of numbers whose squares are below the least normal one no scale is known; `check_rows` refuses them.
+        scale = float(2.0 ** -np.ceil(np.log2(np.sqrt(norm.max())))) if norm.max() > 1e-300 else 1.0
     all_axes *= scale
     norm *= scale**2
     lead = np.empty((len(rows), leading + 2), np.float32)

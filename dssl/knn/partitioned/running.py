@@ -7,12 +7,23 @@ import numpy as np
 
 from ...base.errors import BudgetError, DataError, explain, require
 from ...execution.tasks import Execution, Steps
-from ...execution.threads import one_thread
+from ...execution.threads import available_cores, one_thread
 from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
 from ..metric import AnyMetric, measured_itemsize, require_squares
 from ..projection import Projection
 from ..recall import true_neighbors
-from .partitions import AXES, CELLS, SKETCH, BlockPositions, Partition, PermutedRows, cells_of, fit_cells, pack
+from .partitions import (
+    AXES,
+    CELLS,
+    PRODUCT_BYTES,
+    SKETCH,
+    BlockPositions,
+    Partition,
+    PermutedRows,
+    cells_of,
+    fit_cells,
+    pack,
+)
 from .sizes import FILL_RATIO, Sizes, exact_hours, min_leaves, ordered_chunk_rows, sample_rows
 from .tasks import OrderTask, RouteTask, SampleTask, projection_arrays, projection_of
 
@@ -34,6 +45,13 @@ class Search:
     steps: Steps
     sizes: Sizes
     cells: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
+
+    @property
+    def threads(self) -> int:
+        """Return the threads of this process that fit partitions, while no task runs; each takes a block of products.
+        """
+        return max(1, min(self.execution.threads_alone, available_cores(),
+                          self.execution.memory_budget // (16 * PRODUCT_BYTES)))
 
     def ranges(self) -> list[tuple[int, int]]:
         """Return the ranges of rows that tasks read."""
@@ -98,7 +116,7 @@ class Search:
                  ) -> tuple[Partition, float] | None:
         for _ in range(ATTEMPTS):
             partition = self._partition(coordinates, leaves, attempt)
-            members = np.bincount(partition.members(coordinates, max_leaves, ratio, self.execution.threads_alone)[1])
+            members = np.bincount(partition.members(coordinates, max_leaves, ratio, self.threads)[1])
             largest_leaf = members.max() / len(coordinates) * len(self.X)
             if largest_leaf <= FILL_RATIO * rows or partition.leaves == 1 == leaves:
                 return partition, float(members.sum() / len(coordinates))
@@ -115,7 +133,7 @@ class Search:
         key = cells_of(n_leaves, len(coordinates)), attempt
         if key not in self.cells:  # the order of the rows, and leaves of the first round, often have the same
             self.cells[key] = fit_cells(coordinates, key[0], block_rng(self.random_state, CELLS, attempt),
-                                        self.execution.threads_alone)
+                                        self.threads)
         centers, weights = self.cells[key]
         axes = block_rng(self.random_state, AXES, attempt) if attempt else None
         return Partition(centers, pack(centers, weights, min(n_leaves, len(centers)), axes))

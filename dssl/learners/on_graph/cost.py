@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...execution.cost import Cost, block_count, cost_of, kernel_seconds
-from ...graph.functions import MAX_FACTORED, functions_cost
+from ...graph.functions import MAX_BY_SOLVERS, functions_cost
 from ...graph.regularizer import solve_cost
 from ...kernels.gram import BLOCK_BYTES
 from ...knn.exact.inverted_index import measured_row_bytes
@@ -46,7 +46,7 @@ def computed_bytes(n: int, m: int, families: Sequence[GraphRidgeParams]) -> int:
     powers = members_bytes(m, n_ridges(families) * max(power for _, power, _ in kernels))
     params = families[0].functions
     matrices = 16 * params.max_steps * min(m, params.block_columns) * m
-    return powers if n <= MAX_FACTORED else max(powers, members_bytes(m, len(kernels)) + matrices)
+    return powers if n <= MAX_BY_SOLVERS else max(powers, members_bytes(m, len(kernels)) + matrices)
 
 
 def learner_cost(n: int, nnz: int, m: int, c: int, family: GraphRidgeParams | None, *, guess: bool,

@@ -219,10 +219,10 @@ _FEWER = "use fewer landmarks: model.landmarks.n_landmarks; or model.solver auto
 STEPS = (
     Step("landmarks", 4, ("points", "vertices", "labels"), ChoiceOfLandmarks.of, make_landmarks, _landmarks_cost,
          _FEWER),
-    Step("selection", 20, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
+    Step("selection", 21, ("points", "labels", "vertices", "neighbors", "graph", "landmarks"), lambda p: p,
          make_selection, _selection_cost, _FEWER, intermediate=True,
          section=partial(selection_section, report_text=REPORT_TEXT), leads=True),
-    Step("models", 20, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
+    Step("models", 21, ("points", "labels", "vertices", "neighbors", "graph", "landmarks", "selection"), lambda p: p,
          make_models, _models_cost, _FEWER, section=laprls_section))
 LAPRLS = Method("laprls", ("classification", "regression"), STEPS, _scores_cost, REPORT_TEXT, BASELINES,
                 LapRLSSections, has_graph=True, uses_graph=lambda params: params.laprls.uses_graph,

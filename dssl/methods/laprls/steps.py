@@ -323,8 +323,7 @@ def make_models(context: Context, params: PenaltyParams) -> ModelsMade:
         system = next(system for system in problem.candidates["model" if name == "shuffled" else name]
                       if (system.gamma_A, system.gamma_I) == (choice["gamma_A"], choice["gamma_I"]))
         systems.setdefault(params.number(choice), {})[name] = replace(system, control=name == "shuffled")
-    models, described = dict[str, Model](), dict[str, JsonObject]()
-    evidence: list[dict[str, object]] = []
+    models, described, evidence = dict[str, Model](), dict[str, JsonObject](), list[dict[str, object]]()
     weight, holds_out = context.label_weights(target, params.weight), compares or isinstance(target, Classes)
     folds = LabelFolds.of(target, params.random_state, one_above=MANY_LABELS, curve=compares)
     held_out_by_model, of_model = dict[str, list[HeldOut]](), list[HeldOut]()
@@ -377,7 +376,8 @@ def _prepared(context: Context, problem: LapRLSProblem, number: int, params: Pen
         bandwidth = selection["bandwidths"][params.kernel(number)]
     kernel = params.kernels.at(bandwidth, context.points("train"))
     kept = selection["kept"][number] if selection["folds"] else None
-    if kept is not None and landmarks is not None:  # Gram matrices are of landmarks
+    if kept is not None:
+        assert landmarks is not None  # Gram matrices are of landmarks
         stored = context.inputs["selection"].parts.within(f"gram{number}").read(0)
         return problem.restored(kernel, context.execution, landmarks.points, stored, kept)
     if selection["folds"]:

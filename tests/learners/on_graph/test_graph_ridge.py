@@ -104,7 +104,7 @@ def test_a_collapsed_graph_fits_as_the_graph_of_all_points():
 @pytest.mark.parametrize("largest", [0, 3000])
 @pytest.mark.slow_cases("0")
 def test_either_way_of_computing_columns_tells_moons_apart(monkeypatch, largest):
-    monkeypatch.setattr(graph_functions_module, "MAX_FACTORED", largest)
+    monkeypatch.setattr(graph_functions_module, "MAX_BY_SOLVERS", largest)
     X, y = moons()
     graph = KNNGraph(n_neighbors=6).build(X)
     target = Classes(np.array([75, 225]), np.array([0, 1]), np.arange(2))
