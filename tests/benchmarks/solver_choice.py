@@ -1,10 +1,13 @@
 """Whether "auto" takes the faster of Gauss-Seidel and an approximate Cholesky factor for one and ten columns.
 
     python -m tests.benchmarks.solver_choice --cache FOLDER
+    python -m tests.benchmarks.solver_choice --small
 
 Graphs of generated points that no other benchmark has: clouds, clusters, surfaces and curves, at five ridges; some also
 with weights over many orders of magnitude. One JSON line a system: the best seconds of processor time of three runs of
 each, set-up included, in one thread; the last has a summary.
+
+small : graphs of 200 to 3,000 points instead, at two ridges, for 1 to 500 columns, and an exact factor is compared too.
 """
 
 import argparse
@@ -20,12 +23,15 @@ from threadpoolctl import threadpool_limits
 
 from dssl.graph.laplacian import Laplacian
 from dssl.graph.weights.build import weights
+from dssl.knn.search import neighbors
+from dssl.storage.cache import FACTORS
 from tests.solvers.graphs import with_uneven_weights
 
 from .solve import System, cached_lists, dssl_solver, identity_columns
 
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-5, 1e-8)
 METHODS = ("auto", "gauss_seidel", "cholesky")
+SMALL_ROWS, SMALL_RIDGES = (200, 500, 1000, 2000, 3000), (1e-2, 1e-4)
 LARGER = 1.2  # of the seconds of the faster method
 N = 20_000
 ORDERS = {"normal, 5 columns": 6, "normal, 30 columns": 10, "clusters, 10 columns": 10, "heavy tails": 6, "curved": 10,
@@ -66,6 +72,23 @@ def graphs() -> dict[str, tuple[int, Callable[[], np.ndarray]]]:
     }
 
 
+def small_systems() -> Iterator[System]:
+    """Yield systems of few points, each cloud with 10 and 30 neighbors."""
+    rng = np.random.default_rng(0)
+    for n in SMALL_ROWS:
+        cloud = rng.normal(size=(n, 20))
+        ends = np.ones(n - 1)
+        graphs_of = {
+            **{f"normal, 20 columns, k = {k}": weights(neighbors(cloud, k), "binary") for k in (10, 30)},
+            "moons": weights(neighbors(make_moons(n, noise=0.05, random_state=0)[0], 10), "binary"),
+            "clusters, 3 columns": weights(neighbors(make_blobs(n, 3, random_state=0)[0], 10), "binary"),
+            "path": sp.csr_array(sp.diags_array([ends, ends], offsets=[1, -1]))}
+        for name, W in graphs_of.items():
+            L = Laplacian(W, normalized=False)
+            for ridge in SMALL_RIDGES:
+                yield System(f"{name}, {n}", ridge, sp.csr_matrix(L.matrix(ridge)), np.ones(n))
+
+
 def systems(cache: Path) -> Iterator[System]:
     for name, (k, points) in graphs().items():
         made = cached_lists(cache, f"choice-{name}", k, lambda points=points: points().astype(np.float32))
@@ -84,6 +107,7 @@ def best_seconds(solve: Callable[[np.ndarray], tuple[np.ndarray, object]], B: np
     """Return the best seconds of three runs, and what the last says of itself."""
     best, said = np.inf, None
     for _ in range(3):
+        FACTORS.clear()  # an exact factor is made by each run
         begin = time.process_time()
         _, said = solve(B)
         best = min(best, time.process_time() - begin)
@@ -92,16 +116,23 @@ def best_seconds(solve: Callable[[np.ndarray], tuple[np.ndarray, object]], B: np
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, required=True, help="folder for neighbor lists")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--cache", type=Path, help="folder for neighbor lists")
+    which.add_argument("--small", action="store_true")
     args = parser.parse_args()
-    args.cache.mkdir(parents=True, exist_ok=True)
-    ratios: dict[int, list[float]] = {1: [], 10: []}
+    if args.small:
+        ratios: dict[int, list[float]] = {t: [] for t in (1, 10, 100, 500)}
+    else:
+        args.cache.mkdir(parents=True, exist_ok=True)
+        ratios = {1: [], 10: []}
+    methods = (*METHODS, "direct") if args.small else METHODS
     with threadpool_limits(1):
-        for system in systems(args.cache):
+        for system in small_systems() if args.small else systems(args.cache):
             for t, of_columns in ratios.items():
-                B = identity_columns(system.R.shape[0], np.random.default_rng(1).choice(system.R.shape[0], t, False))
+                B = identity_columns(system.R.shape[0], np.random.default_rng(1).choice(
+                    system.R.shape[0], t, t > system.R.shape[0]))
                 dssl_solver(system, "auto")(B[:, :1])  # compiles
-                measured = {method: best_seconds(dssl_solver(system, method), B) for method in METHODS}
+                measured = {method: best_seconds(dssl_solver(system, method), B) for method in methods}
                 seconds = {method: best for method, (best, _) in measured.items()}
                 of_columns.append(seconds["auto"] / min(seconds.values()))
                 print(json.dumps({
