@@ -141,8 +141,9 @@ def functions_cost(n: int, nnz: int, t: int, r: int, m: int, c: int, params: Fun
     again : whether the functions are there, and only further combinations are computed.
 
     The Lanczos process takes its matrix, then `krylov_bytes` for a block of columns; a combination by polynomials takes
-    five arrays (n, c), and one by solvers `solve_cost` and an array for each ridge. Small graphs are solved; so are
-    functions for which the process does not converge, by an exact factor up to `MAX_DIRECT` vertices.
+    five arrays (n, c), and one by solvers `solve_cost` and an array for each ridge. Systems of small
+    graphs are solved, as are those of functions for which the process does not converge; up to `MAX_DIRECT` vertices an
+    exact factor may be taken.
     """
     block, stored, solvers = min(t, params.block_columns), 36 * n + 8 * nnz, possible_solvers(n, guess=guess)
     prepared = system_cost(n, nnz, max_power * t, solvers, guess=guess)

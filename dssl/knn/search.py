@@ -272,7 +272,7 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     if method == "auto" and n > always_exact_rows(metric):
         planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
         approximate = approximate_method(X, k, metric, execution.memory_budget)
-    if approximate != "partitioned":  # its tasks check the values when they read them; else meanwhile
+    if approximate != "partitioned":  # whose tasks check the values that they read
         check_rows(X, k, metric)
     points: SearchedPoints | None = None
     option: ExactOption | None = None
