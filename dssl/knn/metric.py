@@ -31,6 +31,7 @@ from .pair_metrics import PAIR_METRICS, PairMetric, of_function
 from .squared_distances import candidate_distances
 
 CHECK_BYTES = 16 << 20
+TINY, HUGE = 1e-150, 1e150  # values whose squares are no normal numbers
 METRICS = Registry[Metric]("metric", Euclidean, CosineDistance, Correlation, Spearman, Hellinger, StandardizedEuclidean,
                            Mahalanobis, *PAIR_METRICS, *DISTRIBUTION_METRICS, *BINARY_METRICS)
 # A metric with its parameters: a name where it has none, a Numba function of two rows, or an instance.
@@ -209,7 +210,7 @@ def check_block(block: Matrix, first: int, metric: AnyMetric) -> float:
         require(len(bad) == 0, f"rows that hold NaN or infinite values: {_first_few(bad)}",
                 why="they have no distances, and one such row would spoil all neighbor lists", error=DataError,
                 fix="drop these rows, or fill the values before searching")
-        require(float(largest.max()) < 1e150, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
+        require(float(largest.max()) < HUGE, f"row {first + int(largest.argmax())} holds values of 1e150 or more",
                 why="their squares overflow float64", fix="scale the features", error=DataError)
         largest_of_all = float(largest.max())
     rule = metric_of(metric)
@@ -227,7 +228,7 @@ def _first_few(rows: np.ndarray) -> str:
 
 def require_squares(largest: float, dtype: np.dtype) -> None:
     """Raise DataError where the largest of all values is so small that its square is zero, but not zero."""
-    require(largest == 0 or largest > 1e-150 or dtype.kind != "f", error=DataError,
+    require(largest == 0 or largest > TINY or dtype.kind != "f", error=DataError,
             what=f"no value is larger than {largest:.3g}", why="their squares are zero in float64",
             fix="scale the features")
 

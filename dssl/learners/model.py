@@ -272,7 +272,7 @@ def fit_attributes(attributes: JsonObject, kind: str, version: int, private: Seq
 
 
 def coding_of(attributes: JsonObject) -> Coding:
-    """Return the coding of a stored model, from its attributes."""
+    """Return the coding that attributes name, of a stored model or of predictions."""
     return CODINGS[attributes["coding"]](np.array(attributes["classes"]))
 
 

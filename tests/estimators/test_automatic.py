@@ -146,8 +146,8 @@ def test_uneven_duplicates_do_not_look_like_clusters():
     noise = rng.normal(size=(1500, 20))
     points = noise[np.repeat(np.arange(1500), np.where(rng.random(1500) < 0.05, 30, 1))]
     labels = np.where(rng.random(len(points)) < 0.02, rng.integers(2, size=len(points)), -1)
-    found = SemiSupervisedClassifier().fit(points, labels)
-    assert found.evidence_["spectral_concentration"] < 3
+    model = SemiSupervisedClassifier().fit(points, labels)
+    assert model.evidence_["spectral_concentration"] < 3
 
 
 @pytest.mark.slow

@@ -374,9 +374,9 @@ class TestChoice:
         for W, method in ((grid(30), "direct"), (random_graph(3000, 10), "gauss_seidel")):
             R, vector = regularizer(W, 1e-3, True)
             B = points(R.shape[0], range(20))
-            found, last = solve_columns(R, B, vector=vector)
+            solution, last = solve_columns(R, B, vector=vector)
             assert last == method
-            assert (relative_residuals(R, found.value, B) <= 1.001e-6).all()
+            assert (relative_residuals(R, solution.value, B) <= 1.001e-6).all()
 
     @pytest.mark.parametrize("n", [1, 2, 3])
     def test_the_smallest_matrices_are_factored(self, n):

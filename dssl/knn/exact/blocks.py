@@ -24,7 +24,17 @@ from ...execution.cost import Cost, block_count, cost_of
 from ...execution.tasks import BlockTasks, Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
-from ..metric import AnyMetric, check_rows, measurable, measured_itemsize, metric_of, sample_ids, stored_distances
+from ..metric import (
+    HUGE,
+    TINY,
+    AnyMetric,
+    check_rows,
+    measurable,
+    measured_itemsize,
+    metric_of,
+    sample_ids,
+    stored_distances,
+)
 from ..squared_distances import EMPTY, empty_heaps, sort_heaps, squared_distances_of
 from .inverted_index import (
     SparsePoints,
@@ -236,7 +246,7 @@ def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
     """
     sampled, n = X.take(sample_ids(len(X), SAMPLE_ROWS)), len(X)
     largest = float(np.abs(sampled).max())
-    if not (largest == 0 or 1e-150 < largest < 1e150) or metric_of(metric).undefined(sampled).any():
+    if not (largest == 0 or TINY < largest < HUGE) or metric_of(metric).undefined(sampled).any():
         check_rows(X, k, metric)  # which tells all wrong rows
     sample = measurable(sampled, metric)
     frame, pilot = principal_frame(sample, exact=True), sample_ids(len(sample), PILOT_QUERIES)

@@ -246,9 +246,6 @@ class IterativeSolver(SystemSolver):
             held_out.append(values[:, 0])
         return held_out
 
-    def label_features(self) -> np.ndarray | None:
-        return label_features(self.system, self.execution)
-
 
 @dataclass(frozen=True, eq=False)
 class DenseSolver(SystemSolver):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import Any, Literal
 
@@ -178,12 +178,12 @@ class PenaltyEvaluator:
         """Return the evaluator of a search over estimators."""
         return cls(context, params.rule)
 
-    def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams, kernels: Sequence[Kernel],
-                 folds: Repetitions, rung: int | None) -> KernelSearch:
+    def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams,
+                 kernels: Callable[[], Sequence[Kernel]], folds: Repetitions, rung: int | None) -> KernelSearch:
         """Return the candidates of one kernel and loss.
 
-        kernels : of `params`. folds : of this rung. rung : its number, None for the last, which holds out all folds and
-        keeps Gram matrices.
+        kernels : returns those of `params`. folds : of this rung. rung : its number, None for the last, which holds out
+        all folds and keeps Gram matrices.
         """
         context, problem = self.context, params.of_number(problem, number)
         place = context.parts.within(f"gram{number}" if rung is None else f"rung{rung}-{number}")
@@ -193,8 +193,8 @@ class PenaltyEvaluator:
             f"shares{params.kernel(number)}")
         prepared = self.systems.get(number)
         if prepared is None:
-            prepared = problem.prepared(kernels[params.kernel(number)], context.execution, held_out=True, parts=shares,
-                                        landmarks=landmarks)
+            prepared = problem.prepared(kernels()[params.kernel(number)], context.execution, held_out=True,
+                                        parts=shares, landmarks=landmarks)
         else:  # of a search before, of more penalties on fewer folds
             cached = replace(problem, block_cache=prepared.problem.block_cache)
             prepared = replace(prepared, problem=cached).with_new_folds(folds[0], context.execution, landmarks)
@@ -226,7 +226,7 @@ class PenaltyEvaluator:
         problem = grid.problem(self.context, self.context.target(grid.prior))
         pairs = {(system.gamma_A, system.gamma_I): None for system in problem.candidates["model"]}
         problem = replace(problem, among={"model": list(pairs)})
-        kernels = grid.kernels.on(self.context.points("train"))
+        kernels = cache(partial(grid.kernels.on, self.context.points("train")))
         scored = {(number, each.parameters["gamma_A"], each.parameters["gamma_I"]): each for number in grid.numbers
                   for each in self.searched(problem, number, grid, kernels, folds, None).candidates}
         for number in grid.numbers:
@@ -275,7 +275,7 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
         for number in sorted({number for of_model in in_rung.values() for number, _ in of_model}):
             among = {name: [(system.gamma_A, system.gamma_I) for of, system in of_model if of == number]
                      for name, of_model in in_rung.items()}
-            searches[number] = evaluator.searched(replace(problem, among=among), number, params, kernels(), folds,
+            searches[number] = evaluator.searched(replace(problem, among=among), number, params, kernels, folds,
                                                   None if rung + 1 == len(rungs) else rung)
             for each in searches[number].candidates:
                 named = each.with_parameters(**params.named(number))

@@ -32,7 +32,7 @@ from ...data.sources import fetch
 from ...execution.cost import Cost, cost_of
 from ...learners.model import coding_of, model_type, predict_blocks, stored_models
 from ...learners.probabilities import calibration_of
-from ...learners.target.coding import CODINGS, ClassCoding, Coding, TagCoding
+from ...learners.target.coding import ClassCoding, Coding, TagCoding
 from ...methods.plan_inputs import Bounded, PlanInputs
 from ...methods.step import Context, Method
 from ...methods.tags import Values, ValuesAtTraining, values_at_training
@@ -256,7 +256,7 @@ class AllPredictions:
     def __init__(self, artifacts: dict[str, Artifact]):
         self.artifacts, self.split = artifacts, artifacts["split"]
         attributes = artifacts["predictions"].attributes
-        self.coding = CODINGS[attributes["coding"]](np.array(attributes["classes"]))
+        self.coding = coding_of(attributes)
         self.calibrated = attributes["calibrated"]
         self.names = [name for name in PARTS if self.split.attributes[f"n_{name}"]]
         in_files = "labels" in artifacts and artifacts["labels"].attributes.get("from_file")
