@@ -100,28 +100,30 @@ class Traced(InProcess):
         return self
 
     def __exit__(self, *exc):
-        self._note()
+        self._note_driver()
         tracemalloc.stop()
 
-    def _note(self):
+    def _note_driver(self):
         self.driver = max(self.driver, tracemalloc.get_traced_memory()[1] - self._begin)
 
-    def _run(self, pending, parts, done):
-        for index, task in pending:
-            self._note()
-            peak, receipt = self._peak(task, parts, index)
+    def _run(self, pending, done):
+        queue = [*pending]
+        while queue:
+            placed = queue.pop(0)
+            self._note_driver()
+            peak, receipt = self._peak(placed)
             for _ in range(3):
                 if peak > self.memory_budget:
                     release_caches()
-                    peak = min(peak, self._peak(task, parts, index)[0])
-            name = type(task).__name__
+                    peak = min(peak, self._peak(placed)[0])
+            name = type(placed.task).__name__
             self.tasks[name] = max(self.tasks.get(name, 0), peak)
             tracemalloc.reset_peak()
-            done(index, receipt)
+            queue = done(placed, receipt) + queue
 
     @staticmethod
-    def _peak(task, parts, index):
+    def _peak(placed):
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
-        receipt = run_part(task, parts, index)
+        receipt = run_part(placed.task, placed.parts, placed.index)
         return tracemalloc.get_traced_memory()[1] - before, receipt

@@ -256,8 +256,8 @@ class GridSearch(MetaEstimatorMixin, SavedEstimator):
             return {"model": [table[number] for number in in_rung["model"]]}
 
         with nullcontext() if place is None else place.lock(wait=LONGEST_WAIT):
-            rungs = evaluated_by_rungs({"model": range(len(candidates))}, repetitions, Search(factor=self.factor), rule,
-                                       evaluate)
+            rungs = evaluated_by_rungs({"model": range(len(candidates))}, repetitions, Search(factor=self.factor),
+                                       lambda: rule, evaluate)
             forget()
             best = clone(self._set_results(candidates, rungs, rule).estimator)
             if self.refit and best.method.uses_graph(best._params()) and best.method.has_graph and graph is None:

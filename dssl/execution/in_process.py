@@ -1,5 +1,6 @@
 """Tasks in threads of this process."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -8,7 +9,7 @@ from ..base.units import MEMORY_BUDGET
 from ..storage.blocks import MemoryParts, Parts, Receipt
 from ..storage.cache import limit_caches
 from ..storage.write_behind import settle
-from .tasks import Execution, Task, run_part
+from .tasks import Execution, Placed, Task, run_part
 from .threads import available_cores, one_thread
 from .window import Finished, Looks, run_in_window
 
@@ -29,23 +30,24 @@ class InProcess(Execution):
     def scratch(self) -> Parts:
         return MemoryParts()
 
-    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
+    def _run(self, pending: Sequence[Placed], done: Callable[[Placed, Receipt], list[Placed]]) -> None:
         # One core per task, even for a single task: BLAS rounds differently on two threads than on one, and a spec
         # gives the same bits in threads, in workers and on any number of cores.
         threads = min(self.threads, len(pending))
         limit_caches(self.memory_budget)
         with one_thread():
             if threads <= 1:
-                looks = Looks(self.allowed)
-                for index, task in pending:
+                looks, queue = Looks(self.allowed), deque(pending)
+                while queue:
                     looks.take()
-                    done(index, run_part(task, parts, index))
+                    placed = queue.popleft()
+                    queue.extendleft(reversed(done(placed, run_part(placed.task, placed.parts, placed.index))))
                 return
-            running: dict[Future[Receipt], int] = {}
+            running: dict[Future[Receipt], Placed] = {}
             with ThreadPoolExecutor(threads) as pool, Finished() as finished:
                 try:
-                    run_in_window(pending, threads, lambda index, task: pool.submit(run_part, task, parts, index), done,
-                                  running, finished, self.allowed)
+                    run_in_window(pending, threads, lambda placed: pool.submit(
+                        run_part, placed.task, placed.parts, placed.index), done, running, finished, self.allowed)
                 finally:
                     for future in running:
                         future.cancel()

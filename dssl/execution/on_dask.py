@@ -4,12 +4,10 @@ What takes long to import, Zarr and Numba, is imported where tasks run or are st
 and the parents of their workers import this file, and need neither.
 """
 
-import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,10 +37,11 @@ from ..storage.objects import ObjectPath
 from ..storage.write_behind import settle
 from .cost import PAUSE_SHARE, WorkerRoom
 from .in_process import InProcess, delayed_parts
-from .tasks import SHARED_CHUNK, Execution, Task, run_part
-from .threads import Answer, on_one_thread
+from .tasks import SHARED_CHUNK, Execution, Placed, Task, run_part
+from .threads import Answer
 from .watchdog import PATIENCE, Watchdog
 from .window import Finished, run_in_window
+from .work import Work
 from .worker_kinds import processors, require_memory, require_version, this_kind
 
 NEAR = 0.9  # caches are released above this share of the memory at which a worker is paused
@@ -155,6 +154,7 @@ class OnDask(Execution):
         self.tasks_at_once = max(sum(threads), 1)
         # While one task runs, the other workers of its machine are idle, so it may use their cores.
         self.threads_alone = self.tasks_at_once if on_one_machine(workers) else self.tasks_per_process
+        self._works: list[Work[Any]] = []  # of the copies that `within` makes, too
         self._folder: str | None = None
         self._scratches = count(1)  # shared with the copies that `within` makes: they use one folder
 
@@ -163,19 +163,20 @@ class OnDask(Execution):
         return bool(self.client.status == "running")
 
     def concurrently(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
-        done: Future[Answer] = Future()
+        thread = Work(work)
+        self._works[:] = [*(other for other in self._works if other.is_alive()), thread]
+        thread.start()
+        return thread.done.result
 
-        def run() -> None:
-            try:
-                answer = on_one_thread(work)()
-                settle(removals=True)  # which no other thread could wait for
-                done.set_result(answer)
-            except BaseException as error:
-                done.set_exception(error)
-
-        # Neither an error elsewhere nor the end of this process waits for it.
-        threading.Thread(target=run, name="dssl-concurrently", daemon=True).start()
-        return done.result
+    @contextmanager
+    def stopping_works(self) -> Iterator[None]:
+        before = [*self._works]
+        try:
+            yield
+        finally:
+            for thread in self._works:
+                if thread not in before:
+                    thread.stopped.set()
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: object) -> dict[str, Answer]:
         answers: dict[str, Answer] = self.client.run(question, *arguments)
@@ -228,61 +229,67 @@ class OnDask(Execution):
         receipts: dict[int, Receipt] = {}
         settle(removals=True)
         run = partial(run_on_worker, memory=self._memory, version=__version__)
-        with self._waiting(parts, receipts.__setitem__) as collect:
-            futures = self.client.compute(delayed_parts(run, blocks, task, parts))
-            collect(list(enumerate(futures)), len(futures), lambda index, future: future)
+
+        def done(placed: Placed, receipt: Receipt) -> list[Placed]:
+            receipts[placed.index] = receipt
+            return []
+
+        with self._waiting(done) as collect:
+            futures: list[Any] = self.client.compute(delayed_parts(run, blocks, task, parts))
+            collect([Placed(future, parts, index) for index, future in enumerate(futures)], len(futures),
+                    lambda placed: placed.task)
         return [receipts[index] for index in range(len(futures))]
 
-    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
-        if not pending:
-            return
+    def _run(self, pending: Sequence[Placed], done: Callable[[Placed, Receipt], list[Placed]]) -> None:
         settle(removals=True)  # workers may write to folders that are being removed
+        parts, numbers = pending[0].parts, count()
         stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
         memory = self._memory
 
-        def submit(index: int, task: Task) -> WorkerFuture:
-            home = getattr(task, "home", None)
+        def submit(placed: Placed) -> WorkerFuture:
+            task, home = placed.task, getattr(placed.task, "home", None)
             restriction = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would occur again. The scheduler itself reruns a task whose worker died.
-            return self.client.submit(run_on_worker, task, parts, index, memory, __version__, mark, pure=False,
-                                      key=f"{type(task).__name__}-{stage}-{index}", **restriction)
+            return self.client.submit(run_on_worker, task, placed.parts, placed.index, memory, __version__, mark,
+                                      pure=False, key=f"{type(task).__name__}-{stage}-{next(numbers)}", **restriction)
 
         from ..storage.store import StoredParts
 
         marked = parts.marked() if isinstance(parts, StoredParts) else nullcontext()
-        with self._waiting(parts, done) as collect, marked as mark:
+        with self._waiting(done) as collect, marked as mark:
             threads = self.client.nthreads()
             homes = sorted(threads)
             # A window of submitted tasks keeps the scheduler's memory small.
             collect(pending, max(MIN_WINDOW, 3 * sum(threads.values())), submit)
 
     @contextmanager
-    def _waiting(self, parts: Parts, done: Callable[[int, Receipt], None]) -> Iterator[Callable[..., None]]:
-        """Yield a function that submits numbered tasks, a window of them at a time, and waits for them.
+    def _waiting(self, done: Callable[[Placed, Receipt], list[Placed]]) -> Iterator[Callable[..., None]]:
+        """Yield a function that submits tasks, a window of them at a time, and waits for them.
 
         Raises
         ------
         ClusterError : the connection to the cluster is lost, or no worker runs. TaskFailed : a task kills its workers.
         """
-        running: dict[WorkerFuture, int] = {}
+        running: dict[WorkerFuture, Placed] = {}
 
-        def finish(index: int, receipt: Receipt) -> None:
+        def finish(placed: Placed, receipt: Receipt) -> list[Placed]:
             self.watchdog.saw_work()
-            done(index, receipt)
+            return done(placed, receipt)
 
         def look() -> None:
             self.allowed()
+            Work.heed()
             self.watchdog.look()
 
-        def stored(future: WorkerFuture, index: int) -> Receipt | None:
+        def stored(future: WorkerFuture, placed: Placed) -> Receipt | None:
             # The receipt is stored with the parts. Reading it saves the 2 ms of asking the worker, which may have died.
             if future.status == "finished":
                 with suppress(IntegrityError):
-                    return parts.receipt(index)
+                    return placed.parts.receipt(placed.index)
             return None
 
-        def collect(pending: list[tuple[int, Any]], window: int, submit: Callable[[int, Any], Any]) -> None:
+        def collect(pending: Sequence[Placed], window: int, submit: Callable[[Placed], Any]) -> None:
             self.watchdog.begin()
             with Finished() as finished:
                 run_in_window(pending, window, submit, finish, running, finished, look, stored)

@@ -11,10 +11,12 @@ import os
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -33,6 +35,8 @@ from .worker_kinds import this_processor
 SHARED_CHUNK = 16 << 20  # bytes of rows per chunk when the driver shares an array with workers
 FAN_IN = 8  # shares of a reduction that are combined at a time
 
+_NOTES = Lock()  # of what executions record of their tasks
+
 Progress = Callable[[int, int], None]  # (tasks done, tasks in total)
 Share = dict[str, np.ndarray]  # the result of one task of a reduction: the named arrays of its part
 Result = TypeVar("Result")
@@ -45,6 +49,18 @@ class Task(Protocol):
     """
 
     def __call__(self, out: PartWriter) -> Receipt: ...
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A task, and the part that it writes."""
+
+    task: Task
+    parts: Parts
+    index: int
+
+
+Follow = Callable[[Placed], list[Placed]]  # returns the tasks that can begin once that one is done
 
 
 @dataclass(frozen=True)
@@ -99,13 +115,52 @@ class CombineTask:
         return out.write(**combined((self.parts.read(index) for index in range(self.first, self.last)), self.combine))
 
 
+class Levels:
+    """The shares of a reduction, which tasks combine as soon as all shares of a group are there.
+
+    parts : of each level so far, the first of which holds the shares of the reduction's tasks; those of the last level
+    are combined in this process.
+    """
+
+    def __init__(self, reduction: Reduction[Any], parts: Parts, scratch: Callable[[], Parts], budget: int):
+        self.parts, self._counts = [parts], [len(reduction.tasks)]
+        self._reduction, self._scratch, self._budget = reduction, scratch, budget
+        self._there: list[set[int]] = [set()]
+
+    @property
+    def count(self) -> int:
+        """Return the number of shares of the last level."""
+        return self._counts[-1]
+
+    def follow(self, done: Placed) -> list[Placed]:
+        """Return the tasks that combine the groups whose last share is now there.
+
+        Whether tasks combine a level follows from the size of its first share.
+        """
+        level = next(number for number, parts in enumerate(self.parts) if parts is done.parts)
+        there, count, fan_in = self._there[level], self._counts[level], self._reduction.fan_in
+        there.add(done.index)
+        ready = {done.index // fan_in}
+        if level + 1 == len(self.parts):
+            if done.index or not combined_by_tasks(count, done.parts.arrays(0).nbytes, self._budget):
+                return []
+            self.parts.append(self._scratch())
+            self._counts.append(len(row_ranges(count, fan_in)))
+            self._there.append(set())
+            ready = {index // fan_in for index in there}
+        ranges = [(group, group * fan_in, min((group + 1) * fan_in, count)) for group in sorted(ready)]
+        return [Placed(CombineTask(done.parts, first, last, self._reduction.combine), self.parts[level + 1], group)
+                for group, first, last in ranges if there.issuperset(range(first, last))]
+
+
 class TaskCount:
-    """Counts the tasks of consecutive maps, and reports (tasks done, tasks in total).
+    """Counts the tasks of maps, which may run at the same time, and reports (tasks done, tasks in total).
 
     expected : the total as far as it is known; it grows if more tasks begin.
     """
 
     def __init__(self, tell: Progress, expected: int):
+        self._lock = Lock()
         self._tell = tell
         self._of = expected
         self._begun = 0
@@ -113,15 +168,17 @@ class TaskCount:
 
     def begin(self, count: int, done: int) -> None:
         """Record that `count` tasks begin, of which `done` are already complete."""
-        self._begun += count
-        self._done += done
-        self._of = max(self._of, self._begun)
-        self._tell(self._done, self._of)
+        with self._lock:
+            self._begun += count
+            self._done += done
+            self._of = max(self._of, self._begun)
+            self._tell(self._done, self._of)
 
     def one_more(self) -> None:
         """Record that a task is done."""
-        self._done += 1
-        self._tell(self._done, self._of)
+        with self._lock:
+            self._done += 1
+            self._tell(self._done, self._of)
 
 
 class Execution(ABC):
@@ -166,46 +223,72 @@ class Execution(ABC):
         return rows
 
     def concurrently(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
-        """Return a function that returns the result of `work`, or raises its exception; `work` must not run tasks.
+        """Return a function that returns the result of `work`, or raises its exception.
 
         Where tasks run in other processes, `work` begins at once in a thread of this process, so that it takes place
-        while workers are busy, and what it writes is stored when its result is there. Otherwise it runs when its result
-        is first needed.
+        while workers are busy, and what it writes is stored when its result is there. It may run tasks, which share the
+        workers with those of other threads. Otherwise it runs when its result is first needed.
         """
         return cache(work)
+
+    @contextmanager
+    def stopping_works(self) -> Iterator[None]:
+        """Stop, at the end of the body, the tasks of works that began in it and that nobody waits for any more."""
+        yield
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: object) -> dict[str, Answer]:
         """Call a function in every other process that runs tasks; return the results by address."""
         return {}
 
     @abstractmethod
-    def _run(self, pending: list[tuple[int, Task]], parts: Parts, done: Callable[[int, Receipt], None]) -> None:
-        """Run the tasks, each with its number, and report each receipt as it arrives."""
+    def _run(self, pending: Sequence[Placed], done: Callable[[Placed, Receipt], list[Placed]]) -> None:
+        """Run tasks, and those that `done` returns, which gets each receipt as it arrives."""
 
-    def map(self, tasks: Sequence[Task], parts: Parts) -> list[Receipt]:
-        """Run task i into part i unless that part is complete; return all receipts in task order."""
+    def map(self, tasks: Sequence[Task], parts: Parts, follow: Follow = lambda done: []) -> list[Receipt]:
+        """Run task i into part i unless that part is complete; return all receipts in task order.
+
+        follow : returns further tasks, into new parts, that are run too; also of the parts that are complete.
+        """
         heed_signals()
-        receipts = parts.receipts(len(tasks))
-        pending = [(index, task) for index, task in enumerate(tasks) if index not in receipts]
-        if self.counter:
-            self.counter.begin(len(tasks), len(receipts))
+        receipts, further, counter = parts.receipts(len(tasks)), list[Receipt](), self.counter
+        placed = [Placed(task, parts, index) for index, task in enumerate(tasks)]
+        if counter:
+            counter.begin(len(tasks), len(receipts))
 
-        def done(index: int, receipt: Receipt) -> None:
-            receipts[index] = receipt
-            if self.counter:
-                self.counter.one_more()
+        def following(done: Placed) -> list[Placed]:
+            follows = follow(done)
+            if follows and counter:
+                counter.begin(len(follows), 0)
+            return follows
 
+        def done(of: Placed, receipt: Receipt) -> list[Placed]:
+            if of.parts is parts:
+                receipts[of.index] = receipt
+            else:
+                further.append(receipt)
+            if counter:
+                counter.one_more()
+            return following(of)
+
+        pending = [each for each in placed if each.index not in receipts]
+        pending += [each for index in sorted(receipts) for each in following(placed[index])]
         if pending:
             settle()  # inputs must be stored before the tasks that read them start
-        self._run(pending, parts, done)
-        peaks = [self.largest_task_bytes, *(receipt.get("task_peak_bytes") for receipt in receipts.values())]
-        self.largest_task_bytes = max((peak for peak in peaks if peak is not None), default=None)
-        self.largest_process_bytes = max([self.largest_process_bytes, *(
-            receipt.get("peak_rss_bytes", 0) for receipt in receipts.values())])
-        # Includes workers that joined later, and those of an earlier run that made some of the parts.
-        kinds = {receipt["processor"] for receipt in receipts.values() if "processor" in receipt}
-        self.processors = sorted(kinds.union(self.processors))
+            self._run(pending, done)
+        self._note([*receipts.values(), *further])
         return [receipts[index] for index in range(len(tasks))]
+
+    def _note(self, receipts: Sequence[Receipt]) -> None:
+        """Record what tasks took, and where they ran."""
+        peaks = [peak for receipt in receipts if (peak := receipt.get("task_peak_bytes")) is not None]
+        # Includes workers that joined later, and those of an earlier run that made some of the parts.
+        kinds = {receipt["processor"] for receipt in receipts if "processor" in receipt}
+        with _NOTES:
+            if peaks:
+                self.largest_task_bytes = max(self.largest_task_bytes or 0, *peaks)
+            self.largest_process_bytes = max([self.largest_process_bytes, *(
+                receipt.get("peak_rss_bytes", 0) for receipt in receipts)])
+            self.processors = sorted(kinds.union(self.processors))
 
     @abstractmethod
     def map_delayed(self, blocks: Sequence[Any], task: Callable[[Any], Task], parts: Parts) -> list[Receipt]:
@@ -217,22 +300,14 @@ class Execution(ABC):
         Shares that together fit a sixteenth of the memory budget are combined in this process, larger ones by tasks.
         parts : stores the shares, which are kept; complete ones are not computed again. Temporary by default.
         """
-        count = len(reduction.tasks)
-        combine = reduction.combine
+        count, combine = len(reduction.tasks), reduction.combine
         require(count > 0, "a reduction of no tasks", why="there is nothing to combine", fix="pass at least one block")
-        level = parts or self.scratch()
-        self.map(reduction.tasks, level)
-        while combined_by_tasks(count, level.arrays(0).nbytes, self.memory_budget):
-            groups = row_ranges(count, reduction.fan_in)
-            below = level
-            level = self.scratch()
-            self.map([CombineTask(below, first, last, combine) for first, last in groups], level)
-            if below is not parts:
-                below.remove()
-            count = len(groups)
-        shares = [level.read(index) for index in range(count)]
-        if level is not parts:
-            level.remove()
+        levels = Levels(reduction, self.scratch() if parts is None else parts, self.scratch, self.memory_budget)
+        self.map(reduction.tasks, levels.parts[0], levels.follow)
+        shares = [levels.parts[-1].read(index) for index in range(levels.count)]
+        for level in levels.parts:
+            if level is not parts:
+                level.remove()
         while len(shares) > 1:
             shares = [combined(shares[first:last], combine)
                       for first, last in row_ranges(len(shares), reduction.fan_in)]
@@ -276,50 +351,6 @@ def run_part(task: Task, parts: Parts, index: int) -> Receipt:
         receipt |= {"task_peak_bytes": peak.bytes, "seconds": round(time.perf_counter() - begin, 6),
                     "peak_rss_bytes": process_peak(), "process": os.getpid(), "processor": this_processor()}
         return parts.finish(index, receipt, attempt)
-
-
-Work = Callable[[Parts], Receipt]
-
-
-class Steps:
-    """Numbered steps of a computation that can be resumed.
-
-    Each step writes to its own parts within `parts`, and its receipt there records that it is complete: a complete step
-    is not run again, even if a later step has removed its parts. The order of the calls may depend on nothing but the
-    receipts.
-    """
-
-    def __init__(self, parts: Parts, execution: Execution):
-        self.parts = parts
-        self.execution = execution
-        self._count = 0
-
-    def run(self, name: str, work: Work, used: Sequence[Parts] = ()) -> tuple[Parts, Receipt]:
-        """Return the parts of a step and the JSON receipt that `work` returned for them.
-
-        used : parts that no later step reads; they are removed.
-        """
-        number = self._count
-        self._count += 1
-        step_parts = self.parts.within(f"{number:03d}-{name}")
-        receipt = self.parts.receipt_of(number)
-        if receipt is None:
-            receipt = self.parts.finish(number, plain(work(step_parts)))
-        elif self.execution.counter:
-            self.execution.counter.begin(receipt.get("tasks", 0), receipt.get("tasks", 0))
-        for parts in used:
-            parts.remove()
-        return step_parts, receipt
-
-    def map(self, name: str, tasks: Callable[[Parts], Sequence[Task]],
-            summary: Callable[[list[Receipt]], Receipt] = lambda receipts: {}, used: Sequence[Parts] = ()
-            ) -> tuple[Parts, Receipt]:
-        """Run tasks into the parts of a step; return the parts, and the `summary` of the tasks' receipts."""
-        def work(step_parts: Parts) -> Receipt:
-            receipts = self.execution.map(tasks(step_parts), step_parts)
-            return {**summary(receipts), "tasks": len(receipts)}
-
-        return self.run(name, work, used)
 
 
 class CountedTask(Task, Protocol):

@@ -3,16 +3,16 @@
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import islice
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Protocol, Self, TypeVar
 
 from ..base.signals import RAISING
 from ..storage.blocks import Receipt
-from .tasks import Task
+from .tasks import Placed
 
 LOOK_EVERY = 1.0  # seconds between two checks whether tasks may and can continue
 KINDS = signal.SIGINT, signal.SIGTERM, signal.SIGUSR1
@@ -99,27 +99,28 @@ class Finished:
             self._deferred[self._interrupted_by](self._interrupted_by, None)
 
 
-def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[int, Task], Awaited],
-                  done: Callable[[int, Receipt], None], running: dict[Awaited, int], finished: Finished,
-                  look: Callable[[], None], stored: Callable[[Awaited, int], Receipt | None] | None = None,
+def run_in_window(pending: Iterable[Placed], size: int, submit: Callable[[Placed], Awaited],
+                  done: Callable[[Placed, Receipt], list[Placed]], running: dict[Awaited, Placed], finished: Finished,
+                  look: Callable[[], None], stored: Callable[[Awaited, Placed], Receipt | None] | None = None,
                   look_every: float = LOOK_EVERY) -> None:
-    """Keep `size` tasks submitted until all are done, and report each receipt as it arrives.
+    """Keep `size` tasks submitted until all are done.
 
-    submit : returns a future with `add_done_callback`. running : the submitted futures with their task numbers, which
-    the caller cancels if an error is raised. finished : receives finished futures. look : called about every
-    `look_every` seconds; raises to stop. stored : returns the receipt of a finished future if it can be read without
-    the future's worker.
+    submit : returns a future with `add_done_callback`. done : receives each receipt as it arrives, and returns tasks
+    that are submitted next. running : the submitted futures, which the caller cancels if an error is raised. finished :
+    receives finished futures. look : called about every `look_every` seconds; raises to stop. stored : returns the
+    receipt of a finished future if it can be read without the future's worker.
     """
-    queue = iter(pending)
+    queue = deque(pending)
     looks = Looks(look, look_every)
 
-    def start(count: int) -> None:
-        for index, task in islice(queue, count):
-            future = submit(index, task)
-            running[future] = index
+    def start() -> None:
+        while queue and len(running) < size:
+            placed = queue.popleft()
+            future = submit(placed)
+            running[future] = placed
             future.add_done_callback(finished.put)
 
-    start(size)
+    start()
     while running:
         future = finished.get(looks.seconds)
         looks.take()
@@ -127,8 +128,8 @@ def run_in_window(pending: list[tuple[int, Task]], size: int, submit: Callable[[
             receipt = stored(future, running[future]) if stored else None
             if receipt is None:
                 receipt = _result(future, finished, looks)
-            done(running.pop(future), receipt)
-            start(1)
+            queue.extendleft(reversed(done(running.pop(future), receipt)))
+            start()
 
 
 def _result(future: Pending, finished: Finished, looks: Looks) -> Receipt:

@@ -58,7 +58,7 @@ class MemoryWorkspace:
         """
         for place, step in enumerate(steps):
             context = self.context()
-            with one_thread():
+            with self.execution.stopping_works(), one_thread():
                 attributes = dict(step.make(context, step.params(params)))
             self.artifacts[step.name] = MadeHere(context.parts, attributes)
             needed = {name for other in steps[place + 1:] for name in other.needs}

@@ -99,7 +99,7 @@ def _make(item: PlannedStage, made: Plan, known: PlanInputs | None, execution: E
         with PeakMemory() as driver:
             base = made.workspace.artifact_in(name, item.base) if item.base else None
             new = made.growth.added if base is not None and made.growth and made.growth.grows else None
-            with one_thread():
+            with execution.stopping_works(), one_thread():
                 attributes = item.stage.make(Context(inputs, files, artifact.parts, execution, base, new), item.params)
     finally:
         execution.counter = None  # the execution may be used again after a run that failed

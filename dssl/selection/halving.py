@@ -118,8 +118,8 @@ class EvaluatedRung:
 
 
 def evaluated_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Repetitions, search: Search,
-                       rule: SelectionRule, evaluate: Evaluate) -> list[EvaluatedRung]:
-    """Return the rungs of a search, the last of them on all folds.
+                       rule: Callable[[], SelectionRule], evaluate: Evaluate) -> list[EvaluatedRung]:
+    """Return the rungs of a search, the last of them on all folds; rule : called where a rung has to be selected from.
 
     Each model selects among its own candidates; the one with the most determines the rungs.
     """
@@ -128,7 +128,7 @@ def evaluated_by_rungs(candidates: Mapping[str, Sequence[Any]], repetitions: Rep
     for number, rung in enumerate(rungs_of(repetitions, max(map(len, candidates.values())), search.factor)):
         if number:
             assert search.factor is not None
-            indices = {name: [of_model[index] for index in rule.best(rungs[-1].candidates[name], ceil(
+            indices = {name: [of_model[index] for index in rule().best(rungs[-1].candidates[name], ceil(
                 len(of_model) / search.factor))] for name, of_model in indices.items()}
         scored = evaluate(number, {name: [candidates[name][index] for index in of_model]
                                    for name, of_model in indices.items()}, rung.repetitions)

@@ -137,9 +137,9 @@ def inside_tasks() -> Iterator[tuple[list[float], list[float]]]:
 
         return real(call, parts, index)
 
-    def mapped(self: InProcess, tasks: Any, parts: Parts) -> Any:
+    def mapped(self: InProcess, tasks: Any, parts: Parts, *follow: Any) -> Any:
         begin = time.perf_counter()
-        receipts = real_map(self, tasks, parts)
+        receipts = real_map(self, tasks, parts, *follow)
         maps.append(time.perf_counter() - begin)
         return receipts
 

@@ -99,9 +99,9 @@ class Counted(InProcess):
         super().__init__(threads, memory_budget)
         self.steps: dict[str, dict[str, float]] = {}
 
-    def map(self, tasks: Any, parts: Any) -> Any:
+    def map(self, tasks: Any, parts: Any, *follow: Any) -> Any:
         before, self.largest_task_bytes, begin = self.largest_task_bytes, None, time.process_time()
-        receipts = super().map(tasks, parts)
+        receipts = super().map(tasks, parts, *follow)
         step = self.steps.setdefault(type(tasks[0]).__name__, {"tasks": 0, "cpu_seconds": 0.0, "peak_mb": 0.0})
         step["tasks"] += len(tasks)
         step["cpu_seconds"] = round(step["cpu_seconds"] + time.process_time() - begin, 2)

@@ -6,8 +6,8 @@ Runs `pipelines/million.yaml` of so many made points once with each number of wo
 a stage: its seconds by number of workers; its tasks, and the longest one; and `simulated`, the seconds by number of
 workers that follow from the tasks of the first run: those outside of tasks, and for each map of tasks that of its list
 schedule in the order of submission, or what the scheduler takes for so many tasks (`--rate` a second) if that is more.
-The simulation assumes that store and network serve all workers as they served the first run. The last line is of all
-stages.
+The simulation assumes that store and network serve all workers as they served the first run, and that no two maps run
+at the same time. The last line is of all stages.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from heapq import heapify, heapreplace
+from threading import local
 from typing import Any
 
 from dssl.execution.tasks import Execution
@@ -25,7 +26,7 @@ from dssl.runtime.local import LocalRuntime
 
 from .large import SPEC
 
-Maps = list[tuple[float, list[float]]]  # the seconds of each, and of its tasks
+Maps = list[tuple[float, float, list[float]]]  # when each began and ended, and the seconds of its tasks
 
 
 def list_schedule(tasks: Sequence[float], workers: int) -> float:
@@ -39,20 +40,28 @@ def list_schedule(tasks: Sequence[float], workers: int) -> float:
 
 def simulated(seconds: float, maps: Maps, workers: int, rate: float) -> float:
     """Return the seconds of a stage that took `seconds`, some of them in these maps, on so many workers."""
-    outside = max(0.0, seconds - sum(whole for whole, _ in maps))
-    return outside + sum(max(list_schedule(tasks, workers), len(tasks) / rate) for _, tasks in maps)
+    inside = until = 0.0
+    for begin, end, _ in sorted(maps):
+        inside += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return max(0.0, seconds - inside) + sum(max(list_schedule(tasks, workers), len(tasks) / rate)
+                                            for _, _, tasks in maps)
 
 
 def measured(workers: int, changes: list[str], folder: str) -> tuple[dict[str, float], dict[str, Maps]]:
     """Return the seconds of each stage of a run, and its maps."""
     maps: dict[str, Maps] = defaultdict(list)
     begun: Maps = []
-    mapped = Execution.map
+    mapped, note, last = Execution.map, Execution._note, local()
 
-    def noted(execution: Execution, tasks: Any, parts: Any) -> Any:
+    def noting(execution: Execution, receipts: Any) -> None:
+        last.tasks = [receipt["seconds"] for receipt in receipts]  # those that combine shares, too
+        note(execution, receipts)
+
+    def noted(execution: Execution, *arguments: Any) -> Any:
         begin = time.perf_counter()
-        receipts = mapped(execution, tasks, parts)
-        begun.append((time.perf_counter() - begin, [receipt["seconds"] for receipt in receipts]))
+        receipts = mapped(execution, *arguments)
+        begun.append((begin, time.perf_counter(), last.tasks))
         return receipts
 
     def tell(event: dict[str, Any]) -> None:
@@ -60,13 +69,13 @@ def measured(workers: int, changes: list[str], folder: str) -> tuple[dict[str, f
             maps[event["stage"]] += begun
             begun.clear()
 
-    Execution.map = noted  # type: ignore[method-assign]
+    Execution.map, Execution._note = noted, noting  # type: ignore[method-assign]
     try:
         runtime = LocalRuntime(workers=workers, memory_limit="4GiB")
         with tempfile.TemporaryDirectory(dir=folder) as workspace, runtime.start(1 << 30) as (execution, _):
             result = run(SPEC, set=changes, workspace=workspace, execution=execution, events=tell)
     finally:
-        Execution.map = mapped  # type: ignore[method-assign]
+        Execution.map, Execution._note = mapped, note  # type: ignore[method-assign]
     return {stage.name: stage.seconds for stage in result.stages}, maps
 
 
@@ -89,7 +98,7 @@ def main() -> None:
     by_stage, maps = runs[arguments.workers[0]]
     totals: dict[str, dict[int, float]] = {"seconds": defaultdict(float), "simulated": defaultdict(float)}
     for stage, seconds in by_stage.items():
-        tasks = [one for _, of_map in maps[stage] for one in of_map]
+        tasks = [one for _, _, of_map in maps[stage] for one in of_map]
         figures = {"seconds": {workers: of_stages[stage] for workers, (of_stages, _) in runs.items()}, "simulated": {
             workers: simulated(seconds, maps[stage], workers, arguments.rate) for workers in arguments.simulated}}
         for name, of_workers in figures.items():

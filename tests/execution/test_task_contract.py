@@ -114,8 +114,8 @@ def watched(log, names):
         finally:
             thread.inside = outer
 
-    def mapped(self, tasks, parts):
-        receipts = real_map(self, tasks, parts)
+    def mapped(self, tasks, parts, follow=lambda done: []):
+        receipts = real_map(self, tasks, parts, follow)
         if getattr(thread, "inside", False):
             return receipts
         assert real_map(self, [Refused()] * len(tasks), parts) == receipts

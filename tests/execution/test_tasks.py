@@ -6,19 +6,23 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dssl.base.errors import ParameterError
+from dssl.execution import in_process
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask, on_one_machine
-from dssl.execution.tasks import Reduction, TaskCount, add, sums
+from dssl.execution.tasks import Reduction, TaskCount, add, run_part, sums
 from dssl.execution.threads import one_thread
 from dssl.storage.blocks import ArrayRows, MemoryParts, Rows, block_rng, row_ranges
 from dssl.storage.store import StoredParts
@@ -157,6 +161,53 @@ def test_what_work_beside_tasks_writes_and_removes_is_done_when_its_result_is_th
         OnDask(cluster_client).concurrently(lambda: remove_behind(tmp_path / "folder", lambda: 1 // 0))()
 
 
+@pytest.mark.cluster
+def test_work_may_run_tasks_beside_those_of_its_caller(cluster_client):
+    """Both maps share the workers, the counter and the measured peaks."""
+    execution, message, here = OnDask(cluster_client), [], threading.get_ident()
+    execution.counter = TaskCount(lambda done, of: message.append((done, of, threading.get_ident())), expected=0)
+    execution.largest_task_bytes = None
+    places = [execution.scratch() for _ in range(2)]
+    with execution.stopping_works():
+        result = execution.concurrently(lambda: execution.map(square_tasks(places[0], seconds=0.1), places[0]))
+        receipts = execution.map(square_tasks(places[1], seconds=0.1), places[1])
+        others = result()
+    assert contents(places[0]) == contents(places[1])
+    assert [receipt["first"] for receipt in others] == [receipt["first"] for receipt in receipts] == [0, 4, 8, 12, 16]
+    assert message[-1][:2] == (10, 10)
+    assert {thread == here for _, _, thread in message} == {True, False}
+    assert execution.largest_task_bytes is not None
+
+
+@pytest.mark.cluster
+def test_tasks_of_work_that_nobody_waits_for_are_canceled(cluster_client, tmp_path):
+    execution, place = OnDask(cluster_client), StoredParts(tmp_path / "there")
+    place.allocate("squares", (200, 3), float, 1)
+    rows = ArrayRows(np.ones((200, 3)))
+    tasks = [SquareTask(rows, start, start + 1, seconds=0.1) for start in range(200)]
+    results = []
+
+    def fails():
+        with execution.stopping_works():
+            results.append(execution.concurrently(lambda: execution.map(tasks, place)))
+            while not place.receipts(200):
+                time.sleep(0.05)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    with pytest.raises(CancelledError, match="has ended"):
+        results[0]()
+    done = len(place.receipts(200))
+    time.sleep(0.5)
+    assert len(place.receipts(200)) <= done + 2 < 100
+    with execution.stopping_works():  # which ends no work that began before
+        again = execution.concurrently(lambda: execution.map(tasks[:done + 4], place))
+        with execution.stopping_works():
+            pass
+        assert len(again()) == done + 4
+
+
 def test_work_beside_tasks_of_this_process_waits_until_it_is_needed_and_runs_once():
     calls = []
     result = InProcess(1).concurrently(lambda: calls.append(1) or 3)
@@ -291,6 +342,38 @@ def test_a_reduction_combines_in_the_order_of_the_tasks(tmp_path, budget, stored
     assert_array_equal(total["total"], tree_sum(blocks, fan_in))
     assert int(total["count"]) == 42
     assert [parts.read(i)["total"].tolist() for i in range(len(blocks))] == [block.tolist() for block in blocks]
+
+
+def test_a_group_is_combined_as_soon_as_its_shares_are_there(monkeypatch):
+    """In one thread the order tells: three shares, what combines them, the next three."""
+    ran, run_part = [], in_process.run_part
+
+    def noted(task, parts, index):
+        ran.append(type(task).__name__[0])
+        return run_part(task, parts, index)
+
+    monkeypatch.setattr(in_process, "run_part", noted)
+    InProcess(1, 1).reduce(sums(SUM_TASKS, 3))
+    assert "".join(ran) == "SSSC" * 3 + "C" + "SSC" + "CC"  # of 11, 4, 2 and 1 shares
+
+
+@given(st.integers(1, 40), st.integers(2, 9), st.data())
+def test_neither_the_order_of_the_tasks_nor_what_is_there_changes_a_sum(count, fan_in, data):
+    tasks = [SumTask(NOISE, start, start + 2) for start in range(count)]
+    order = data.draw(st.permutations(range(count)))
+    there = data.draw(st.sets(st.integers(0, count - 1)))
+    parts = MemoryParts()
+    for index in there:
+        run_part(tasks[index], parts, index)
+
+    class InOrder(InProcess):
+        def _run(self, pending, done):
+            ranks = {index: rank for rank, index in enumerate(order)}
+            super()._run(sorted(pending, key=lambda placed: (placed.parts is not parts, ranks[placed.index])), done)
+
+    total = InOrder(1, 1).reduce(sums(tasks, fan_in), parts)
+    assert_array_equal(total["total"], tree_sum([NOISE.read(i, i + 2).sum(axis=0) for i in range(count)], fan_in))
+    assert len(parts.receipts(count)) == count
 
 
 def test_a_reduction_uses_the_shares_that_are_there(tmp_path):

@@ -12,6 +12,7 @@ from dssl.base import signals
 from dssl.base.errors import ClusterError, Terminated
 from dssl.base.signals import raise_interrupted, raise_preempted, raise_terminated
 from dssl.execution.in_process import InProcess
+from dssl.execution.tasks import Placed
 from dssl.execution.window import Finished, run_in_window
 from dssl.storage.blocks import MemoryParts
 from tests.handlers import handled
@@ -150,8 +151,13 @@ class LostResult:
 
 def collected(future, look=lambda: None):
     actual = {}
+
+    def done(placed, receipt):
+        actual[placed.index] = receipt
+        return []
+
     with Finished() as finished:
-        run_in_window([(7, None)], 1, lambda index, task: future, actual.__setitem__, {}, finished, look,
+        run_in_window([Placed(None, None, 7)], 1, lambda placed: future, done, {}, finished, look,
                       look_every=0.0)
     return actual
 

@@ -320,12 +320,12 @@ class Limited(InProcess):
         super().__init__(1, memory_budget)
         self.limit, self.names = limit, []
 
-    def _run(self, pending, parts, done):
-        for index, task in pending:
+    def _run(self, pending, done):
+        for placed in pending:
             if len(self.names) == self.limit:
                 raise KeyboardInterrupt
-            super()._run([(index, task)], parts, done)
-            self.names.append(type(task).__name__)
+            super()._run([placed], done)
+            self.names.append(type(placed.task).__name__)
 
 
 @pytest.mark.slow

@@ -154,8 +154,8 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
     class Killed(InProcess):
         left = 2
 
-        def _run(self, pending, parts, done):
-            super()._run(pending[:self.left], parts, done)
+        def _run(self, pending, done):
+            super()._run(pending[:self.left], done)
             if len(pending) > self.left:
                 raise KeyboardInterrupt
 

@@ -87,8 +87,8 @@ def test_the_order_is_a_permutation_that_keeps_near_rows_together(points, found)
 @pytest.mark.slow
 def test_lists_do_not_depend_on_threads_or_on_which_task_ends_first(points, found):
     class Backwards(InProcess):
-        def _run(self, pending, parts, done):
-            super()._run(pending[::-1], parts, done)
+        def _run(self, pending, done):
+            super()._run(pending[::-1], done)
 
     for execution in (InProcess(3, BUDGET), Backwards(1, BUDGET)):
         again = search(points, execution)
@@ -191,9 +191,9 @@ class Counted(InProcess):
 
     ran = 0
 
-    def map(self, tasks, parts):
+    def map(self, tasks, parts, *follow):
         self.ran += len(tasks)
-        return super().map(tasks, parts)
+        return super().map(tasks, parts, *follow)
 
 
 def test_a_plan_counts_the_tasks_of_the_first_round_and_of_all_rounds(points):
@@ -224,11 +224,11 @@ class Stopped(InProcess):
         self.left, self.ran, self.counts = tasks, 0, [(0, 0)]
         self.counter = TaskCount(lambda *counts: self.counts.append(counts), 0)
 
-    def _run(self, pending, parts, done):
-        for index, task in pending:
+    def _run(self, pending, done):
+        for placed in pending:
             if self.ran >= self.left:
                 raise KeyboardInterrupt
-            super()._run([(index, task)], parts, done)
+            super()._run([placed], done)
             self.ran += 1
 
 

@@ -438,9 +438,9 @@ class Counting(InProcess):
         super().__init__(1)
         self.names = Counter()
 
-    def _run(self, pending, parts, done):
-        self.names.update(type(task).__name__ for _, task in pending)
-        super()._run(pending, parts, done)
+    def _run(self, pending, done):
+        self.names.update(type(placed.task).__name__ for placed in pending)
+        super()._run(pending, done)
 
     @property
     def count(self):

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...base.errors import BudgetError, DataError, explain, require
-from ...execution.tasks import Execution, Steps
+from ...execution.steps import Steps
+from ...execution.tasks import Execution
 from ...execution.threads import available_cores, one_thread
 from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
 from ..metric import AnyMetric, measured_itemsize, require_squares

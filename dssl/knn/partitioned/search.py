@@ -33,7 +33,8 @@ from ...base.digest import JsonObject, plain
 from ...base.errors import DataError, require
 from ...execution.cost import block_count
 from ...execution.exchange.shuffle import scatter
-from ...execution.tasks import Execution, Steps
+from ...execution.steps import Steps
+from ...execution.tasks import Execution
 from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
 from ..metric import AnyMetric, measured_itemsize, stored_distances
 from ..recall import SAMPLE, recall_of, sampled_ids, wilson_lower

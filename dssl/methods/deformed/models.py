@@ -197,8 +197,8 @@ def make_selection(context: Context, params: SearchParams) -> Selected:
         return {name: [CandidateScores.from_json(scored[name, *point]) for point in points]
                 for name, points in in_rung.items()}
 
-    tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
-                                  params.search)
+    rungs = evaluated_by_rungs(candidates, repetitions, params.search, lambda: params.rule, evaluate)
+    tables, finalists = tables_of(rungs, params.search)
     selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
     # Scores that take long are computed for the selected candidates only.
     complete = context.execution.map([

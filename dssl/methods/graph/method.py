@@ -88,7 +88,7 @@ def make_selection(context: Context, params: LearnerSearch) -> Selected:
                           for number, each in zip(in_rung["model"], scored, strict=True)]}
 
     numbers = params.search.drawn(range(len(named)))
-    rungs = evaluated_by_rungs({"model": numbers}, repetitions, params.search, params.rule, evaluate)
+    rungs = evaluated_by_rungs({"model": numbers}, repetitions, params.search, lambda: params.rule, evaluate)
     tables, finalists = tables_of(rungs, params.search)
     best = params.rule.index(finalists["model"])
     return {"choices": {"model": finalists["model"][best].to_json()}, "grid": json_tables(tables),

@@ -166,17 +166,17 @@ def blocks_in(context: Context) -> Parts:
 class PenaltyEvaluator:
     """Evaluates penalties: all pairs and folds in a kernel are columns of one problem, in one pass over the points.
 
-    systems : of an estimator, the prepared systems by the number of a loss and a kernel.
+    rule : returns the rule. systems : of an estimator, the prepared systems by the number of a loss and a kernel.
     """
 
     context: Context
-    rule: SelectionRule
+    rule: Callable[[], SelectionRule]
     systems: dict[int, PreparedLapRLS] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: Context, params: PenaltyParams) -> "PenaltyEvaluator":
         """Return the evaluator of a search over estimators."""
-        return cls(context, params.rule)
+        return cls(context, lambda: params.rule)
 
     def searched(self, problem: LapRLSProblem, number: int, params: PenaltyParams,
                  kernels: Callable[[], Sequence[Kernel]], folds: Repetitions, rung: int | None) -> KernelSearch:
@@ -200,7 +200,7 @@ class PenaltyEvaluator:
             prepared = replace(prepared, problem=cached).with_new_folds(folds[0], context.execution, landmarks)
         if rung is not None:
             prepared = prepared.with_new_folds(folds[0], context.execution, landmarks)
-        search = KernelSearch(search_penalties(prepared, context.execution, params.rule, folds[1:], landmarks,
+        search = KernelSearch(search_penalties(prepared, context.execution, self.rule(), folds[1:], landmarks,
                                                TIES[params.tie]), prepared.evidence)
         if context.fit is not None:
             self.systems[number] = prepared
@@ -222,7 +222,7 @@ class PenaltyEvaluator:
             value for params in candidates for value in getattr(params.laprls, name))) for name in PENALTIES}
         first = candidates[0]
         grid = replace(first, laprls=replace(first.laprls, **lists, chosen=False), cv=GivenFolds(folds),
-                       rule=self.rule, baselines=())
+                       rule=self.rule(), baselines=())
         problem = grid.problem(self.context, self.context.target(grid.prior))
         pairs = {(system.gamma_A, system.gamma_I): None for system in problem.candidates["model"]}
         problem = replace(problem, among={"model": list(pairs)})
@@ -234,7 +234,7 @@ class PenaltyEvaluator:
         numbers = dict(zip(product(*lists.values()), problem.candidates["model"], strict=True))
         asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
                  for params in candidates]
-        return [self.rule.select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
+        return [self.rule().select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
                                   for system in systems]) for systems in asked]
 
 
@@ -249,11 +249,11 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
     kernels: Callable[[], Sequence[Kernel]] = list
     if problem.folds:  # for a median distance all points are read
         kernels = context.execution.concurrently(partial(params.kernels.on, context.points("train")))
-    if params.laprls.chosen:
-        params = replace(params, rule=MostProbable.of(problem, context.execution, params.kernels.bandwidths))
+    probable = partial(MostProbable.of, problem, context.execution, params.kernels.bandwidths)
+    rule = context.execution.concurrently(probable) if params.laprls.chosen else lambda: params.rule
     if not problem.folds:
-        return {"folds": 0, "rule": asdict(params.rule), "choices": {name: {
-            **without_labels(problem, name, params.rule), **params.named(0)} for name in problem.names}}
+        return {"folds": 0, "rule": asdict(rule()), "choices": {name: {
+            **without_labels(problem, name, rule()), **params.named(0)} for name in problem.names}}
     repetitions = params.repetitions(target)
     systems = params.search.drawn([(number, system) for number in params.numbers
                                    for system in dict.fromkeys(problem.candidates["model"])])
@@ -264,7 +264,7 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
                                        for name, systems_of in problem.candidates.items() if name != "model"}}
     rungs = rungs_of(repetitions, len(systems), params.search.factor)
     searches: dict[int, KernelSearch] = {}
-    evaluator = PenaltyEvaluator(context, params.rule)
+    evaluator = PenaltyEvaluator(context, rule)
     if context.fit is not None:
         context.fit.evaluator = evaluator
 
@@ -283,18 +283,18 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
         return {name: [scored[number, system.gamma_A, system.gamma_I] for number, system in of_model]
                 for name, of_model in in_rung.items()}
 
-    tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
-                                  params.search)
+    tables, finalists = tables_of(
+        evaluated_by_rungs(candidates, repetitions, params.search, rule, evaluate), params.search)
     for number in range(len(params.kernels.bandwidths)):
         context.parts.within(f"shares{number}").remove()
     blocks_in(context).remove()
-    selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
+    selected = {name: rule().select(of_model) for name, of_model in finalists.items()}
     used = {name: params.number(candidate.parameters) for name, candidate in selected.items()}
     for number in params.numbers:
         if number not in used.values():
             context.parts.within(f"gram{number}").remove()
     choices = {name: candidate.to_json() for name, candidate in selected.items()}
-    return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(params.rule),
+    return {"folds": len(problem.folds), "repetitions": len(repetitions), "rule": asdict(rule()),
             "search": asdict(params.search), "held_out_points": params.laprls.system.held_out_points,
             "bandwidths": [getattr(kernel, "bandwidth", None) for kernel in kernels()],
             "choices": {**choices, **({"shuffled": choices["model"]} if "shuffled" in problem.names else {})},

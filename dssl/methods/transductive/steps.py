@@ -319,8 +319,8 @@ def make_selection(context: Context, params: TransductiveKernelParams) -> Select
                        for candidate, each in zip(of_model, scored[name], strict=True)]
                 for name, of_model in in_rung.items()}
 
-    tables, finalists = tables_of(evaluated_by_rungs(candidates, repetitions, params.search, params.rule, evaluate),
-                                  params.search)
+    rungs = evaluated_by_rungs(candidates, repetitions, params.search, lambda: params.rule, evaluate)
+    tables, finalists = tables_of(rungs, params.search)
     selected = {name: params.rule.select(of_model) for name, of_model in finalists.items()}
     return {"folds": len(repetitions[0]), "repetitions": len(repetitions), "rule": rule,
             "search": asdict(params.search), "choices": {name: each.to_json() for name, each in selected.items()},

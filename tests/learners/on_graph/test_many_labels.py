@@ -24,10 +24,10 @@ class Noted(InProcess):
         super().__init__(threads)
         self.solved = []
 
-    def map(self, tasks, parts):
+    def map(self, tasks, parts, *follow):
         if isinstance(tasks[0], HarmonicTask):
             self.solved.append(len(tasks))
-        return super().map(tasks, parts)
+        return super().map(tasks, parts, *follow)
 
 
 def fitted(X, target, threads):
