@@ -21,7 +21,7 @@ from .vertices import Vertices, distinct_rows, find_vertices, require_distinct
 from .weights.build import weigh
 from .weights.rules import WIDTH, SelfTuned, WeightParams, WeightsName, warn_raised
 
-VERSIONS = {"vertices": 3, "neighbors": 13, "graph": 5}  # of the code of each step, raised when its output changes
+VERSIONS = {"vertices": 3, "neighbors": 14, "graph": 5}  # of the code of each step, raised when its output changes
 
 
 @dataclass(frozen=True, kw_only=True)

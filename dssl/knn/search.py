@@ -20,6 +20,7 @@ from .exact.blocks import (
     SearchedPoints,
     exact_block_rows,
     exact_seconds_lower_bound,
+    frame_sample,
     nearest_tasks,
     plan_exact,
     sampled_plan,
@@ -38,6 +39,7 @@ from .metric import (
     metric_of,
     metric_with,
 )
+from .partitioned.running import Search
 from .partitioned.search import find_partitioned
 from .partitioned.sizes import list_rows
 from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
@@ -237,16 +239,18 @@ def possible_methods(X: Rows, k: int, metric: AnyMetric, budget: int) -> set[str
 class ExactOption:
     """An exact search that "auto" may select, planned only as far as a decision needs it.
 
+    sample : of the rows, transformed by the metric; None to read one.
     seconds : those that it is predicted to take; before the rows are laid out, about the least.
     """
 
-    def __init__(self, X: Rows, k: int, metric: AnyMetric, execution: Execution):
+    def __init__(self, X: Rows, k: int, metric: AnyMetric, execution: Execution, sample: np.ndarray | None = None):
         self.of, self.execution, self.descent = (X, k, metric), execution, descent_seconds(X, k, metric)
         self._frame: Frame | None = None
         self._points: SearchedPoints | None = None
         self.seconds = 0.0
         if not (X.is_sparse or metric_of(metric).by_pairs):
-            self._frame, self.seconds = sampled_plan(X, k, metric)
+            sample = frame_sample(X, metric) if sample is None else sample
+            self._frame, self.seconds = sampled_plan(sample, k, len(X))
 
     def takes_at_most(self, slowdown: float) -> bool:
         """Return whether it may take at most `slowdown` times the seconds of NN-descent."""
@@ -267,30 +271,34 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     method: str = params.method
     if method == "auto" and possible_methods(X, k, metric, execution.memory_budget) == {"partitioned"}:
         method = "partitioned"
-    planned: Callable[[], ExactOption] | None = None
-    approximate = method
-    if method == "auto" and n > always_exact_rows(metric):
-        planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
+    approximate, weighs = method, method == "auto" and n > always_exact_rows(metric)
+    if weighs:
         approximate = approximate_method(X, k, metric, execution.memory_budget)
-    if approximate != "partitioned":  # whose tasks check the values that they read
-        check_rows(X, k, metric)
+    parts, attributes = parts or execution.scratch(), JsonObject()
+    search: Search | None = None
     points: SearchedPoints | None = None
     option: ExactOption | None = None
-    if planned is not None:
+    if approximate == "partitioned":  # whose tasks check the values that they read
+        search, method = Search.of(X, k, metric, params.random_state, execution, parts), "partitioned"
+        if weighs:
+            points, attributes = _points_unless_slower(search), {"weighed": True}
+    elif weighs:
+        planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
+        check_rows(X, k, metric)
         option = planned()
-        if approximate == "partitioned" and option.takes_at_most(EXACT_SLOWDOWN):
-            check_rows(X, k, metric)
-        points = option.points_within(EXACT_SLOWDOWN)
-        method = approximate if points is None else "exact"
-    elif method in ("auto", "exact"):
-        method, points = "exact", plan_exact(X, k, metric, execution)[0]
+        points, method = option.points_within(EXACT_SLOWDOWN), approximate
+    else:
+        check_rows(X, k, metric)
+        if method != "descent":
+            points = plan_exact(X, k, metric, execution)[0]
+    if points is not None:
+        method = "exact"
     height = (list_rows(X, k, metric, execution.memory_budget) if method == "partitioned" else
               exact_block_rows(X, k, metric, execution.memory_budget))
-    parts, attributes = parts or execution.scratch(), JsonObject()
     _allocate_lists(parts, n, k, height)
     tries = method == "descent" and option is not None and option.takes_at_most(FALLBACK_SLOWDOWN)
-    if method == "partitioned":
-        attributes = find_partitioned(X, k, metric, params.random_state, params.recall, execution, parts)
+    if method == "partitioned" and search is not None:
+        attributes = find_partitioned(search, params.recall, parts)
     elif method == "descent":
         attributes, points = _descend_or_plan(X, params, height, option if tries else None, execution, parts)
     if points is not None:
@@ -298,7 +306,24 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         method, attributes = "exact", {**attributes, "search": points.search, "recall": EXACT_RECALL}
     if tries:
         parts.within(TRIAL).remove()
+    if search is not None:
+        search.steps.parts.remove()
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, "method": method, **attributes})
+
+
+def _points_unless_slower(search: Search) -> SearchedPoints | None:
+    """Return the points of an exact search, None where a partitioned search is the faster one by its sample."""
+    of = search.X, search.k, search.metric, search.execution
+    planned: list[SearchedPoints] = []
+
+    def is_slower(sample: np.ndarray) -> bool:
+        points = ExactOption(*of, sample).points_within(EXACT_SLOWDOWN)
+        planned.extend([] if points is None else [points])
+        return points is None
+
+    if search.weighed(is_slower):
+        return None
+    return planned[0] if planned else plan_exact(*of)[0]  # of a run before
 
 
 def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:

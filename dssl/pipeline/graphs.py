@@ -50,7 +50,7 @@ from ..knn.exact.blocks import exact_cost
 from ..knn.grow import grow_cost, grow_neighbors
 from ..knn.lists import Neighbors
 from ..knn.metric import check_kind
-from ..knn.partitioned.sizes import ROUNDS, partitioned_cost
+from ..knn.partitioned.sizes import ROUNDS, partitioned_cost, weighing_cost
 from ..knn.search import NeighborParams, find_neighbors, lowered_neighbors, possible_methods
 from ..methods.plan_inputs import PlanInputs
 from ..methods.sections import GraphSections
@@ -318,15 +318,18 @@ def _neighbors_cost(f: PlanInputs, spec: GraphSections) -> Cost:
                                                      f.bound == "upper" else 1).guessing("rounds of the search")}
     made, copied = f.attributes.get("neighbors"), cost_of(0, 12 * f.vertices * k, 12 * f.vertices * k, 0)
     costs["trial"] = lambda: costs["descent"]() + copied
+    costs["weighed"] = lambda: costs["exact"]() + weighing_cost(f.distinct, k, graph.distance, f.budget)
     costs["both"] = lambda: costs["descent"]() + costs["exact"]()
     methods: set[str]
     if graph.method != "auto":
         methods = {graph.method}
     elif made is not None:
-        methods = {"both" if "missed_recall" in made else "trial" if made["method"] == "descent" else made["method"]}
+        methods = {"both" if "missed_recall" in made else "trial" if made["method"] == "descent" else
+                   "weighed" if made["method"] == "exact" and "weighed" in made else made["method"]}
     else:
         methods = possible_methods(f.distinct, k, graph.distance, f.budget)
         methods |= {"trial", "both"} if methods == {"descent", "exact"} and f.bound == "upper" else set()
+        methods |= {"weighed"} if methods == {"partitioned", "exact"} and f.bound == "upper" else set()
     return f.one_of((costs[search]() for search in sorted(methods)), "search")
 
 

@@ -451,7 +451,7 @@ def test_a_sample_tells_about_the_least_seconds_of_an_exact_search(d, spread):
     rng = np.random.default_rng(21)
     X = (rng.normal(size=(10, d))[rng.integers(10, size=10_000)] + spread * rng.normal(size=(10_000, d)))
     rows = ArrayRows(X.astype(np.float32))
-    frame, seconds = exact.sampled_plan(rows, 10, "euclidean")
+    frame, seconds = exact.sampled_plan(exact.frame_sample(rows, "euclidean"), 10, len(rows))
     assert_array_equal(frame.basis, exact.sampled_frame(rows, "euclidean").basis)
     assert 0 < seconds <= 1.1 * plan_exact(rows, 10, "euclidean", InProcess(1))[1]
 

@@ -37,7 +37,8 @@ N, K, BUDGET = 6000, 8, 3 << 20
 
 def search(X, execution=None, parts=None, **params):
     """Return the lists of a partitioned search in tasks of a small budget."""
-    return neighbors(X, K, method="partitioned", execution=execution or InProcess(2, BUDGET), parts=parts, **params)
+    return neighbors(X, K, execution=execution or InProcess(2, BUDGET), parts=parts,
+                     **{"method": "partitioned", **params})
 
 
 @pytest.fixture(scope="module")
@@ -219,8 +220,8 @@ def test_a_scan_in_pieces_finds_the_nearest_by_coordinates():
 class Stopped(InProcess):
     """Runs so many tasks, and then none."""
 
-    def __init__(self, tasks: float = np.inf):
-        super().__init__(1, BUDGET)
+    def __init__(self, tasks: float = np.inf, budget: int = BUDGET):
+        super().__init__(1, budget)
         self.left, self.ran, self.counts = tasks, 0, [(0, 0)]
         self.counter = TaskCount(lambda *counts: self.counts.append(counts), 0)
 
@@ -264,6 +265,31 @@ def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monk
     assert sum(execution.ran for execution in executions) == whole.ran
     assert max(execution.counts[-1][0] for execution in executions) > 0.8 * whole.ran  # but those of the certificate
     assert found.attributes == undisturbed.attributes
+    assert written(tmp_path / "killed") == written(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("slowdown", "method"), [(1e-9, "partitioned"), (1e9, "exact")])
+def test_a_search_that_was_weighed_goes_on_where_it_stopped(points, tmp_path, monkeypatch, slowdown, method):
+    """The certificate of the partitioned search is computed while its sample weighs an exact one, which may be taken.
+    """
+    monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
+    monkeypatch.setattr("dssl.knn.search.approximate_method", lambda *given: "partitioned")
+    monkeypatch.setattr("dssl.knn.search.possible_methods", lambda *given: {"partitioned", "exact"})
+    monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", slowdown)
+    X, whole = points[:2500], Stopped(budget=16 << 20)
+    lists = search(X, whole, StoredParts(tmp_path / "whole"), method="auto")
+    assert lists.attributes["method"] == method
+    assert ("weighed" in lists.attributes) == (method == "exact")
+    assert not list((tmp_path / "whole" / "within").iterdir())
+    assert_array_equal(lists.indices, neighbors(X, K, method=method, execution=InProcess(1, 16 << 20)).indices)
+    executions, found = [], None
+    while found is None:
+        executions.append(Stopped(2, 16 << 20))
+        with suppress(KeyboardInterrupt):
+            found = search(X, executions[-1], StoredParts(tmp_path / "killed"), method="auto")
+    assert len(executions) > 3
+    assert sum(execution.ran for execution in executions) == whole.ran
+    assert found.attributes == lists.attributes
     assert written(tmp_path / "killed") == written(tmp_path / "whole")
 
 

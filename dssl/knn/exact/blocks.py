@@ -25,10 +25,7 @@ from ...execution.tasks import BlockTasks, Execution
 from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, rows_that_fit
 from ...storage.store import whole_bytes
 from ..metric import (
-    HUGE,
-    TINY,
     AnyMetric,
-    check_rows,
     measurable,
     measured_itemsize,
     metric_of,
@@ -236,26 +233,24 @@ def plan_exact(X: Rows, k: int, metric: AnyMetric, execution: Execution,
 
 def sampled_frame(X: Rows, metric: AnyMetric) -> Frame:
     """Return the frame of a sample of dense rows."""
-    return principal_frame(_frame_sample(X, metric), exact=True)
+    return principal_frame(frame_sample(X, metric), exact=True)
 
 
-def sampled_plan(X: Rows, k: int, metric: AnyMetric) -> tuple[Frame, float]:
-    """Return the frame of a sample of dense rows, and about the least seconds that `plan_exact` predicts.
+def sampled_plan(sample: np.ndarray, k: int, n: int) -> tuple[Frame, float]:
+    """Return the frame of a sample of n dense rows, and about the least seconds that `plan_exact` predicts.
 
-    A query of the tree visits about as many of all rows and their boxes as of those of the sample, or more.
+    sample : (s, d), transformed by the metric, of which `SAMPLE_ROWS` are used at most. A query of the tree visits
+    about as many of all rows and their boxes as of those of the sample, or more.
     """
-    sampled, n = X.take(sample_ids(len(X), SAMPLE_ROWS)), len(X)
-    largest = float(np.abs(sampled).max())
-    if not (largest == 0 or TINY < largest < HUGE) or metric_of(metric).undefined(sampled).any():
-        check_rows(X, k, metric)  # which tells all wrong rows
-    sample = measurable(sampled, metric)
+    sample = sample[sample_ids(len(sample), SAMPLE_ROWS)]
     frame, pilot = principal_frame(sample, exact=True), sample_ids(len(sample), PILOT_QUERIES)
     layout = lay_out(sample, np.arange(len(sample)), frame)
     tiles = TILE_PAIR_NS * 1e-9 * float(n) * n
     return frame, min(tree_seconds(layout, sample[pilot], pilot, k, n, tiles), tiles)
 
 
-def _frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
+def frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
+    """Return a sample of dense rows, transformed by the metric."""
     return measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric)
 
 

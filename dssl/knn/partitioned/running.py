@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -10,9 +11,10 @@ from ...execution.steps import Steps
 from ...execution.tasks import Execution
 from ...execution.threads import available_cores, one_thread
 from ...storage.blocks import Arrays, Parts, Receipt, Rows, block_rng, row_ranges
+from ...storage.views import cached_rows
 from ..metric import AnyMetric, measured_itemsize, require_squares
 from ..projection import Projection
-from ..recall import true_neighbors
+from ..recall import SAMPLE, sampled_ids, true_neighbors
 from .partitions import (
     AXES,
     CELLS,
@@ -25,7 +27,7 @@ from .partitions import (
     fit_cells,
     pack,
 )
-from .sizes import FILL_RATIO, Sizes, exact_hours, min_leaves, ordered_chunk_rows, sample_rows
+from .sizes import FILL_RATIO, Sizes, exact_hours, min_leaves, ordered_chunk_rows, sample_rows, task_sizes
 from .tasks import OrderTask, RouteTask, SampleTask, projection_arrays, projection_of
 
 GROWTH, ATTEMPTS = 1.3, 6  # factor of the number of leaves if a leaf got too many rows, and the attempts
@@ -47,6 +49,19 @@ class Search:
     sizes: Sizes
     cells: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def of(cls, X: Rows, k: int, metric: AnyMetric, random_state: int, execution: Execution, parts: Parts) -> "Search":
+        """Return a search whose steps lie within `parts`."""
+        n, d = X.shape
+        sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
+        X = cached_rows(X, [sampled_ids(n, SAMPLE, random_state)], execution.concurrently)
+        return cls(X, k, metric, random_state, execution, Steps(parts.within("search"), execution), sizes)
+
+    @cached_property
+    def certifying(self) -> np.ndarray:
+        """Return the numbers of the rows whose true neighbors certify the recall, ascending."""
+        return sampled_ids(len(self.X), SAMPLE, self.random_state)
+
     @property
     def threads(self) -> int:
         """Return the threads of this process that fit partitions, while no task runs; each takes a block of products.
@@ -58,19 +73,37 @@ class Search:
         """Return the ranges of rows that tasks read."""
         return row_ranges(len(self.X), self.sizes.range_rows)
 
-    def fit_projection(self) -> Parts:
-        """Check all rows; return the projection as part 0, and the coordinates `seen` of a sample as part 1."""
+    @cached_property
+    def _sample(self) -> tuple[Parts, Receipt]:
+        """Return the rows of a sample, a part a range, and the `largest` absolute value; all rows are checked."""
         n = len(self.X)
         row_bytes = self.X.shape[1] * measured_itemsize(self.X.dtype, self.metric)
         max_leaves = sample_rows(n, row_bytes, self.execution.memory_budget)
-        sampled, largest = self.steps.map("sample", lambda step_parts: [
+        return self.steps.map("sample", lambda step_parts: [
             SampleTask(self.X, self.metric, start, stop, -(-max_leaves * (stop - start) // n))
             for start, stop in self.ranges()], lambda receipts: {
                 "largest": max(receipt["largest"] for receipt in receipts)})
-        require_squares(largest["largest"], self.X.dtype)
+
+    def sample(self) -> np.ndarray:
+        """Return the sample (s, d), transformed by the metric."""
+        sampled, _ = self._sample
+        return np.concatenate([sampled.read(index)["rows"] for index in range(len(self.ranges()))])
+
+    def weighed(self, is_slower: Callable[[np.ndarray], bool]) -> bool:
+        """Return what `is_slower` says of the sample, or has said; it may be called while tasks run."""
+        def weigh(step_parts: Parts) -> Receipt:
+            slower = self.execution.concurrently(partial(is_slower, self.sample()))
+            self.find_truth()  # which this search needs
+            return {"slower": slower()}
+
+        return bool(self.steps.run("weighed", weigh)[1]["slower"])
+
+    def fit_projection(self) -> Parts:
+        """Return the projection as part 0, and the coordinates `seen` of the sample as part 1."""
+        sampled, _ = self._sample
 
         def fit(step_parts: Parts) -> Receipt:
-            sample = np.concatenate([sampled.read(index)["rows"] for index in range(len(self.ranges()))])
+            sample = self.sample()
             with one_thread():
                 projection = Projection.of(sample, block_rng(self.random_state, SKETCH))
                 step_parts.write(0, projection_arrays(projection))
@@ -79,10 +112,16 @@ class Search:
 
         return self.steps.run("view", fit, [sampled])[0]
 
-    def find_truth(self, sampled_rows: np.ndarray) -> Parts:
-        """Return `distances` (q, k) and `ids` of the true neighbors of the sampled rows, as part 0."""
+    def find_truth(self) -> Parts:
+        """Return `distances` (q, k) and `ids` of the true neighbors of the `certifying` rows, as part 0."""
+        return self._truth
+
+    @cached_property
+    def _truth(self) -> Parts:
+        require_squares(self._sample[1]["largest"], self.X.dtype)
+
         def find(step_parts: Parts) -> Receipt:
-            truth = true_neighbors(self.X, sampled_rows, np.full((len(sampled_rows), self.k), -1), self.metric,
+            truth = true_neighbors(self.X, self.certifying, np.full((len(self.certifying), self.k), -1), self.metric,
                                    self.execution, step_parts.within("shares"))
             step_parts.write(0, {name: truth[name] for name in ("distances", "ids")})
             return {}

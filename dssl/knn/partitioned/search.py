@@ -33,11 +33,9 @@ from ...base.digest import JsonObject, plain
 from ...base.errors import DataError, require
 from ...execution.cost import block_count
 from ...execution.exchange.shuffle import scatter
-from ...execution.steps import Steps
-from ...execution.tasks import Execution
-from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, Rows, row_ranges
-from ..metric import AnyMetric, measured_itemsize, stored_distances
-from ..recall import SAMPLE, recall_of, sampled_ids, wilson_lower
+from ...storage.blocks import Arrays, Parts, PartWriter, Receipt, row_ranges
+from ..metric import stored_distances
+from ..recall import recall_of, wilson_lower
 from ..squared_distances import EMPTY, candidate_distances, empty_heaps, sift_down
 from .partitions import PermutedRows
 from .running import ATTEMPTS, GROWTH, Search, undivided
@@ -54,7 +52,6 @@ from .sizes import (
     partitioned_seconds,
     round_seconds,
     scan_seconds,
-    task_sizes,
 )
 from .tasks import JoinTask, MeasureTask, MergeTask, SearchTask, SpreadTask, WriteTask, numbers_of, within
 
@@ -289,32 +286,29 @@ def _largest_and_all(receipts: list[Receipt]) -> Receipt:
 MAX_OUTLIERS = 500  # outliers are searched exactly if there are no more than these
 
 
-def find_partitioned(X: Rows, k: int, metric: AnyMetric, random_state: int, target: float, execution: Execution,
-                     parts: Parts) -> JsonObject:
+def find_partitioned(search: Search, target: float, parts: Parts) -> JsonObject:
     """Write the neighbor lists of dense rows (n, d), and the permutation of the rows; return their attributes.
 
     target : the recall to certify.
-    parts : `ids` and `distances` are allocated already, in chunks of `list_rows`; `order` (n,), the permutation, is
-        allocated here.
+    parts : those of the search; `ids` and `distances` are allocated already, in chunks of `list_rows`; `order` (n,),
+        the permutation, is allocated here.
 
     Raises DataError: the rows are sparse or have no distances (`check_rows`), or the search does
     not reach the recall in `LONGEST` times the seconds of its first round, as its plan states.
     BudgetError: rows that have to be searched together do not fit the memory budget.
     """
+    X, k = search.X, search.k
     require(not X.is_sparse, "sparse rows cannot be partitioned", error=DataError,
             why="the cells' means would be dense", fix="use the method exact, or auto")
-    n, d = X.shape
-    trials = min(n, SAMPLE) * k
+    trials = len(search.certifying) * k
     bound = wilson_lower(trials, trials)
     require(target <= bound, f"recall={target}, and {trials:,} neighbors of sampled rows certify at most {bound:.5f}",
             why="that is the confidence bound if all of them are found", error=DataError,
             fix="use the method exact, or ask for a lower recall")
-    sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
     # The result is recorded before the parts of its steps are removed, which takes a while.
-    steps, result = Steps(parts.within("search"), execution), parts.within("result")
-    attributes = result.receipt_of(0) or result.finish(0, plain(
-        _searched(Search(X, k, metric, random_state, execution, steps, sizes), target, parts)))
-    steps.parts.remove()
+    result = parts.within("result")
+    attributes = result.receipt_of(0) or result.finish(0, plain(_searched(search, target, parts)))
+    search.steps.parts.remove()
     result.remove()
     recall, overlaps = attributes["recall"], " and ".join(f"{overlap:.1f}" for overlap in attributes["overlaps"])
     require(recall["lower"] >= target, f"the neighbor lists have a recall of {recall['recall']:.3f}, certified "
@@ -330,9 +324,8 @@ def find_partitioned(X: Rows, k: int, metric: AnyMetric, random_state: int, targ
 def _searched(search: Search, target: float, parts: Parts) -> JsonObject:
     """Write the neighbor lists; return their attributes."""
     n = len(search.X)
+    sampled_rows, true = search.certifying, search.find_truth().read(0)
     projection = search.fit_projection()
-    sampled_rows = sampled_ids(n, SAMPLE, search.random_state)
-    true = search.find_truth(sampled_rows).read(0)
     wanted = np.union1d(sampled_rows, true["ids"])
     ordered, positions, n_outliers = search.order(projection, wanted)
     truth = search.execution.share(place=positions[np.searchsorted(wanted, sampled_rows)],

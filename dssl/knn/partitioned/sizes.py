@@ -208,6 +208,15 @@ def partitioned_cost(X: Rows, k: int, metric: AnyMetric, budget: int, rounds: in
     return cost
 
 
+def weighing_cost(X: Rows, k: int, metric: AnyMetric, budget: int) -> Cost:
+    """Return what is done of a partitioned search until an exact one is taken: its sample and its certificate."""
+    (n, d), itemsize = X.shape, measured_itemsize(X.dtype, metric)
+    rows, row_bytes = task_sizes(n, d, itemsize, k, budget).range_rows, d * itemsize
+    sample = sample_rows(n, row_bytes, budget) * row_bytes
+    return truth_cost(X, metric, k, budget) + cost_of(
+        block_count(n, rows), n * X.row_bytes, sample, max(rows * (X.row_bytes + row_bytes), 2 * sample), 2 * sample)
+
+
 def _round_cost(n: int, sizes: Sizes, blocks: int, axes: int, entries: int, joins: int, max_leaves: float) -> Cost:
     """Return what a round takes that searches each row in at most so many leaves."""
     leaves = max(min_leaves(n), block_count(int(max_leaves * n), max(1, int(FILL_RATIO * sizes.leaf_rows))))
