@@ -8,12 +8,14 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Event
 from typing import Any, ClassVar
 
 import dask
@@ -131,6 +133,8 @@ class OnDask(Execution):
     patience : seconds without a running worker after which a wait ends with ClusterError. beside : see `WorkerRoom`.
     """
 
+    in_workers = True
+
     def __init__(self, client: Client, memory_budget: int | None = None, patience: float = PATIENCE, beside: int = 0):
         self.client = client
         self.watchdog = Watchdog(client, patience)
@@ -154,7 +158,8 @@ class OnDask(Execution):
         self.tasks_at_once = max(sum(threads), 1)
         # While one task runs, the other workers of its machine are idle, so it may use their cores.
         self.threads_alone = self.tasks_at_once if on_one_machine(workers) else self.tasks_per_process
-        self._works: list[Work[Any]] = []  # of the copies that `within` makes, too
+        # What stops the works that began in each body of `stopping_works`; also of the copies that `within` makes.
+        self._begun: dict[int, list[Event]] = {}
         self._folder: str | None = None
         self._scratches = count(1)  # shared with the copies that `within` makes: they use one folder
 
@@ -163,20 +168,23 @@ class OnDask(Execution):
         return bool(self.client.status == "running")
 
     def concurrently(self, work: Callable[[], Answer]) -> Callable[[], Answer]:
-        thread = Work(work)
-        self._works[:] = [*(other for other in self._works if other.is_alive()), thread]
-        thread.start()
-        return thread.done.result
+        done, stopped = Future[Answer](), Event()
+        for begun in [*self._begun.values()]:
+            begun.append(stopped)
+        settle()  # what the work's tasks may read
+        Work(work, done, stopped).start()
+        return done.result
 
     @contextmanager
     def stopping_works(self) -> Iterator[None]:
-        before = [*self._works]
+        begun: list[Event] = []
+        self._begun[id(begun)] = begun
         try:
             yield
         finally:
-            for thread in self._works:
-                if thread not in before:
-                    thread.stopped.set()
+            del self._begun[id(begun)]
+            for stopped in begun:
+                stopped.set()
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: object) -> dict[str, Answer]:
         answers: dict[str, Answer] = self.client.run(question, *arguments)
@@ -242,22 +250,27 @@ class OnDask(Execution):
 
     def _run(self, pending: Sequence[Placed], done: Callable[[Placed, Receipt], list[Placed]]) -> None:
         settle(removals=True)  # workers may write to folders that are being removed
-        parts, numbers = pending[0].parts, count()
-        stage = digest({"parts": repr(parts), "at": time.time_ns()})[:12]
-        memory = self._memory
+        numbers, memory = count(), self._memory
+        stage = digest({"parts": repr(pending[0].parts), "at": time.time_ns()})[:12]
+        marks: dict[int, Path | None] = {}
 
         def submit(placed: Placed) -> WorkerFuture:
             task, home = placed.task, getattr(placed.task, "home", None)
             restriction = {} if home is None or not homes else {
                 "workers": [homes[home % len(homes)]], "allow_other_workers": True}
             # No retries: an exception would occur again. The scheduler itself reruns a task whose worker died.
-            return self.client.submit(run_on_worker, task, placed.parts, placed.index, memory, __version__, mark,
-                                      pure=False, key=f"{type(task).__name__}-{stage}-{next(numbers)}", **restriction)
+            return self.client.submit(run_on_worker, task, placed.parts, placed.index, memory, __version__,
+                                      mark_in(placed.parts), pure=False,
+                                      key=f"{type(task).__name__}-{stage}-{next(numbers)}", **restriction)
 
         from ..storage.store import StoredParts
 
-        marked = parts.marked() if isinstance(parts, StoredParts) else nullcontext()
-        with self._waiting(done) as collect, marked as mark:
+        def mark_in(parts: Parts) -> Path | None:
+            if id(parts) not in marks:
+                marks[id(parts)] = stack.enter_context(parts.marked()) if isinstance(parts, StoredParts) else None
+            return marks[id(parts)]
+
+        with self._waiting(done) as collect, ExitStack() as stack:
             threads = self.client.nthreads()
             homes = sorted(threads)
             # A window of submitted tasks keeps the scheduler's memory small.

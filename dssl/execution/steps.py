@@ -1,4 +1,4 @@
-"""Numbered steps of a computation that can be resumed."""
+"""Steps whose results are found again by a run that was killed."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from ..base.digest import plain
 from ..storage.blocks import Parts, Receipt
 from .tasks import Execution, Task
 
-Work = Callable[[Parts], Receipt]
+StepWork = Callable[[Parts], Receipt]
 
 
 class Steps:
@@ -22,7 +22,7 @@ class Steps:
         self.execution = execution
         self._count = 0
 
-    def run(self, name: str, work: Work, used: Sequence[Parts] = ()) -> tuple[Parts, Receipt]:
+    def run(self, name: str, work: StepWork, used: Sequence[Parts] = ()) -> tuple[Parts, Receipt]:
         """Return the parts of a step and the JSON receipt that `work` returned for them.
 
         used : parts that no later step reads; they are removed.

@@ -30,6 +30,7 @@ from ..storage.ledger import journal
 from ..storage.write_behind import settle
 from .cost import Cost, WorkerRoom, block_count
 from .threads import Answer
+from .work import Work
 from .worker_kinds import this_processor
 
 SHARED_CHUNK = 16 << 20  # bytes of rows per chunk when the driver shares an array with workers
@@ -191,6 +192,7 @@ class Execution(ABC):
     tasks_per_process: int = 1  # that run concurrently
     tasks_at_once: int = 1  # that run concurrently, in all processes
     threads_alone: int = 1  # that a task may use while no other runs, or this process while none does
+    in_workers: bool = False  # whether tasks run in other processes
     largest_task_bytes: int | None = None  # the measured maximum over tasks since it was last set to None
     largest_process_bytes: int = 0  # the measured maximum over their processes since it was last set to 0
     counter: TaskCount | None = None  # receives the progress of all tasks
@@ -233,7 +235,7 @@ class Execution(ABC):
 
     @contextmanager
     def stopping_works(self) -> Iterator[None]:
-        """Stop, at the end of the body, the tasks of works that began in it and that nobody waits for any more."""
+        """Stop the works that began in the body at its end: they run no more tasks."""
         yield
 
     def ask_workers(self, question: Callable[..., Answer], *arguments: object) -> dict[str, Answer]:
@@ -250,6 +252,7 @@ class Execution(ABC):
         follow : returns further tasks, into new parts, that are run too; also of the parts that are complete.
         """
         heed_signals()
+        Work.heed()
         receipts, further, counter = parts.receipts(len(tasks)), list[Receipt](), self.counter
         placed = [Placed(task, parts, index) for index, task in enumerate(tasks)]
         if counter:
@@ -262,6 +265,7 @@ class Execution(ABC):
             return follows
 
         def done(of: Placed, receipt: Receipt) -> list[Placed]:
+            Work.heed()
             if of.parts is parts:
                 receipts[of.index] = receipt
             else:

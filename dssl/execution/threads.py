@@ -7,7 +7,7 @@ from functools import lru_cache, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 Answer = TypeVar("Answer")
 Given = ParamSpec("Given")
@@ -26,6 +26,7 @@ def one_thread() -> Iterator[None]:
     """
     with _LIMITED:
         if not _LIMITS or _LIMITS[-1][0] != len(sys.modules):  # libraries loaded since have no limit yet
+            _free_control()
             _LIMITS.append((len(sys.modules), _thread_pools(len(sys.modules)).limit(limits=1)))
         _INSIDE[0] += 1
     try:
@@ -34,7 +35,15 @@ def one_thread() -> Iterator[None]:
         with _LIMITED:
             _INSIDE[0] -= 1
             while not _INSIDE[0] and _LIMITS:
+                _free_control()
                 _LIMITS.pop()[1].restore_original_limits()
+
+
+def _free_control() -> None:
+    """Let this thread set limits, also where another one set the last: threadpoolctl ignores it without a word."""
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)  # of newer versions, which have that rule
+    if clear is not None:
+        clear(force=True)
 
 
 def on_one_thread(method: Callable[Given, Answer]) -> Callable[Given, Answer]:

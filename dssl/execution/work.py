@@ -1,37 +1,35 @@
-"""Work of this process that takes place in another thread, and may run tasks on workers."""
+"""A thread of the driver's own work, which may run tasks on workers meanwhile."""
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from typing import Generic, TypeVar
+from typing import Any
 
 from ..storage.write_behind import settle
 from .threads import on_one_thread
 
-Answer = TypeVar("Answer")
 
-
-class Work(threading.Thread, Generic[Answer]):
-    """A thread that calls a function.
+class Work(threading.Thread):
+    """Calls a function.
 
     done : receives the result, or the exception, once all that the function wrote is stored. stopped : once it is set,
-    the thread runs no more tasks.
+    the thread runs no more tasks. Neither is held when the thread has ended.
     """
 
-    def __init__(self, work: Callable[[], Answer]):
+    def __init__(self, work: Callable[[], Any], done: Future[Any], stopped: threading.Event):
         # Neither an error elsewhere nor the end of this process waits for it.
         super().__init__(name="dssl-work", daemon=True)
-        self.done: Future[Answer] = Future()
-        self.stopped = threading.Event()
-        self._work = work
+        self._given = [(work, done)]
+        self.stopped = stopped
 
     def run(self) -> None:
+        work, done = self._given.pop()
         try:
-            answer = on_one_thread(self._work)()
+            answer = on_one_thread(work)()
             settle(removals=True)  # which no other thread could wait for
-            self.done.set_result(answer)
+            done.set_result(answer)
         except BaseException as error:
-            self.done.set_exception(error)
+            done.set_exception(error)
 
     @staticmethod
     def heed() -> None:

@@ -40,8 +40,8 @@ from .metric import (
     metric_with,
 )
 from .partitioned.running import Search
-from .partitioned.search import find_partitioned
-from .partitioned.sizes import list_rows
+from .partitioned.search import find_partitioned, is_partitioned
+from .partitioned.sizes import fits_tasks, list_rows
 from .recall import EXACT_RECALL, SAMPLE, sampled_ids, true_neighbors
 
 MetricName = Annotated[str, METRICS]
@@ -278,10 +278,11 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
     search: Search | None = None
     points: SearchedPoints | None = None
     option: ExactOption | None = None
-    if approximate == "partitioned":  # whose tasks check the values that they read
+    if approximate == "partitioned" and (not weighs or fits_tasks(X, k, metric, execution.memory_budget)):
+        # Its tasks check the values that they read.
         search, method = Search.of(X, k, metric, params.random_state, execution, parts), "partitioned"
         if weighs:
-            points, attributes = _points_unless_slower(search), {"weighed": True}
+            points, attributes = _points_unless_slower(search, parts), {"weighed": True}
     elif weighs:
         planned = execution.concurrently(partial(ExactOption, X, k, metric, execution))
         check_rows(X, k, metric)
@@ -297,7 +298,8 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
               exact_block_rows(X, k, metric, execution.memory_budget))
     _allocate_lists(parts, n, k, height)
     tries = method == "descent" and option is not None and option.takes_at_most(FALLBACK_SLOWDOWN)
-    if method == "partitioned" and search is not None:
+    if method == "partitioned":
+        search = search or Search.of(X, k, metric, params.random_state, execution, parts)
         attributes = find_partitioned(search, params.recall, parts)
     elif method == "descent":
         attributes, points = _descend_or_plan(X, params, height, option if tries else None, execution, parts)
@@ -306,24 +308,26 @@ def find_neighbors(X: Rows, params: NeighborParams, execution: Execution, parts:
         method, attributes = "exact", {**attributes, "search": points.search, "recall": EXACT_RECALL}
     if tries:
         parts.within(TRIAL).remove()
-    if search is not None:
+    elif "weighed" in attributes and search is not None:
         search.steps.parts.remove()
     return Neighbors.stored(parts, {**asdict(params), "n": n, "block_rows": height, "method": method, **attributes})
 
 
-def _points_unless_slower(search: Search) -> SearchedPoints | None:
+def _points_unless_slower(search: Search, parts: Parts) -> SearchedPoints | None:
     """Return the points of an exact search, None where a partitioned search is the faster one by its sample."""
     of = search.X, search.k, search.metric, search.execution
     planned: list[SearchedPoints] = []
 
-    def is_slower(sample: np.ndarray) -> bool:
-        points = ExactOption(*of, sample).points_within(EXACT_SLOWDOWN)
+    def is_slower() -> bool:
+        points = ExactOption(*of, search.sample()).points_within(EXACT_SLOWDOWN)
         planned.extend([] if points is None else [points])
         return points is None
 
-    if search.weighed(is_slower):
+    if is_partitioned(parts) or search.weighed(is_slower):
         return None
-    return planned[0] if planned else plan_exact(*of)[0]  # of a run before
+    if not planned:  # an earlier run took the decision
+        planned += filter(None, [ExactOption(*of, search.sample()).points_within(np.inf)])
+    return planned[0]
 
 
 def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:

@@ -3,8 +3,9 @@
 Where penalties or the bandwidth are "auto", `automatic_folds` chooses the folds and `MostProbable` the values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,18 @@ class MostProbable(SelectionRule):
     n_classes: int
     centered: bool = True
     spectral_concentration: float | None = None
+
+    @classmethod
+    def beside(cls, problem: LapRLSProblem, execution: Execution,
+               bandwidths: Sequence[float | str | None]) -> "Callable[[], MostProbable]":
+        """Return what returns the rule of `of`, which workers compute beside the tasks that follow.
+
+        In one process it is computed at once, before Gram matrices take memory.
+        """
+        rule = execution.concurrently(partial(cls.of, problem, execution, bandwidths))
+        if not execution.in_workers:
+            rule()
+        return rule
 
     @classmethod
     def of(cls, problem: LapRLSProblem, execution: Execution,

@@ -1,5 +1,6 @@
 """Tasks in threads and on a cluster: the same parts, resumed where they stopped, whoever dies."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -180,32 +181,62 @@ def test_work_may_run_tasks_beside_those_of_its_caller(cluster_client):
 
 
 @pytest.mark.cluster
-def test_tasks_of_work_that_nobody_waits_for_are_canceled(cluster_client, tmp_path):
-    execution, place = OnDask(cluster_client), StoredParts(tmp_path / "there")
+@pytest.mark.parametrize("per_map", [1, 200])
+def test_work_whose_computation_has_ended_runs_no_more_tasks(cluster_client, tmp_path, per_map):
+    """In one long map, or in many short ones; nor does it count them for the stage that follows."""
+    execution, place, message = OnDask(cluster_client), StoredParts(tmp_path / "there"), []
     place.allocate("squares", (200, 3), float, 1)
-    rows = ArrayRows(np.ones((200, 3)))
-    tasks = [SquareTask(rows, start, start + 1, seconds=0.1) for start in range(200)]
-    results = []
+    execution.counter = TaskCount(lambda *counts: message.append(counts), 0)
+    rows, results, ended = ArrayRows(np.ones((200, 3))), [], threading.Event()
+
+    def work():
+        try:
+            for first in range(0, 200, per_map):
+                execution.map([SquareTask(rows, start, start + 1, seconds=0.1) for start in range(first + per_map)],
+                              place)
+        finally:
+            ended.set()
 
     def fails():
         with execution.stopping_works():
-            results.append(execution.concurrently(lambda: execution.map(tasks, place)))
+            results.append(execution.concurrently(work))
             while not place.receipts(200):
                 time.sleep(0.05)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fails()
+    counted = len(message)
+    assert ended.wait(30)
     with pytest.raises(CancelledError, match="has ended"):
         results[0]()
-    done = len(place.receipts(200))
-    time.sleep(0.5)
-    assert len(place.receipts(200)) <= done + 2 < 100
-    with execution.stopping_works():  # which ends no work that began before
-        again = execution.concurrently(lambda: execution.map(tasks[:done + 4], place))
+    assert len(message) <= counted + 1
+    assert len(place.receipts(200)) < 100
+
+
+@pytest.mark.cluster
+def test_a_computation_within_another_ends_only_its_own_works(cluster_client):
+    execution = OnDask(cluster_client)
+    place = execution.scratch()
+    with execution.stopping_works():
+        result = execution.concurrently(lambda: execution.map(square_tasks(place, seconds=0.2), place))
         with execution.stopping_works():
             pass
-        assert len(again()) == done + 4
+        assert len(result()) == 5
+
+
+@pytest.mark.cluster
+def test_what_a_work_used_goes_when_it_has_ended(cluster_client):
+    """The execution and its scratch folder, too, which the work's function refers to."""
+    execution = OnDask(cluster_client)
+    folder = Path(execution.scratch().folder).parent
+    assert execution.concurrently(partial(lambda used: used.tasks_at_once, execution))() == 2
+    del execution
+    deadline = time.monotonic() + 30
+    while folder.exists() and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    assert not folder.exists()
 
 
 def test_work_beside_tasks_of_this_process_waits_until_it_is_needed_and_runs_once():
@@ -391,6 +422,23 @@ def test_the_finish_step_makes_what_is_sought_of_all_shares():
         InProcess(1).reduce(sums([]))
 
 
+@dataclass(frozen=True)
+class SlowFirst(SumTask):
+    """The first task ends last, from whose share it follows whether tasks combine the level."""
+
+    def __call__(self, out):
+        time.sleep(0.5 if self.start == 0 else 0.0)
+        return super().__call__(out)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("budget", [1 << 30, 1])
+def test_a_first_share_that_is_the_last_changes_nothing(cluster_client, budget):
+    tasks = [SlowFirst(task.rows, task.start, task.stop) for task in SUM_TASKS]
+    there = OnDask(cluster_client, budget).reduce(sums(tasks, 3))
+    assert_array_equal(there["total"], InProcess(1).reduce(sums(SUM_TASKS, 3))["total"])
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("budget", [1 << 30, 1])
 def test_a_cluster_reduces_to_the_same(cluster_client, budget):
@@ -433,6 +481,26 @@ def test_blas_has_one_thread_until_the_last_of_several_contexts_ends():
         assert blas_threads() == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == before
+
+
+def test_blas_gets_its_threads_back_from_whichever_thread_leaves_last():
+    with threadpool_limits(2):
+        before, inside, outside = blas_threads(), threading.Event(), threading.Event()
+
+        def work():
+            with one_thread():
+                inside.set()
+                outside.wait(10)
+
+        with one_thread():
+            thread = threading.Thread(target=work)
+            thread.start()
+            inside.wait(10)
+        outside.set()
+        thread.join()
+        assert blas_threads() == before
+        with one_thread():
+            assert set(blas_threads()) == {1}
 
 
 def test_blas_gets_its_threads_back_after_an_error():

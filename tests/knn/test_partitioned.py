@@ -14,23 +14,25 @@ from dssl.base.errors import BudgetError, DataError, ParameterError
 from dssl.data.readers.manifolds import CurvedManifolds, ManifoldParams
 from dssl.execution.exchange.shuffle import gather, scatter
 from dssl.execution.in_process import InProcess
+from dssl.execution.on_dask import OnDask
 from dssl.execution.tasks import TaskCount
 from dssl.knn.descent.local_joins import CANDIDATES, empty_neighbor_lists, nearest_in_memory, push_candidates
+from dssl.knn.exact.blocks import exact_cost
 from dssl.knn.pair_distances import Coordinates
 from dssl.knn.partitioned.partitions import BlockPositions, Partition, PermutedRows, cells_of, fit_cells, pack
 from dssl.knn.partitioned.search import scan
-from dssl.knn.partitioned.sizes import partitioned_cost
+from dssl.knn.partitioned.sizes import partitioned_cost, weighing_cost
 from dssl.knn.partitioned.tasks import SearchTask
 from dssl.knn.recall import certify_recall
 from dssl.knn.search import NeighborParams, find_neighbors, neighbors
 from dssl.knn.squared_distances import empty_heaps
 from dssl.pipeline.run import run
-from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng
+from dssl.storage.blocks import ArrayRows, HeldArrays, MemoryParts, PartWriter, block_rng, write_dense
 from dssl.storage.csr import as_rows
 from dssl.storage.store import StoredParts
 from dssl.storage.views import SelectedRows
 from tests.embeddings import hard_pixels
-from tests.memory import Traced, task_peak
+from tests.memory import Traced, run_traced, task_peak
 
 N, K, BUDGET = 6000, 8, 3 << 20
 
@@ -268,13 +270,56 @@ def test_a_search_that_is_killed_goes_on_where_it_stopped(points, tmp_path, monk
     assert written(tmp_path / "killed") == written(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("slowdown", "method"), [(1e-9, "partitioned"), (1e9, "exact")])
-def test_a_search_that_was_weighed_goes_on_where_it_stopped(points, tmp_path, monkeypatch, slowdown, method):
-    """The certificate of the partitioned search is computed while its sample weighs an exact one, which may be taken.
-    """
+@pytest.fixture
+def weighing(monkeypatch):
+    """Let the sample of a partitioned search decide, whatever fits a task."""
     monkeypatch.setattr("dssl.knn.search.ALWAYS_EXACT_ROWS", 100)
     monkeypatch.setattr("dssl.knn.search.approximate_method", lambda *given: "partitioned")
     monkeypatch.setattr("dssl.knn.search.possible_methods", lambda *given: {"partitioned", "exact"})
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("slowdown", "method"), [(1e-9, "partitioned"), (1e9, "exact")])
+@pytest.mark.usefixtures("weighing")
+def test_a_cluster_weighs_as_one_process_does(points, monkeypatch, cluster_client, slowdown, method):
+    monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", slowdown)
+    workers = OnDask(cluster_client, 16 << 20)  # whose scratch folder holds the lists
+    here, there = (search(points, execution, method="auto") for execution in (InProcess(1, 16 << 20), workers))
+    assert there.attributes == here.attributes
+    assert here.attributes["method"] == method
+    assert_array_equal(there.indices, here.indices)
+
+
+@pytest.mark.usefixtures("weighing")
+def test_an_exact_search_is_found_where_partitions_fit_no_task(monkeypatch):
+    monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", 1e9)
+    X = np.random.default_rng(4).normal(size=(300, 2000)).astype(np.float32)
+    lists = search(X, InProcess(1, 12 << 20), method="auto")
+    assert lists.attributes["method"] == "exact"
+    with pytest.raises(BudgetError, match="fit a task"):
+        search(X, InProcess(1, 12 << 20))
+
+
+@pytest.mark.usefixtures("weighing")
+@pytest.mark.parametrize("slowdown", [1e-9, 1e9])
+def test_weighing_holds_no_more_than_its_plan(points, tmp_path, monkeypatch, slowdown):
+    monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", slowdown)
+    X, budget = np.tile(points, (4, 6)), 24 << 20
+    X[:, :24] += np.random.default_rng(5).normal(size=(len(X), 24)).astype(np.float32)
+    stored = write_dense(as_rows(X), StoredParts(tmp_path / "X"), "rows", 4096)
+    partitioned = partitioned_cost(stored, K, "euclidean", budget)
+    exact = exact_cost(stored, K, "euclidean", budget) + weighing_cost(stored, K, "euclidean", budget)
+    expected = (exact if slowdown > 1 else partitioned).peak
+    execution, _ = run_traced(tmp_path, budget, lambda execution: find_neighbors(
+        stored, NeighborParams(n_neighbors=K), execution, StoredParts(execution.folder / "lists")), expected)
+    assert execution.driver <= expected
+
+
+@pytest.mark.parametrize(("slowdown", "method"), [(1e-9, "partitioned"), (1e9, "exact")])
+@pytest.mark.usefixtures("weighing")
+def test_a_search_that_was_weighed_goes_on_where_it_stopped(points, tmp_path, monkeypatch, slowdown, method):
+    """The certificate of the partitioned search is computed while its sample weighs an exact one, which may be taken.
+    """
     monkeypatch.setattr("dssl.knn.search.EXACT_SLOWDOWN", slowdown)
     X, whole = points[:2500], Stopped(budget=16 << 20)
     lists = search(X, whole, StoredParts(tmp_path / "whole"), method="auto")

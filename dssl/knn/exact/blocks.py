@@ -26,6 +26,7 @@ from ...storage.blocks import Arrays, HeldArrays, PartWriter, Receipt, Rows, row
 from ...storage.store import whole_bytes
 from ..metric import (
     AnyMetric,
+    check_block,
     measurable,
     measured_itemsize,
     metric_of,
@@ -250,8 +251,10 @@ def sampled_plan(sample: np.ndarray, k: int, n: int) -> tuple[Frame, float]:
 
 
 def frame_sample(X: Rows, metric: AnyMetric) -> np.ndarray:
-    """Return a sample of dense rows, transformed by the metric."""
-    return measurable(X.take(sample_ids(len(X), SAMPLE_ROWS)), metric)
+    """Return a sample of dense rows, transformed by the metric; raise DataError where one has no distances."""
+    sampled = X.take(sample_ids(len(X), SAMPLE_ROWS))
+    check_block(sampled, 0, metric)
+    return measurable(sampled, metric)
 
 
 def dense_points(X: Rows, metric: AnyMetric, frame: Frame, execution: Execution) -> tuple[DensePoints, Layout]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -89,11 +89,19 @@ class Search:
         sampled, _ = self._sample
         return np.concatenate([sampled.read(index)["rows"] for index in range(len(self.ranges()))])
 
-    def weighed(self, is_slower: Callable[[np.ndarray], bool]) -> bool:
-        """Return what `is_slower` says of the sample, or has said; it may be called while tasks run."""
+    def check(self) -> None:
+        """Draw the sample; raise DataError unless all rows have distances."""
+        require_squares(self._sample[1]["largest"], self.X.dtype)
+
+    def weighed(self, is_slower: Callable[[], bool]) -> bool:
+        """Return whether an exact search is slower; a resumed run reads the recorded answer.
+
+        is_slower : may read the `sample`; it may be called while tasks run.
+        """
         def weigh(step_parts: Parts) -> Receipt:
-            slower = self.execution.concurrently(partial(is_slower, self.sample()))
-            self.find_truth()  # which this search needs
+            self.check()
+            slower = self.execution.concurrently(is_slower)
+            self.find_truth()  # a partitioned search needs it in any case
             return {"slower": slower()}
 
         return bool(self.steps.run("weighed", weigh)[1]["slower"])
@@ -118,7 +126,7 @@ class Search:
 
     @cached_property
     def _truth(self) -> Parts:
-        require_squares(self._sample[1]["largest"], self.X.dtype)
+        self.check()
 
         def find(step_parts: Parts) -> Receipt:
             truth = true_neighbors(self.X, self.certifying, np.full((len(self.certifying), self.k), -1), self.metric,

@@ -283,7 +283,13 @@ def _largest_and_all(receipts: list[Receipt]) -> Receipt:
 # ---- the search
 
 
+RESULT = "result"  # the place of the attributes, until the parts of all steps are removed
 MAX_OUTLIERS = 500  # outliers are searched exactly if there are no more than these
+
+
+def is_partitioned(parts: Parts) -> bool:
+    """Return whether a partitioned search into these parts has ended, of which only temporary parts may be left."""
+    return parts.within(RESULT).receipt_of(0) is not None
 
 
 def find_partitioned(search: Search, target: float, parts: Parts) -> JsonObject:
@@ -306,7 +312,7 @@ def find_partitioned(search: Search, target: float, parts: Parts) -> JsonObject:
             why="that is the confidence bound if all of them are found", error=DataError,
             fix="use the method exact, or ask for a lower recall")
     # The result is recorded before the parts of its steps are removed, which takes a while.
-    result = parts.within("result")
+    result = parts.within(RESULT)
     attributes = result.receipt_of(0) or result.finish(0, plain(_searched(search, target, parts)))
     search.steps.parts.remove()
     result.remove()

@@ -1,5 +1,6 @@
 """Sizes of the tasks of a partitioned search that fit the budget, and formulas of its memory and seconds."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,6 +118,14 @@ def task_sizes(n: int, d: int, itemsize: int, k: int, budget: int) -> Sizes:
                  fit(block_row_bytes(wide, axes, entries)), fit(leaf_row_bytes(axes, entries)),
                  rows_that_fit(budget, max(4 * axes + 9 * entries + 8, wide), n, share=4),
                  min(FILL_ROWS, rows_that_fit(budget, truth_row_bytes(d, itemsize), n, share=4)))
+
+
+def fits_tasks(X: Rows, k: int, metric: AnyMetric, budget: int) -> bool:
+    """Return whether tasks of a partitioned search fit the budget."""
+    n, d = X.shape
+    with suppress(BudgetError):
+        return bool(task_sizes(n, d, measured_itemsize(X.dtype, metric), k, budget))
+    return False
 
 
 def min_leaves(n: int) -> int:

@@ -235,7 +235,7 @@ class PenaltyEvaluator:
         asked = [[numbers[pair] for pair in product(*(getattr(params.laprls, name) for name in PENALTIES))]
                  for params in candidates]
         return [self.rule().select([scored[number, system.gamma_A, system.gamma_I] for number in grid.numbers
-                                  for system in systems]) for systems in asked]
+                                    for system in systems]) for systems in asked]
 
 
 def make_selection(context: Context, params: PenaltyParams) -> Selected:
@@ -249,8 +249,8 @@ def make_selection(context: Context, params: PenaltyParams) -> Selected:
     kernels: Callable[[], Sequence[Kernel]] = list
     if problem.folds:  # for a median distance all points are read
         kernels = context.execution.concurrently(partial(params.kernels.on, context.points("train")))
-    probable = partial(MostProbable.of, problem, context.execution, params.kernels.bandwidths)
-    rule = context.execution.concurrently(probable) if params.laprls.chosen else lambda: params.rule
+    rule = MostProbable.beside(problem, context.execution, params.kernels.bandwidths) if params.laprls.chosen else (
+        lambda: params.rule)
     if not problem.folds:
         return {"folds": 0, "rule": asdict(rule()), "choices": {name: {
             **without_labels(problem, name, rule()), **params.named(0)} for name in problem.names}}
