@@ -325,9 +325,8 @@ def _points_unless_slower(search: Search, parts: Parts) -> SearchedPoints | None
 
     if is_partitioned(parts) or search.weighed(is_slower):
         return None
-    if not planned:  # an earlier run took the decision
-        planned += filter(None, [ExactOption(*of, search.sample()).points_within(np.inf)])
-    return planned[0]
+    # An earlier run may have taken the decision.
+    return planned[0] if planned else ExactOption(*of, search.sample()).points_within(np.inf)
 
 
 def _allocate_lists(parts: Parts, n: int, k: int, height: int) -> None:
