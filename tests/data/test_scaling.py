@@ -20,6 +20,7 @@ from dssl.data.scaling.outliers import columns_of_category, zero_one_columns
 from dssl.data.scaling.scaling import KINDS, ScaledRows, Scaling, ScalingParams, fit_scaling, scaled
 from dssl.execution.in_process import InProcess
 from dssl.execution.on_dask import OnDask
+from dssl.graph.knn_graph import KNNGraph
 from dssl.storage.blocks import ArrayRows
 from dssl.storage.csr import CsrRows, as_csr
 from dssl.storage.store import StoredParts
@@ -296,3 +297,13 @@ def test_constant_columns_of_sparse_rows_are_counted_and_some_are_named():
     assert fitted["constant_columns"] == 4998
     assert fitted["constant_column_names"][:2] == ["column 1", "column 2"]
     assert len(fitted["constant_column_names"]) == 100
+
+
+@pytest.mark.parametrize("kind", ["auto", "standardize", "none", "unit_norm"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinite_values_are_no_outliers(kind, value):
+    X = np.random.default_rng(0).normal(size=(500, 4)).astype(np.float32)
+    X[7, 2] = value
+    for points in (X, sparse.csr_array(X)) if kind in ("auto", "unit_norm", "none") else (X,):
+        with pytest.raises(DataError, match=r"column 2.*infinite values"):
+            KNNGraph(n_neighbors=5).build(points, scale=kind)

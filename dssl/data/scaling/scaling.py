@@ -194,6 +194,10 @@ def fit_scalings(rows: Rows, ids: Rows | None, kinds: Sequence[ScalingKind], exe
             require_zeros_stay(kind, n, d)
     moments = fit_moments(rows, ids, execution, largest_block)
     smallest, largest = moments["smallest"], moments["largest"]
+    infinite = [column_label(feature_names, j) for j in np.flatnonzero(np.isinf(smallest) | np.isinf(largest)).tolist()]
+    require(not infinite, f"{', '.join(infinite[:5])} {'holds' if len(infinite) == 1 else 'hold'} infinite values",
+            why="they have no distances, and clipping them would hide that", error=DataError,
+            fix="drop these rows, or fill the values")
     made: dict[ScalingKind, Scaling] = {}
     sample = None if rows.is_sparse else moments.pop("sample")
     reaches = None if sample is None else Reaches.of(sample)
