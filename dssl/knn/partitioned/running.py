@@ -52,9 +52,8 @@ class Search:
     @classmethod
     def of(cls, X: Rows, k: int, metric: AnyMetric, random_state: int, execution: Execution, parts: Parts) -> "Search":
         """Return a search whose steps lie within `parts`."""
-        n, d = X.shape
-        sizes = task_sizes(n, d, measured_itemsize(X.dtype, metric), k, execution.memory_budget)
-        X = cached_rows(X, [sampled_ids(n, SAMPLE, random_state)], execution.concurrently)
+        sizes = task_sizes(X, k, metric, execution.memory_budget)
+        X = cached_rows(X, [sampled_ids(len(X), SAMPLE, random_state)], execution.concurrently)
         return cls(X, k, metric, random_state, execution, Steps(parts.within("search"), execution), sizes)
 
     @cached_property

@@ -98,12 +98,13 @@ def leaf_row_bytes(axes: int, entries: int) -> int:
     return max(12 * axes + 24, 8 * axes + in_memory_bytes(entries), 32 * entries + 40)
 
 
-def task_sizes(n: int, d: int, itemsize: int, k: int, budget: int) -> Sizes:
-    """Return the sizes of tasks whose rows have d columns of `itemsize` bytes.
+def task_sizes(X: Rows, k: int, metric: AnyMetric, budget: int) -> Sizes:
+    """Return the sizes of tasks for rows of the shape and dtype of X, which are not read.
 
     A range, a block or a leaf fits half of the budget, beside 1 MB of products (or an eighth of the budget). The rows
     near a block, with their coordinates and lists, or transformed by the metric, fit a quarter.
     """
+    (n, d), itemsize = X.shape, measured_itemsize(X.dtype, metric)
     wide, entries, axes = d * itemsize, k + MAX_EXTRA, max_coordinates(d)
     fixed = min(PRODUCT_BYTES, budget // 8)
 
@@ -122,9 +123,8 @@ def task_sizes(n: int, d: int, itemsize: int, k: int, budget: int) -> Sizes:
 
 def fits_tasks(X: Rows, k: int, metric: AnyMetric, budget: int) -> bool:
     """Return whether tasks of a partitioned search fit the budget."""
-    n, d = X.shape
     with suppress(BudgetError):
-        return bool(task_sizes(n, d, measured_itemsize(X.dtype, metric), k, budget))
+        return bool(task_sizes(X, k, metric, budget))
     return False
 
 
@@ -140,7 +140,7 @@ def sample_rows(n: int, row_bytes: int, budget: int) -> int:
 
 def list_rows(X: Rows, k: int, metric: AnyMetric, budget: int) -> int:
     """Return the rows of a chunk of the lists."""
-    return task_sizes(len(X), X.shape[1], measured_itemsize(X.dtype, metric), k, budget).range_rows
+    return task_sizes(X, k, metric, budget).range_rows
 
 
 def round_seconds(X: Rows, k: int, width: Round, leaves: float) -> float:
@@ -196,7 +196,7 @@ def partitioned_cost(X: Rows, k: int, metric: AnyMetric, budget: int, rounds: in
     block, a leaf or a range, and those of the certificate. The driver holds the sample twice.
     """
     (n, d), itemsize, entries = X.shape, measured_itemsize(X.dtype, metric), k + MAX_EXTRA
-    sizes, row_bytes, axes = task_sizes(n, d, itemsize, k, budget), d * itemsize, max_coordinates(d)
+    sizes, row_bytes, axes = task_sizes(X, k, metric, budget), d * itemsize, max_coordinates(d)
     height = truth_rows(X, metric, budget)
     blocks = max(min_leaves(n), block_count(n, max(1, int(FILL_RATIO * sizes.block_rows))))
     block = min(sizes.block_rows, IMBALANCE * n / blocks)
@@ -219,8 +219,8 @@ def partitioned_cost(X: Rows, k: int, metric: AnyMetric, budget: int, rounds: in
 
 def weighing_cost(X: Rows, k: int, metric: AnyMetric, budget: int) -> Cost:
     """Return what is done of a partitioned search until an exact one is taken: its sample and its certificate."""
-    (n, d), itemsize = X.shape, measured_itemsize(X.dtype, metric)
-    rows, row_bytes = task_sizes(n, d, itemsize, k, budget).range_rows, d * itemsize
+    n, row_bytes = len(X), X.shape[1] * measured_itemsize(X.dtype, metric)
+    rows = task_sizes(X, k, metric, budget).range_rows
     sample = sample_rows(n, row_bytes, budget) * row_bytes
     return truth_cost(X, metric, k, budget) + cost_of(
         block_count(n, rows), n * X.row_bytes, sample, max(rows * (X.row_bytes + row_bytes), 2 * sample), 2 * sample)
